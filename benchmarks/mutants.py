@@ -62,8 +62,8 @@ GROUPS = (
     Group("dataflow", ("aoti_debug/diagnosis/dataflow.py",), ("tests/diagnosis/test_dataflow.py",), 3),
     Group(
         "journal",
-        ("aoti_debug/rundir/journal.py", "aoti_debug/rundir/records.py"),
-        ("tests/rundir/test_journal.py", "tests/rundir/test_run_directory.py"),
+        ("aoti_debug/rundir/formats/journal.py", "aoti_debug/rundir/formats/journal_records.py"),
+        ("tests/rundir/formats/test_journal.py", "tests/rundir/test_run_directory.py"),
         4,
     ),
     Group(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.manifest import Arg, Form, Site
+from aoti_debug.recording.values import Absent, Tensor, Value
 from aoti_debug.rundir.timeline import Grid
-from aoti_debug.values import Absent, Tensor, Value
 
 
 @dataclass(frozen=True)

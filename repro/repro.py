@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug import levels
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.rescue import open_diagnosed
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Kind, Manifest
+from aoti_debug.recording import levels
 from aoti_debug.repro import kernel_header
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.collect import recorded_launch

@@ -24,6 +24,7 @@ from aoti_debug.diff.pairing.pair import Pairing
 from aoti_debug.errors import UsageError
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.progress.steps import StepListener, Steps
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.replay.healed_outputs import Outputs
 from aoti_debug.replay.instructions import Replace
 from aoti_debug.replay.program_values import program_values
@@ -35,7 +36,6 @@ from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.site_filter import SiteFilter
 
 
 def bisect_packages(options: BisectOptions, listener: StepListener | None = None) -> Bisection:

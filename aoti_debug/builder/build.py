@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import levels, manifest, site_filter
+from aoti_debug import manifest
 from aoti_debug.builder import frontend_requests, join_reference, package_manifest, write_package
 from aoti_debug.builder.checked_options import CheckedOptions, check
 from aoti_debug.builder.compiling import failed_kernel, runtime_objects
@@ -31,6 +31,7 @@ from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.manifest import Manifest, PackageOrigin
 from aoti_debug.pt2 import archive, trust
+from aoti_debug.recording import levels, site_filter
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

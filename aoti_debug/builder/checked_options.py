@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug import levels, site_filter
 from aoti_debug.builder import write_package
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import files
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import Artifact, ArtifactKind
+from aoti_debug.recording import levels, site_filter
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -18,8 +18,8 @@ from aoti_debug.machine.processes import child_process
 from aoti_debug.manifest import Certainty, Provenance
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.site_filter import SiteFilter
 
 _WORKER = "aoti_debug.call_text.eager_worker"
 

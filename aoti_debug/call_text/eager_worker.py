@@ -23,9 +23,9 @@ from aoti_debug.machine.files import json_data
 from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.printing import registration
 from aoti_debug.pt2 import archive
-from aoti_debug.rundir.content_hash import content_hash
-from aoti_debug.rundir.statistics import Statistics, tensor_statistics
-from aoti_debug.rundir.stored_tensor import StoredTensor
+from aoti_debug.rundir.formats.content_hash import content_hash
+from aoti_debug.rundir.formats.statistics import Statistics, tensor_statistics
+from aoti_debug.rundir.formats.stored_tensor import StoredTensor
 
 _HIDDEN = ("profiler::", "debug_mode_ops::")
 

@@ -10,12 +10,12 @@ from aoti_debug.call_text.fused_operators import FusedOperators
 from aoti_debug.call_text.operator_arguments import argument_texts, number_texts, operator_name
 from aoti_debug.call_text.tensor_numbers import TensorNumbers
 from aoti_debug.manifest import Role
+from aoti_debug.recording.values import Tensor
 from aoti_debug.reference.program import Reference
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.show.argument_statistics import Measurer
-from aoti_debug.values import Tensor
 
 _READS = (Role.IN, Role.INOUT, Role.UNKNOWN)
 

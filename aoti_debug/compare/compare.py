@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import site_filter, wording
+from aoti_debug import wording
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.build_step import build_step, require_inputs
 from aoti_debug.builder.checked_options import COMPILED
@@ -28,6 +28,7 @@ from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
+from aoti_debug.recording import site_filter
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.run.options import recording_everything
 from aoti_debug.run.preloaded_modules import PRELOADED

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import site_filter, wording
+from aoti_debug import wording
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.output_errors import errors, of_program
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
@@ -20,12 +20,13 @@ from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
+from aoti_debug.recording import site_filter
+from aoti_debug.recording.site_filter import EVERYTHING, SiteFilter
 from aoti_debug.reference import program
 from aoti_debug.reference.program import MODEL, Reference
 from aoti_debug.run import saved_outputs
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.site_filter import EVERYTHING, SiteFilter
 
 
 @dataclass(frozen=True)

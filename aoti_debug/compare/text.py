@@ -12,10 +12,10 @@ from aoti_debug.compare.output_errors import OutputError
 from aoti_debug.compare.protocol.limits import LARGEST
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
+from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text, text_table
 from aoti_debug.show.text_table import Column
-from aoti_debug.values import unravel
 
 MAX_SUSPECTS = 6
 SAME_CODE = ", same code"  # behind the verdict on a launch that is not compared independently

@@ -15,7 +15,7 @@ from aoti_debug.diff.pairing.pair_by_launch import launches_by_call, pair_launch
 from aoti_debug.diff.pairing.recorded_tensor import RecordedTensors
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Kernel
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aoti_debug import levels, wording
+from aoti_debug import wording
 from aoti_debug.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
 from aoti_debug.diff.element_difference import ElementDifference
 from aoti_debug.diff.pairing.pair import Outcome, PairedBy
 from aoti_debug.diff.repeated_calls import RepeatedCalls
+from aoti_debug.recording import levels
+from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import terminal_cells
-from aoti_debug.values import unravel
 
 _NAME = 48  # columns of the name of a setting
 MOST = 8  # launches, settings or inputs that are listed unless all are asked for

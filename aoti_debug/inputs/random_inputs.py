@@ -16,7 +16,7 @@ from aoti_debug.inputs.files import Inputs, constant_value, unflatten
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.manifest import Arg, Form, Manifest, Role, Site
-from aoti_debug.values import extent_elements
+from aoti_debug.recording.values import extent_elements
 
 if TYPE_CHECKING:
     from torch import Tensor

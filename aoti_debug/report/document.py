@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from aoti_debug import levels, wording
+from aoti_debug import wording
 from aoti_debug.abi import Level
 from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.diagnosis import findings, suggested_commands
 from aoti_debug.diagnosis.findings import FindingKind
 from aoti_debug.manifest import ModelLine
+from aoti_debug.recording import levels
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.report import launch_graph, marked_launches
 from aoti_debug.report.compact_launches import Compactor, merge_recordings
 from aoti_debug.report.comparison import ComparedLaunches
@@ -27,7 +29,6 @@ from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.argument_statistics import Measurer, hash_text, worst_value
 from aoti_debug.show.document import document as show_document
 from aoti_debug.show.overview import BUDGET, notes
-from aoti_debug.site_filter import SiteFilter
 
 
 @dataclass(frozen=True)

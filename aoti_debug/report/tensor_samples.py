@@ -9,8 +9,8 @@ from aoti_debug.abi import Phase
 from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Role
 from aoti_debug.report.histograms import Sample, histogram
+from aoti_debug.rundir.formats.stored_tensor import StoredTensor, open_tensor
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.stored_tensor import StoredTensor, open_tensor
 from aoti_debug.rundir.timeline import Argument
 
 BUDGET = 256 << 20  # bytes of tensor files that a report reads

@@ -7,12 +7,12 @@ from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
-from aoti_debug import levels
 from aoti_debug.abi import Variable
 from aoti_debug.errors import UsageError
 from aoti_debug.machine import ranks
 from aoti_debug.machine.ranks import Rank
 from aoti_debug.manifest import Manifest
+from aoti_debug.recording import levels
 from aoti_debug.run import options as run_options
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.protocol import RunRequest

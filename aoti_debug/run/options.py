@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aoti_debug import levels, site_filter
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import files
 from aoti_debug.machine import ranks
 from aoti_debug.machine.ranks import Rank
+from aoti_debug.recording import levels, site_filter
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.run import inspector, watch_syntax
 from aoti_debug.rundir import run_directory
-from aoti_debug.site_filter import SiteFilter
 
 PHASES = ("before", "after", "both")
 MAX_FLIGHT = 65536  # launches

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import levels, site_filter
 from aoti_debug.abi import NoteCode
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
@@ -22,6 +21,7 @@ from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import trust
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
+from aoti_debug.recording import levels, site_filter
 from aoti_debug.run import configuration, shared_memory
 from aoti_debug.run import options as run_options
 from aoti_debug.run.inspector import InspectorError

@@ -12,7 +12,7 @@ from pathlib import Path
 from aoti_debug import abi
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine.files import atomic_write, untrusted_files
-from aoti_debug.rundir import shared_files
+from aoti_debug.rundir.formats import shared_files
 
 NAME = "crumbs.bin"
 

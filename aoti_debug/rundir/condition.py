@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.rundir.formats.statistics import Statistics
 
 COUNTS = ("nan", "inf", "posinf", "neginf", "nonfinite", "zeros", "numel")
 STATISTICS = ("min", "max", "absmax", "mean", "std", *COUNTS)

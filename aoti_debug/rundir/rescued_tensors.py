@@ -12,7 +12,7 @@ from pathlib import Path
 from aoti_debug.abi import CallKind, Phase, SaveStatus
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
-from aoti_debug.rundir.records import LaunchKey, TensorFile
+from aoti_debug.rundir.formats.journal_records import LaunchKey, TensorFile
 
 NAME = "rescued.json"
 FORMAT = 1

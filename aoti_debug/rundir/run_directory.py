@@ -26,8 +26,9 @@ from aoti_debug.machine.files import stamped_directories, untrusted_files
 from aoti_debug.machine.files.stamped_directories import LATEST
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2 import trust
-from aoti_debug.rundir import breadcrumbs, journal, ranks_directory, rescued_tensors, run_json, timeline
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir import breadcrumbs, ranks_directory, rescued_tensors, run_json, timeline
+from aoti_debug.rundir.formats import journal
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_json import ExitKind, RunInfo
 from aoti_debug.rundir.timeline import Launch, SavedTensor, Timeline
 

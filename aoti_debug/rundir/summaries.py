@@ -17,9 +17,9 @@ from aoti_debug.errors import RunDirError
 from aoti_debug.machine.files import untrusted_files
 from aoti_debug.manifest import Manifest
 from aoti_debug.rundir import summaries_file
+from aoti_debug.rundir.formats.summaries_format import HEADER, MAGIC, ROW, VERSION
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.summaries_file import Columns
-from aoti_debug.rundir.summaries_format import HEADER, MAGIC, ROW, VERSION
 
 NAME = "summaries.bin"
 FILES = (NAME, summaries_file.NPZ, summaries_file.PARQUET)

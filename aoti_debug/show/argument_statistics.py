@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Role
-from aoti_debug.rundir import statistics
+from aoti_debug.rundir.formats import statistics
+from aoti_debug.rundir.formats.statistics import Statistics
+from aoti_debug.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.statistics import Statistics
-from aoti_debug.rundir.stored_tensor import open_tensor
 from aoti_debug.rundir.timeline import Argument, Launch
 
 HASH_ONLY = "only its hash was recorded"

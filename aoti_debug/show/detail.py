@@ -8,12 +8,12 @@ from pathlib import Path, PurePosixPath
 from aoti_debug import wording
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Form
+from aoti_debug.recording.values import Layout, Value
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.show import elements, model_lines, terminal_cells, text
 from aoti_debug.show.argument_statistics import HASH_ONLY, Measurer, phases, short_hash
 from aoti_debug.show.fx_nodes import own_nodes
-from aoti_debug.values import Layout, Value
 
 _MAX_NODES = 6
 _PHASES = {Phase.BEFORE: "before", Phase.AFTER: "after"}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from aoti_debug import wording
 from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.manifest import Certainty
+from aoti_debug.recording.values import Number, Tensor
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import terminal_cells, text
-from aoti_debug.values import Number, Tensor
 
 _LISTED = 6  # suspects
 _MAX_ARGUMENTS = 12

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from aoti_debug.manifest import Certainty, ModelLine, Provenance
+from aoti_debug.recording.stack_frames import frames
 from aoti_debug.show import terminal_cells
-from aoti_debug.wrapper.provenance.stack_frames import frames
 
 MAX_STACK_LINES = 8
 _LABEL = 13  # columns

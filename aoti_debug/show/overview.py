@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aoti_debug import levels, wording
+from aoti_debug import wording
 from aoti_debug.abi import Level
 from aoti_debug.diagnosis.verdict import Proof, Verdict
+from aoti_debug.recording import levels
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
@@ -19,7 +21,6 @@ from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.text_table import Column
 from aoti_debug.show.value_cells import aligned
 from aoti_debug.show.watchpoint_hits import watch_lines
-from aoti_debug.site_filter import SiteFilter
 
 BUDGET = 256 << 20  # bytes of saved tensors that a table reads
 

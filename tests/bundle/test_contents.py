@@ -20,7 +20,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.report import report
 from aoti_debug.report.redaction import RedactedPart
 from aoti_debug.report.subject import ReportSubject
-from aoti_debug.rundir import journal
+from aoti_debug.rundir.formats import journal
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.show.argument_statistics import Measurer
 from aoti_debug.show.document import document

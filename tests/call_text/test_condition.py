@@ -7,7 +7,7 @@ import pytest
 from aoti_debug.call_text.call import CallTensor
 from aoti_debug.call_text.condition import parse_condition
 from aoti_debug.errors import UsageError
-from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.rundir.formats.statistics import Statistics
 
 MEASURED = Statistics(12, 1, 0, 2, 3, -5.0, 4.0, 0, 0, 0.5, 1.0)
 EMPTY = Statistics(2, 2, 0, 0, 0, None, None, 0, 0, math.nan, math.nan)

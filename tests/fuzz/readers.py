@@ -41,7 +41,8 @@ from aoti_debug.inputs import files, signature
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.manifest import Kernel, Role
 from aoti_debug.pt2 import archive, compatibility
-from aoti_debug.rundir import journal, memory_file, rescued_tensors, run_directory
+from aoti_debug.rundir import memory_file, rescued_tensors, run_directory
+from aoti_debug.rundir.formats import journal
 from aoti_debug.triage.kernel_source import cpp_expression, model_lines, result_slices
 from aoti_debug.wrapper.analysis import analyse
 

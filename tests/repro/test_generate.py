@@ -14,10 +14,10 @@ from operator_schemas import registered
 from repro_launches import LaunchBuilder, manifest
 
 from aoti_debug.manifest import CType, Form, Kernel, Kind, Operand, OperatorSchema, Parameter, Provenance, Role
+from aoti_debug.recording.values import Tensor
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate import generate
 from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
-from aoti_debug.values import Tensor
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "repro"
 

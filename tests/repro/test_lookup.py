@@ -9,12 +9,12 @@ from aoti_debug.abi import FaultDomain, Phase, SaveStatus
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import Form, Role
+from aoti_debug.recording.values import Absent
 from aoti_debug.repro.collect import recorded_launch
 from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.rundir import run_directory as rundir
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Exit, ExitKind
-from aoti_debug.values import Absent
 
 MANIFEST = make_manifest(
     site("cpp_fused_relu_1", arg("buf0", Role.IN, Form.POINTER)),

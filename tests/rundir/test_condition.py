@@ -6,7 +6,7 @@ import pytest
 
 from aoti_debug.rundir import condition
 from aoti_debug.rundir.condition import ConditionError
-from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.rundir.formats.statistics import Statistics
 
 MIXED = Statistics(12, 1, 0, 2, 3, -5.0, 4.0, 0, 0, 0.5, 1.0)
 ONLY_NAN = Statistics(2, 2, 0, 0, 0, None, None, 0, 0, math.nan, math.nan)

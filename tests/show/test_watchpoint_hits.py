@@ -7,7 +7,7 @@ from factories import arg, make_manifest, site
 
 from aoti_debug.abi import CallKind, Phase, WatchAction, WatchStatistic
 from aoti_debug.rundir import watchpoints
-from aoti_debug.rundir.records import LaunchKey, WatchCountRecord, WatchHitRecord, WatchRecord
+from aoti_debug.rundir.formats.journal_records import LaunchKey, WatchCountRecord, WatchHitRecord, WatchRecord
 from aoti_debug.show.watchpoint_hits import hit_text
 
 HIT = WatchHitRecord(

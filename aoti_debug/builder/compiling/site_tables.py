@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aoti_debug.manifest import Kind, Manifest, Site, to_json
-from aoti_debug.site_filter import line_names
+from aoti_debug.recording.site_filter import line_names
 from aoti_debug.wrapper.launches.launch_traits import RunsOn, traits_of
 
 MANIFEST_PATH_MACRO = "AOTI_DEBUG_MANIFEST_PATH"

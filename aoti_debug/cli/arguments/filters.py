@@ -12,8 +12,8 @@ import click
 from aoti_debug.machine import ranks as machine_ranks
 from aoti_debug.manifest import Form, Manifest
 from aoti_debug.ranks.agreement import Expectation
+from aoti_debug.recording.site_filter import Unmatched
 from aoti_debug.run import inspector
-from aoti_debug.site_filter import Unmatched
 
 _MAX_NAMES = 20
 _Command = TypeVar("_Command", bound=Callable[..., Any])

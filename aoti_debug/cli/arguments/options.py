@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
-from aoti_debug import abi, levels
+from aoti_debug import abi
 from aoti_debug.errors import UsageError
+from aoti_debug.recording import levels
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

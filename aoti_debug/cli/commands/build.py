@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug import levels, site_filter, wording
+from aoti_debug import wording
 from aoti_debug.builder import build as builder
 from aoti_debug.builder import join_provenance
 from aoti_debug.builder.build import BuildOptions, BuildSummary
@@ -22,6 +22,7 @@ from aoti_debug.cli.arguments.filters import modules_and_lines, unmatched_warnin
 from aoti_debug.cli.terminal.lines import is_live, print_lines, width
 from aoti_debug.machine.progress.last_durations import LastDurations
 from aoti_debug.manifest import Form, Manifest, PackageOrigin
+from aoti_debug.recording import levels, site_filter
 
 LABEL = 18  # columns
 MAX_UNRECOGNISED = 12  # calls

@@ -18,8 +18,8 @@ from aoti_debug.compare.options import BASE, CompareOptions
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
 from aoti_debug.machine.progress.last_durations import LastDurations
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.report import report
-from aoti_debug.site_filter import SiteFilter
 
 
 @click.command("compare")

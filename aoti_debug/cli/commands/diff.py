@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from aoti_debug import levels
 from aoti_debug.cli.arguments import options
 from aoti_debug.cli.terminal.lines import print_lines
 from aoti_debug.cli.terminal.step_lines import StepLines
@@ -22,6 +21,7 @@ from aoti_debug.diff.text import MOST, diff_lines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.machine.files import stamped_directories
 from aoti_debug.machine.progress.last_durations import LastDurations
+from aoti_debug.recording import levels
 
 
 @click.command("diff")

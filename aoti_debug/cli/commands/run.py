@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from aoti_debug import levels, site_filter, wording
+from aoti_debug import wording
 from aoti_debug.abi import Level, SaveStatus
 from aoti_debug.cli.arguments import options
 from aoti_debug.cli.arguments.filters import (
@@ -29,6 +29,7 @@ from aoti_debug.machine import ranks as machine_ranks
 from aoti_debug.machine.progress.timings import since_process_start
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
+from aoti_debug.recording import levels, site_filter
 from aoti_debug.run import watch_syntax
 from aoti_debug.run.inspector import InspectorError
 from aoti_debug.run.options import MAX_FLIGHT, PHASES, RunOptions

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aoti_debug import site_filter
 from aoti_debug.abi import Phase
 from aoti_debug.call_text.options import CallOptions
 from aoti_debug.cli.arguments import options
@@ -24,6 +23,8 @@ from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.kernel_code.options import CodeOptions
 from aoti_debug.ranks.agreement import Expectation
+from aoti_debug.recording import site_filter
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.rundir import breadcrumbs, run_directory
 from aoti_debug.rundir.run_directory import RunDir, name_hint
 from aoti_debug.rundir.run_json import ExitKind
@@ -33,7 +34,6 @@ from aoti_debug.show.detail import detail
 from aoti_debug.show.document import document
 from aoti_debug.show.overview import BUDGET, excerpt, header, overview, table
 from aoti_debug.show.terminal_cells import UNLIMITED
-from aoti_debug.site_filter import SiteFilter
 
 if TYPE_CHECKING:
     from aoti_debug.cli.commands.show_code import RunCode  # a plain `show` starts without it

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import groupby
 
-from aoti_debug import levels
 from aoti_debug.abi import CallKind, Level
 from aoti_debug.call_text.call import Call, call_lines
 from aoti_debug.call_text.condition import CallCondition, parse_condition
@@ -15,12 +14,13 @@ from aoti_debug.call_text.options import CallOptions
 from aoti_debug.call_text.recorded_calls import RecordedCalls
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.errors import AotiDebugError, UsageError
+from aoti_debug.recording import levels
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.reference.program import Reference
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.argument_statistics import Measurer
 from aoti_debug.show.overview import BUDGET
-from aoti_debug.site_filter import SiteFilter
 
 
 def lines_of_calls(

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import click
 
-from aoti_debug import site_filter, wording
+from aoti_debug import wording
 from aoti_debug.cli.arguments import options
 from aoti_debug.cli.arguments.filters import modules_and_lines
 from aoti_debug.cli.terminal.lines import print_lines, width
 from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.recording import site_filter
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.rundir import run_directory, summaries
 from aoti_debug.rundir.run_directory import RunDir, name_hint
 from aoti_debug.rundir.summaries import Series, Summaries
 from aoti_debug.show.terminal_cells import UNLIMITED
-from aoti_debug.site_filter import SiteFilter
 from aoti_debug.summaries import page
 from aoti_debug.summaries.document import document
 from aoti_debug.summaries.table import table_lines

@@ -10,9 +10,9 @@ from aoti_debug.abi import CallKind
 from aoti_debug.diff.pairing.leftovers import without_leftovers
 from aoti_debug.diff.pairing.pair import LaunchPair, PairedBy, Pairing, TensorPair
 from aoti_debug.diff.pairing.recorded_tensor import RecordedTensor, RecordedTensors
+from aoti_debug.recording.values import Number
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.values import Number
 
 Call = tuple[CallKind, int]
 

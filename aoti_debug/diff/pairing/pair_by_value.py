@@ -11,7 +11,7 @@ from aoti_debug.diff.pairing.pair import LaunchPair, PairedBy, Pairing, TensorPa
 from aoti_debug.diff.pairing.recorded_tensor import RecordedTensor, RecordedTensors
 from aoti_debug.diff.pairing.value_expressions import Expressions
 from aoti_debug.reference.program import Graph, Reference, ValueKey
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 

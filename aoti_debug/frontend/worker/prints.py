@@ -13,7 +13,7 @@ from typing import Any
 from aoti_debug.frontend.worker.answer_request import StepError
 from aoti_debug.printing import template
 from aoti_debug.printing.template import TemplateError, ValueKind
-from aoti_debug.wrapper.provenance import stack_frames
+from aoti_debug.recording import stack_frames
 
 _PARAMETERS = {
     "print_": "const char* text, const AtenTensorHandle* tensors, int64_t n_tensors, const int64_t* integers, "

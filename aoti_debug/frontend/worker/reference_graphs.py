@@ -13,6 +13,7 @@ from typing import Any
 from aoti_debug import dtypes
 from aoti_debug.frontend.worker import after_fusion
 from aoti_debug.manifest import ModelLine
+from aoti_debug.recording import stack_frames
 from aoti_debug.reference.program import (
     FOLDING,
     FORMAT,
@@ -24,7 +25,6 @@ from aoti_debug.reference.program import (
     Reference,
     TensorType,
 )
-from aoti_debug.wrapper.provenance import stack_frames
 
 _USER_TRITON = ("triton_kernel_wrapper_mutation",)
 _LARGEST_INLINED = 8  # torch._inductor.graph.GraphLowering.can_inline_constant

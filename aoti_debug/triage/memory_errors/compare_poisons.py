@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.recording.values import Layout
+from aoti_debug.rundir.formats.statistics import Statistics
 from aoti_debug.rundir.timeline import RecordedStats
 from aoti_debug.show.elements import decode
-from aoti_debug.values import Layout
 
 _SLACK = 1e-11  # of the sum of magnitudes: the rounding error of a mean
 

@@ -10,7 +10,7 @@ from aoti_debug.abi import NoteCode
 from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
 from aoti_debug.manifest import Manifest
-from aoti_debug.rundir.records import GuardDamage, LaunchKey
+from aoti_debug.rundir.formats.journal_records import GuardDamage, LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.show import text

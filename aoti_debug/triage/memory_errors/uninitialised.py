@@ -11,11 +11,11 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import ByteRange, Dataflow, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.manifest import Role
+from aoti_debug.recording.values import Number
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.show import text
 from aoti_debug.triage.memory_errors.compare_poisons import PoisonComparison, PoisonDifference, compare
-from aoti_debug.values import Number
 
 UNINITIALISED = FindingKind(
     "uninitialised", "a launch read what nothing had written", "UNINITIALISED", "uninitialised read", "?"

@@ -15,10 +15,10 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Place, place_of
 from aoti_debug.manifest import Role
+from aoti_debug.recording.values import Tensor, ravel, unravel
 from aoti_debug.rundir.load_tensors import saved_values
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.values import Tensor, ravel, unravel
 
 _ABSURD = 1 << 20  # times the largest index
 _LONGEST = 64  # launches from the victim to the origin

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.manifest import Role
+from aoti_debug.recording.values import Number, unravel
 from aoti_debug.rundir.load_tensors import saved_values
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
@@ -18,7 +19,6 @@ from aoti_debug.triage.nonfinite.causes import Cause
 from aoti_debug.triage.nonfinite.infinities import intended_signs
 from aoti_debug.triage.nonfinite.observed_values import INFINITE, Special
 from aoti_debug.triage.nonfinite.operand_values import operand_values
-from aoti_debug.values import Number, unravel
 
 if TYPE_CHECKING:
     from torch import Tensor

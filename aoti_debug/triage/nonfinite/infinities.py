@@ -7,9 +7,9 @@ import re
 from enum import Enum
 
 from aoti_debug.manifest import Kernel, Manifest
+from aoti_debug.recording.values import Number
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.kernel_source import result_slices
-from aoti_debug.values import Number
 
 
 class Infinities(str, Enum):

@@ -8,7 +8,7 @@ from enum import Enum
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.manifest import Manifest, Role
-from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.rundir.formats.statistics import Statistics
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.kernel_source import result_slices
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aoti_debug import wording
+from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.kernel_source import result_slices
 from aoti_debug.triage.nonfinite import matrix_products
-from aoti_debug.values import unravel
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,6 +9,7 @@ from enum import Enum
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.diagnosis.dataflow import Dataflow, Writer
+from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.infinities import intended_signs
 from aoti_debug.triage.nonfinite.observed_values import (
@@ -19,7 +20,6 @@ from aoti_debug.triage.nonfinite.observed_values import (
     statistics_after,
     statistics_of,
 )
-from aoti_debug.values import Tensor
 
 
 class RootKind(str, Enum):

@@ -11,9 +11,9 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import state_text, values_text
 from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, place_of
+from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.values import unravel
 from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 WRONG_VALUE = FindingKind(

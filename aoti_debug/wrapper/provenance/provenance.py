@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from aoti_debug.errors import ArtifactError
 from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Certainty, Provenance, Site
+from aoti_debug.recording.stack_frames import own_frames
 from aoti_debug.wrapper.launches.sites import SiteCall
 from aoti_debug.wrapper.provenance.inferred_lines import infer
-from aoti_debug.wrapper.provenance.stack_frames import own_frames
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from aoti_debug.manifest import (
     Role,
     Unrecognised,
 )
-from aoti_debug.site_filter import SiteFilter, unmatched
+from aoti_debug.recording.site_filter import SiteFilter, unmatched
 
 SCALAR = factories.arg("beta", Role.NONE, Form.SCALAR)
 OPAQUE = factories.arg("stream", Role.NONE, Form.OPAQUE)

@@ -13,7 +13,7 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from aoti_debug.cli import main
 from aoti_debug.cli.commands import show as show_command
 from aoti_debug.manifest import Kind, Role
-from aoti_debug.rundir import shared_files
+from aoti_debug.rundir.formats import shared_files
 from aoti_debug.rundir.run_json import Exit, ExitKind
 
 PACKAGE = make_manifest(

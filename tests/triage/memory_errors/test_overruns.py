@@ -14,11 +14,11 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from aoti_debug.abi import NoteCode
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.manifest import Allocation, Role
+from aoti_debug.recording.values import Tensor
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.triage.memory_errors import overruns
 from aoti_debug.triage.memory_errors.overruns import OVERRUN
-from aoti_debug.values import Tensor
 
 INPUT, FIRST, SECOND = tensor(8, 8, data_ptr=0x1000), tensor(8, 8, data_ptr=0x8000), tensor(8, 8, data_ptr=0x20000)
 ONE = struct.pack("<f", 1.0)

@@ -10,11 +10,11 @@ from recorder import Recorder
 from aoti_debug.abi import CallKind, Phase, StatsFlag
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.manifest import Constant, Role
+from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.nonfinite import harmful_sinks
 from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
-from aoti_debug.values import Tensor
 
 torch = pytest.importorskip("torch")
 

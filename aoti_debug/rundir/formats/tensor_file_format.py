@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from aoti_debug import dtypes
 from aoti_debug.abi import Phase
 from aoti_debug.dtypes import Category
-from aoti_debug.rundir.records import LaunchKey
-from aoti_debug.values import Layout
+from aoti_debug.recording.values import Layout
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 
 if TYPE_CHECKING:
     import numpy as np

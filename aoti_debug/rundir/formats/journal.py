@@ -30,7 +30,8 @@ from aoti_debug.abi import (
 )
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine.files import untrusted_files
-from aoti_debug.rundir.records import (
+from aoti_debug.recording.values import Layout
+from aoti_debug.rundir.formats.journal_records import (
     CallBegin,
     CallEnd,
     FaultRecord,
@@ -50,8 +51,7 @@ from aoti_debug.rundir.records import (
     WatchHitRecord,
     WatchRecord,
 )
-from aoti_debug.rundir.statistics import Statistics
-from aoti_debug.values import Layout
+from aoti_debug.rundir.formats.statistics import Statistics
 
 _LARGEST_BLOCK = 64 << 20  # bytes; the runtime's have 64 KiB
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.rundir.stored_tensor import StoredTensor
+from aoti_debug.rundir.formats.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

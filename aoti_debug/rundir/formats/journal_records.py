@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 from aoti_debug import abi
 from aoti_debug.abi import CallKind, FaultDomain, NoteCode, Phase, SaveStatus, WatchAction, WatchStatistic
 from aoti_debug.manifest import CType
-from aoti_debug.rundir.statistics import Statistics
-from aoti_debug.values import Absent, Layout, Tensor, Value, number
+from aoti_debug.recording.values import Absent, Layout, Tensor, Value, number
+from aoti_debug.rundir.formats.statistics import Statistics
 
 
 class LaunchKey(NamedTuple):

@@ -11,9 +11,9 @@ from aoti_debug import abi, dtypes
 from aoti_debug.abi import CallFlag, CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import CType
-from aoti_debug.rundir import journal, records
-from aoti_debug.rundir.statistics import Statistics
-from aoti_debug.values import Absent, Number, Tensor
+from aoti_debug.recording.values import Absent, Number, Tensor
+from aoti_debug.rundir.formats import journal, journal_records
+from aoti_debug.rundir.formats.statistics import Statistics
 
 X = tensor(8, 32, data_ptr=0x1000)
 W = tensor(64, 32, dtype="bfloat16", device="cuda:1", data_ptr=0x2000, strides=(1, 64), storage_offset=3)
@@ -53,8 +53,8 @@ def test_a_launch_with_every_kind_of_value(tmp_path: Path) -> None:
     absent = [Absent.UNSET, Absent.NULL, Absent.TEXT, Absent.OPAQUE, Absent.UNDEFINED]
     writer.launch_begin(3, 7, X, W, *numbers, *absent, call=2, loops=(4, 1), stream_slot=1)
     (call, begin) = read(tmp_path, writer).records
-    assert isinstance(call, records.CallBegin)
-    assert isinstance(begin, records.LaunchBegin)
+    assert isinstance(call, journal_records.CallBegin)
+    assert isinstance(begin, journal_records.LaunchBegin)
     assert str(begin.key) == "2.3"
     assert (begin.site, begin.sequence, begin.loops, begin.stream_slot, begin.thread) == (7, 1, (4, 1), 1, 1)
     assert begin.values.decode() == dict(enumerate([X, W, *numbers, *absent]))
@@ -65,7 +65,7 @@ def test_output_slots_are_filled_at_the_end(tmp_path: Path) -> None:
     writer.launch_begin(0, 0, X, Absent.UNSET, Absent.UNSET)
     writer.launch_end(0, {1: W, 2: Absent.NULL}, status=1, flags=LaunchFlag.NOT_STARTED)
     end = read(tmp_path, writer).records[1]
-    assert isinstance(end, records.LaunchEnd)
+    assert isinstance(end, journal_records.LaunchEnd)
     assert end.values.decode() == {1: W, 2: Absent.NULL}
     assert (end.status, end.not_started) == (1, True)
 
@@ -76,8 +76,8 @@ def test_constant_folding_calls_are_named_apart(tmp_path: Path) -> None:
     writer.launch_begin(1, 0, kind=CallKind.CONSTANT)
     writer.call_end(kind=CallKind.CONSTANT, launches=1, failed=True)
     _, begin, end = read(tmp_path, writer).records
-    assert isinstance(begin, records.LaunchBegin)
-    assert isinstance(end, records.CallEnd)
+    assert isinstance(begin, journal_records.LaunchBegin)
+    assert isinstance(end, journal_records.CallEnd)
     assert str(begin.key) == "c0.1"
     assert (end.failed, end.launches) == (True, 1)
 
@@ -86,7 +86,7 @@ def test_grid(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.grid(4, 2, (65, 2, 3), 0xFFFF_0000_0000, 4096)
     (grid,) = read(tmp_path, writer).records
-    assert isinstance(grid, records.GridRecord)
+    assert isinstance(grid, journal_records.GridRecord)
     assert (grid.kernel, grid.grid, grid.num_warps, grid.shared_bytes) == (2, (65, 2, 3), 4, 128)
     assert grid.arguments == (0xFFFF_0000_0000, 4096)
 
@@ -96,8 +96,8 @@ def test_tensor_files(tmp_path: Path) -> None:
     writer.tensor_file(0, 2, Phase.AFTER, "tensors/0/0000_k/ä.safetensors", size=40, content=7)
     writer.tensor_file(0, 3, Phase.BEFORE, "", status=SaveStatus.SKIPPED, reason="the disk is full")
     saved, skipped = read(tmp_path, writer).records
-    assert isinstance(saved, records.TensorFile)
-    assert isinstance(skipped, records.TensorFile)
+    assert isinstance(saved, journal_records.TensorFile)
+    assert isinstance(skipped, journal_records.TensorFile)
     assert (saved.slot, saved.phase, saved.status, saved.bytes) == (2, Phase.AFTER, SaveStatus.WRITTEN, 40)
     assert (saved.path, saved.hash, saved.reason) == ("tensors/0/0000_k/ä.safetensors", (7, 7), "")
     assert (skipped.path, skipped.status, skipped.reason) == ("", SaveStatus.SKIPPED, "the disk is full")
@@ -107,7 +107,7 @@ def test_the_path_and_the_reason_of_a_tensor_file_are_told_apart(tmp_path: Path)
     writer = JournalWriter()
     writer.tensor_file(0, 2, Phase.AFTER, "tensors/x", reason="why")
     (record,) = read(tmp_path, writer).records
-    assert isinstance(record, records.TensorFile)
+    assert isinstance(record, journal_records.TensorFile)
     assert (record.path, record.reason) == ("tensors/x", "why")
 
 
@@ -131,7 +131,7 @@ def test_statistics(tmp_path: Path, statistics: Statistics, integer: int) -> Non
     writer = JournalWriter(level=2)
     writer.tensor_stats(1, 2, Phase.AFTER, statistics, integer=integer, values=bytes(X.layout.bytes), layout=X.layout)
     (record,) = read(tmp_path, writer).records
-    assert isinstance(record, records.TensorStats)
+    assert isinstance(record, journal_records.TensorStats)
     assert record.statistics == statistics
     assert (record.values, record.layout, record.reason) == (bytes(X.layout.bytes), X.layout, "")
     assert record.hash == 0xDEADBEEF12345678
@@ -142,8 +142,8 @@ def test_statistics_that_were_not_taken(tmp_path: Path) -> None:
     writer.tensor_stats(0, 0, Phase.BEFORE, None, flags=StatsFlag.UNINITIALISED)
     writer.tensor_stats(0, 1, Phase.BEFORE, None, flags=StatsFlag.SKIPPED, values=b"a sparse tensor")
     unset, skipped = read(tmp_path, writer).records
-    assert isinstance(unset, records.TensorStats)
-    assert isinstance(skipped, records.TensorStats)
+    assert isinstance(unset, journal_records.TensorStats)
+    assert isinstance(skipped, journal_records.TensorStats)
     assert (unset.uninitialised, unset.statistics) == (True, None)
     assert (unset.hash, skipped.hash) == (None, None)
     assert (skipped.uninitialised, skipped.statistics, skipped.reason) == (False, None, "a sparse tensor")
@@ -153,7 +153,7 @@ def test_a_hash_without_statistics(tmp_path: Path) -> None:
     writer = JournalWriter(level=4)
     writer.tensor_stats(0, 1, Phase.AFTER, None, flags=StatsFlag.HASH_ONLY, layout=X.layout)
     (record,) = read(tmp_path, writer).records
-    assert isinstance(record, records.TensorStats)
+    assert isinstance(record, journal_records.TensorStats)
     assert (record.statistics, record.hash, record.layout) == (None, 0xDEADBEEF12345678, X.layout)
 
 
@@ -164,14 +164,14 @@ def test_faults_and_notes(tmp_path: Path) -> None:
     writer.note(NoteCode.RECORDING_STOPPED, "the disk is full")
     writer.run_end()
     inside, outside, note, end = read(tmp_path, writer).records
-    assert isinstance(inside, records.FaultRecord)
-    assert isinstance(outside, records.FaultRecord)
-    assert isinstance(note, records.NoteRecord)
+    assert isinstance(inside, journal_records.FaultRecord)
+    assert isinstance(outside, journal_records.FaultRecord)
+    assert isinstance(note, journal_records.NoteRecord)
     assert (str(inside.launch), inside.domain, inside.code) == ("1.4", FaultDomain.CUDA, 700)
     assert inside.text == "CUDA_ERROR_ILLEGAL_ADDRESS"
     assert (outside.launch, outside.code, outside.text) == (None, -1, "é")
     assert (note.code, note.text) == (NoteCode.RECORDING_STOPPED, "the disk is full")
-    assert isinstance(end, records.RunEnd)
+    assert isinstance(end, journal_records.RunEnd)
 
 
 def test_threads_are_merged_by_time(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_threads_are_merged_by_time(tmp_path: Path) -> None:
         writer.thread = 1 + launch % 3
         writer.launch_begin(launch, 0, X)
     decoded = read(tmp_path, writer).records
-    keys = [(r.thread, r.key.launch) for r in decoded if isinstance(r, records.LaunchBegin)]
+    keys = [(r.thread, r.key.launch) for r in decoded if isinstance(r, journal_records.LaunchBegin)]
     assert keys == [(1 + launch % 3, launch) for launch in range(40)]
 
 
@@ -190,7 +190,7 @@ def test_layouts_are_numbered_anew_in_each_block(tmp_path: Path) -> None:
     for launch, t in enumerate(tensors):
         writer.launch_begin(launch, 0, t)
     decoded = read(tmp_path, writer).records
-    assert [r.values.decode()[0] for r in decoded if isinstance(r, records.LaunchBegin)] == tensors
+    assert [r.values.decode()[0] for r in decoded if isinstance(r, journal_records.LaunchBegin)] == tensors
 
 
 def test_a_torn_record_ends_its_block_only(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_torn_record_ends_its_block_only(tmp_path: Path) -> None:
     writer.thread = 2
     writer.launch_begin(1, 0, X)
     content = read(tmp_path, writer)
-    assert [r.key.launch for r in content.records if isinstance(r, records.LaunchBegin)] == [0, 1]
+    assert [r.key.launch for r in content.records if isinstance(r, journal_records.LaunchBegin)] == [0, 1]
     assert content.damaged_blocks == 0
 
 
@@ -351,7 +351,7 @@ def test_blocks_behind_holes_of_a_sparse_file(tmp_path: Path) -> None:
             file.write(block)
         file.truncate(1 << 40)
     content = journal.read(tmp_path / "journal.bin")
-    assert [r.key.launch for r in content.records if isinstance(r, records.LaunchBegin)] == [0, 1, 2]
+    assert [r.key.launch for r in content.records if isinstance(r, journal_records.LaunchBegin)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("flags", "capturing"), [(0, False), (CallFlag.CAPTURING, True)])
@@ -359,7 +359,7 @@ def test_calls_under_capture(tmp_path: Path, flags: int, capturing: bool) -> Non
     writer = JournalWriter()
     writer.call_begin(flags=flags)
     (begin,) = read(tmp_path, writer).records
-    assert isinstance(begin, records.CallBegin)
+    assert isinstance(begin, journal_records.CallBegin)
     assert begin.capturing is capturing
 
 
@@ -371,7 +371,7 @@ def test_flags_of_launches(tmp_path: Path, flags: int, not_started: bool, breadc
     writer = JournalWriter()
     writer.launch_end(0, flags=flags)
     (end,) = read(tmp_path, writer).records
-    assert isinstance(end, records.LaunchEnd)
+    assert isinstance(end, journal_records.LaunchEnd)
     assert (end.not_started, end.breadcrumb) == (not_started, breadcrumb)
 
 
@@ -384,7 +384,7 @@ def test_extrema_are_those_of_finite_elements(
     writer = JournalWriter(level=2)
     writer.tensor_stats(0, 0, Phase.AFTER, Statistics(*counts, 0, 2.5, 2.5, 0, 0, 0.0, 0.0))
     (stats,) = read(tmp_path, writer).records
-    assert isinstance(stats, records.TensorStats)
+    assert isinstance(stats, journal_records.TensorStats)
     assert stats.statistics is not None
     assert (stats.statistics.min, stats.statistics.max) == (extremum, extremum)
 
@@ -403,7 +403,7 @@ def test_a_tensor_of_unknown_dtype(tmp_path: Path) -> None:
     writer.launch_begin(0, 0, X)
     layout_record(writer, UNKNOWN_DTYPE)
     (begin,) = read(tmp_path, writer).records
-    assert isinstance(begin, records.LaunchBegin)
+    assert isinstance(begin, journal_records.LaunchBegin)
     value = begin.values.decode()[0]
     assert isinstance(value, Tensor)
     assert (value.layout.shape, value.layout.strides, value.layout.item_bytes) == ((4,), (1,), 0)
@@ -431,7 +431,9 @@ def test_recorded_elements_have_the_size_of_their_tensor(
     layout_record(writer, numbers.index(dtype) if dtype else UNKNOWN_DTYPE)
     writer.tensor_stats(0, 0, Phase.BEFORE, statistics(), layout=X.layout, values=values)
     content = read(tmp_path, writer)
-    assert [r.values for r in content.records if isinstance(r, records.TensorStats)] == ([values] if known else [])
+    assert [r.values for r in content.records if isinstance(r, journal_records.TensorStats)] == (
+        [values] if known else []
+    )
     assert content.damaged_blocks == (not known)
 
 
@@ -445,5 +447,5 @@ def test_damage_to_a_guard(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.damage(2, 5, b"abc", at=0x1000, size=64, allocation=9)
     (damage,) = read(tmp_path, writer).records
-    assert isinstance(damage, records.GuardDamage)
+    assert isinstance(damage, journal_records.GuardDamage)
     assert (damage.first, damage.last, damage.found) == (5, 7, b"abc")

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Manifest, ModelLine, PackageOrigin, Provenance, Site
-from aoti_debug.wrapper.provenance.stack_frames import traced_lines
+from aoti_debug.recording.stack_frames import traced_lines
 
 NO_MODULES = "no module paths"
 NO_LINES = "no model lines"

@@ -79,7 +79,7 @@ GROUPS = (
         ("tests/pt2/test_archive.py", "tests/pt2/test_archive_safety.py"),
         4,
     ),
-    Group("input checks", ("aoti_debug/inputs/validate.py", "aoti_debug/inputs/files.py"), ("tests/inputs",), 4),
+    Group("input checks", ("aoti_debug/inputs/validate.py", "aoti_debug/inputs/input_files.py"), ("tests/inputs",), 4),
     Group("compare", ("repro/templates/compare.py",), ("tests/repro/test_compare.py",), 3),
     Group("contracts", ("aoti_debug/triage/contracts/*.py",), ("tests/triage/contracts",), 4),
     Group(

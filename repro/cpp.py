@@ -9,7 +9,7 @@ from aoti_debug.manifest import Kernel, KernelCompilation, Manifest
 from aoti_debug.recording.values import Number
 from aoti_debug.repro import c_numbers, literals
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
+from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call, tuple_of
 
 PREFIX = "torch/csrc/inductor/cpp_prefix.h"

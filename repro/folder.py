@@ -13,8 +13,8 @@ from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.machine.files import atomic_write
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.kernel_header import KernelHeader
-from aoti_debug.repro.modules import PACKAGE, modules_of
-from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.recorded_launch import RecordedLaunch
+from aoti_debug.repro.replay_modules import PACKAGE, modules_of
 from aoti_debug.rundir.timeline import Launch
 
 

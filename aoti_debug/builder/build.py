@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug import manifest
 from aoti_debug.builder import frontend_requests, join_reference, package_manifest, write_package
+from aoti_debug.builder.build_stages import BuildProgress, Stages
 from aoti_debug.builder.checked_options import CheckedOptions, check
 from aoti_debug.builder.compiling import failed_kernel, runtime_objects
 from aoti_debug.builder.compiling.compile_library import LibraryCompilation, build_plain_library
@@ -22,7 +23,6 @@ from aoti_debug.builder.kernels import compare_kernels, original_kernels
 from aoti_debug.builder.kernels.compare_kernels import KernelComparison, KernelSet
 from aoti_debug.builder.launch_sites import add_model_lines, analyse
 from aoti_debug.builder.options import TIMEOUT, BuildOptions
-from aoti_debug.builder.progress import BuildProgress, Stages
 from aoti_debug.builder.summary import BuildSummary
 from aoti_debug.errors import ToolchainError, UsageError
 from aoti_debug.frontend import example_inputs, torch_mismatch

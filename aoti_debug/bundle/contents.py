@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aoti_debug import manifest, wording
-from aoti_debug.bundle import journals, manifests
+from aoti_debug.bundle import redact_journal, redact_manifest
 from aoti_debug.compare import stored_comparison
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding
@@ -176,14 +176,14 @@ def _repro(contents: Contents, finding: Finding, subject: ReportSubject, redacti
 def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, redaction: Redaction) -> None:
     info = replace(run.info, exit=replace(run.info.exit, detail=redaction.redact(run.info.exit.detail)))
     contents.add(f"{prefix}{run_json.NAME}", run_json.to_json(info))
-    package = manifests.remove_source(run.manifest) if redaction.removes_source else run.manifest
+    package = redact_manifest.remove_source(run.manifest) if redaction.removes_source else run.manifest
     contents.add(f"{prefix}{run_directory.MANIFEST}", manifest.to_json(package))
     included = _tensors(contents, run, prefix, subject, redaction)
     if untrusted_files.size(run.path, run_directory.JOURNAL) > _LARGEST_JOURNAL:
         contents.leave_out(f"{prefix}{run_directory.JOURNAL}", run.path / run_directory.JOURNAL, "it is too large")
     elif untrusted_files.is_file(run.path, run_directory.JOURNAL):
         journal = untrusted_files.read_bytes(run.path, run_directory.JOURNAL, _LARGEST_JOURNAL)
-        contents.add(f"{prefix}{run_directory.JOURNAL}", journals.redact(journal, redaction, included))
+        contents.add(f"{prefix}{run_directory.JOURNAL}", redact_journal.redact(journal, redaction, included))
     crumbs = breadcrumbs.content(run.path)
     if crumbs is not None:
         contents.add(f"{prefix}{breadcrumbs.NAME}", crumbs)

@@ -24,8 +24,8 @@ from aoti_debug.machine.files.scratch_directory import scratch_directory
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.fork_server.python_process import PythonCommand
 from aoti_debug.machine.processes import child_process
+from aoti_debug.repro.find_launch import fault_of, find_launch
 from aoti_debug.repro.folder import check_free, default_folder, unfinished
-from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.required_trust import require_trust
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch

@@ -7,7 +7,7 @@ from typing import Any
 
 from aoti_debug.machine.files import json_data
 from aoti_debug.memory.memory import RunMemory
-from aoti_debug.memory.timeline import CallMemory, Storage, Use
+from aoti_debug.memory.storage_timeline import CallMemory, Storage, Use
 
 FORMAT = 1
 

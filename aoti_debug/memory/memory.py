@@ -18,7 +18,7 @@ from aoti_debug.machine.files import stamped_directories
 from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.memory.options import MemoryOptions
 from aoti_debug.memory.run_memory import run_memory
-from aoti_debug.memory.timeline import Memory
+from aoti_debug.memory.storage_timeline import Memory
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run.options import RunOptions

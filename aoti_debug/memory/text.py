@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aoti_debug import wording
 from aoti_debug.memory.memory import RunMemory
-from aoti_debug.memory.timeline import CallMemory, Storage, Use
+from aoti_debug.memory.storage_timeline import CallMemory, Storage, Use
 from aoti_debug.show import terminal_cells
 from aoti_debug.show import text as shown
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from aoti_debug.bisect.delta_debugging import Outcome, smallest
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.inputs import files
+from aoti_debug.inputs import input_files
 from aoti_debug.machine import user_modules
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.progress.steps import StepListener, Steps
@@ -68,7 +68,7 @@ def minify(
             hint="pass the exported program; of a recorded launch, aoti-debug repro KERNEL --fx writes the operators",
         )
     if options.inputs is not None:
-        files.check_is_file(options.inputs)
+        input_files.check_is_file(options.inputs)
     trust.require(found, options.trusted)
     key = key_of(options)
     folder = (options.out / key[:12]).resolve()

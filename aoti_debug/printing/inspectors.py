@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import ranks as machine_ranks
+from aoti_debug.machine import current_rank as machine_ranks
 from aoti_debug.printing import counted_writes, print_operator, template
 from aoti_debug.printing.inspected_tensor import InspectedTensor
 

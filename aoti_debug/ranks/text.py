@@ -10,7 +10,7 @@ from aoti_debug.ranks.agreement import Agreement, Disagreement
 from aoti_debug.ranks.clocks import Clocks
 from aoti_debug.ranks.diverging_launches import Parting
 from aoti_debug.ranks.first_failure import RankFailure
-from aoti_debug.ranks.progress import SECOND, End
+from aoti_debug.ranks.rank_progress import SECOND, End
 from aoti_debug.ranks.ranks_analysis import RanksAnalysis, shown_rank
 from aoti_debug.ranks.ranks_run import RankRun
 from aoti_debug.ranks.waiting import Waiting

@@ -12,11 +12,11 @@ from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, TargetError, UsageError
+from aoti_debug.machine.current_rank import Rank
 from aoti_debug.machine.files import stamped_directories
 from aoti_debug.machine.files.scratch_directory import scratch_directory
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.progress.timings import Stopwatch
-from aoti_debug.machine.ranks import Rank
 from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import trust

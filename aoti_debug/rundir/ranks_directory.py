@@ -22,9 +22,9 @@ from itertools import count
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError
+from aoti_debug.machine.current_rank import MOST, Rank
 from aoti_debug.machine.files import atomic_write, json_data, stamped_directories, untrusted_files
 from aoti_debug.machine.files.json_data import DamagedJsonError
-from aoti_debug.machine.ranks import MOST, Rank
 
 NAME = "ranks.json"
 FORMAT = 1

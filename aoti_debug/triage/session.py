@@ -12,7 +12,7 @@ from aoti_debug.builder.options import BuildOptions
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import InputMismatch, UsageError
-from aoti_debug.inputs import files
+from aoti_debug.inputs import input_files
 from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.progress.steps import Step, Steps
@@ -92,7 +92,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> BuiltWithout
     built = build_without(chosen, folder, steps, lambda summary: _built(summary.manifest))
     made = built.summary
     if made is not None and made.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
-        raise files.missing_inputs_error(str(options.model), made.signature)
+        raise input_files.missing_inputs_error(str(options.model), made.signature)
     return built
 
 

@@ -20,8 +20,8 @@ from aoti_debug.frontend import exported_program
 from aoti_debug.frontend.protocol import messages
 from aoti_debug.frontend.protocol.build_failure import BuildFailureError, Ending, Stage
 from aoti_debug.frontend.protocol.messages import Answer, Request, TritonConfig
-from aoti_debug.inputs import files
-from aoti_debug.inputs.files import Inputs
+from aoti_debug.inputs import input_files
+from aoti_debug.inputs.input_files import Inputs
 from aoti_debug.machine import cache, compiler
 from aoti_debug.machine.compiler import Torch
 
@@ -112,7 +112,7 @@ def test_a_program_becomes_sources(program: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_other_inputs_are_embedded(program: Path, folder: Path, tmp_path: Path) -> None:
-    files.write(Inputs((torch.full((2, 4), 7.0),), {}), tmp_path / "in.pt")
+    input_files.write(Inputs((torch.full((2, 4), 7.0),), {}), tmp_path / "in.pt")
     asked = request(program, folder, inputs=str(tmp_path / "in.pt"), configs={"aot_inductor.metadata": {"a": 1}})
     failure = fails(asked)  # after the inputs, so that nothing has to be lowered
     assert isinstance(failure, ToolchainError)

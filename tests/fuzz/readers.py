@@ -37,7 +37,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.measurement import Element, Measurement
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.inputs import files, signature
+from aoti_debug.inputs import input_files, signature
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.manifest import Kernel, Role
 from aoti_debug.pt2 import archive, compatibility
@@ -243,7 +243,7 @@ def _read_archive(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     found = archive.inspect(path)
     with contextlib.suppress(KeyError):
-        files.read_signature(found)
+        input_files.read_signature(found)
 
 
 def _archives() -> Iterator[bytes]:
@@ -261,13 +261,13 @@ _SIGNATURE = ModelSignature((Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1
 def _read_safetensors(data: bytes, folder: Path) -> None:
     path = folder / "inputs.safetensors"
     path.write_bytes(data)
-    files.load(path)
+    input_files.load(path)
 
 
 def _read_inputs(data: bytes, folder: Path) -> None:
     path = folder / "inputs.pt"
     path.write_bytes(data)
-    files.load(path)
+    input_files.load(path)
 
 
 def _pickles() -> Iterator[bytes]:

@@ -18,8 +18,8 @@ from aoti_debug.errors import UsageError
 from aoti_debug.manifest import CType, Inferred, Kernel, Origin
 from aoti_debug.recording.values import Absent, Number
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.generate import generate
-from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.generate_texts import generate
+from aoti_debug.repro.recorded_launch import RecordedLaunch
 
 
 def contents(launch: RecordedLaunch, kernel: Kernel = KERNEL, helpers: str = HELPERS) -> dict[str, str | bytes]:

@@ -11,7 +11,7 @@ from repro_launches import LaunchBuilder
 
 from aoti_debug.manifest import CType, Kernel, KernelParam, Kind, Manifest, Role
 from aoti_debug.recording.values import Number
-from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.rundir.timeline import Grid, GridArgument
 
 NAME = "triton_per_fused_amax_add_0"

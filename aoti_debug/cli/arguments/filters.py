@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from aoti_debug.machine import ranks as machine_ranks
+from aoti_debug.machine import current_rank as machine_ranks
 from aoti_debug.manifest import Form, Manifest
 from aoti_debug.ranks.agreement import Expectation
 from aoti_debug.recording.site_filter import Unmatched

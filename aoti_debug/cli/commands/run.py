@@ -25,7 +25,7 @@ from aoti_debug.diff.repeated_calls import compare_calls
 from aoti_debug.diff.text import repeat_lines
 from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
-from aoti_debug.machine import ranks as machine_ranks
+from aoti_debug.machine import current_rank as machine_ranks
 from aoti_debug.machine.progress.timings import since_process_start
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT

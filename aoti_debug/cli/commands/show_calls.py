@@ -8,7 +8,7 @@ from itertools import groupby
 
 from aoti_debug.abi import CallKind, Level
 from aoti_debug.call_text.call import Call, call_lines
-from aoti_debug.call_text.condition import CallCondition, parse_condition
+from aoti_debug.call_text.call_condition import CallCondition, parse_condition
 from aoti_debug.call_text.eager_calls import eager_calls
 from aoti_debug.call_text.options import CallOptions
 from aoti_debug.call_text.recorded_calls import RecordedCalls

@@ -16,8 +16,8 @@ from aoti_debug.compare.measure.state_change import state_change
 from aoti_debug.compare.protocol.measurement import ExportedOutputs, StateChange, StatesFailure
 from aoti_debug.compare.protocol.request import ProgramRun, Recorded
 from aoti_debug.errors import RunDirError
-from aoti_debug.inputs import files
-from aoti_debug.inputs.files import Inputs
+from aoti_debug.inputs import input_files
+from aoti_debug.inputs.input_files import Inputs
 from aoti_debug.printing import registration
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import NodeKind, Reference
@@ -42,7 +42,9 @@ def exported_results(
     """
     if not runs or _draws_random_numbers(reference):
         return
-    given = files.read(inputs, files.read_signature(package)) if inputs else files.read_embedded(package)
+    given = (
+        input_files.read(inputs, input_files.read_signature(package)) if inputs else input_files.read_embedded(package)
+    )
     if given is None:
         return
     try:

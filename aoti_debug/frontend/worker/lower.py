@@ -25,7 +25,7 @@ from aoti_debug.frontend.worker.decompositions_and_lowerings import leaving_out
 from aoti_debug.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.frontend.worker.triton_configs import triton_configs
 from aoti_debug.inputs import signature
-from aoti_debug.inputs.files import Inputs, check, read, write
+from aoti_debug.inputs.input_files import Inputs, check, read, write
 from aoti_debug.printing import registration
 from aoti_debug.reference import program as reference_program
 from aoti_debug.wrapper import promised_layouts

@@ -12,7 +12,7 @@ from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
 from aoti_debug.frontend.worker.answer_request import answer_or_failure, answer_request, load_operators, step
 from aoti_debug.frontend.worker.called_operators import shims_and_schemas
 from aoti_debug.inputs import signature
-from aoti_debug.inputs.files import read, write
+from aoti_debug.inputs.input_files import read, write
 
 WITHOUT_INPUTS = "a compiled package holds none"
 WITHOUT_PROMISES = "a compiled package does not say how its buffers were meant to be laid out"

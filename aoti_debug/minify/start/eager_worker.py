@@ -14,7 +14,7 @@ from aoti_debug import dtypes
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.worker.inputs import region_inputs
-from aoti_debug.fx_repro.describe import describe
+from aoti_debug.fx_repro.describe_input import describe
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.machine.files import json_data
 from aoti_debug.minify.start import whole_program

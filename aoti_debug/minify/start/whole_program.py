@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
-from aoti_debug.inputs import files
+from aoti_debug.inputs import input_files
 from aoti_debug.inputs import signature as signatures
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
@@ -50,7 +50,7 @@ def of_file(path: str, inputs: str) -> tuple[Reference, Region, dict[ValueKey, A
 
 def _inputs(program: torch.export.ExportedProgram, path: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if path:
-        given = files.read(path, signatures.describe(program))
+        given = input_files.read(path, signatures.describe(program))
         return given.args, dict(given.kwargs)
     if program.example_inputs is None:
         raise ArtifactError("the program has no example inputs", hint="--inputs FILE")

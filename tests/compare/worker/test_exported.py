@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from aoti_debug.compare.protocol.measurement import StatesFailure
 from aoti_debug.compare.worker import exported as worker
 from aoti_debug.compare.worker.exported import exported_results
-from aoti_debug.inputs.files import Inputs
+from aoti_debug.inputs.input_files import Inputs
 from aoti_debug.reference.program import FORMAT, Reference
 from aoti_debug.run import saved_outputs
 

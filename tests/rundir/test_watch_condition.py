@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from aoti_debug.rundir import condition
-from aoti_debug.rundir.condition import ConditionError
+from aoti_debug.rundir import watch_condition
 from aoti_debug.rundir.formats.statistics import Statistics
+from aoti_debug.rundir.watch_condition import ConditionError
 
 MIXED = Statistics(12, 1, 0, 2, 3, -5.0, 4.0, 0, 0, 0.5, 1.0)
 ONLY_NAN = Statistics(2, 2, 0, 0, 0, None, None, 0, 0, math.nan, math.nan)
@@ -14,7 +14,7 @@ INFINITE = Statistics(2, 0, 2, 0, 0, None, None, 0, 0, math.nan, math.nan)
 
 
 def holds(text: str, statistics: Statistics) -> bool:
-    return condition.holds(condition.parse(text), lambda name: condition.statistic(name, statistics))
+    return watch_condition.holds(watch_condition.parse(text), lambda name: watch_condition.statistic(name, statistics))
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_only_infinities() -> None:
 
 
 def test_names_of_the_callers_own() -> None:
-    parsed = condition.parse("rank == 2 and kind != a.b1", numbers=("rank",), texts=("kind",))
-    assert condition.names(parsed) == {"rank", "kind"}
-    assert condition.holds(parsed, {"rank": 2.0, "kind": "c"}.get)
-    assert not condition.holds(parsed, {"rank": 2.0, "kind": "a.b1"}.get)
-    assert not condition.holds(parsed, {"rank": 2.0}.get)  # not known
+    parsed = watch_condition.parse("rank == 2 and kind != a.b1", numbers=("rank",), texts=("kind",))
+    assert watch_condition.names(parsed) == {"rank", "kind"}
+    assert watch_condition.holds(parsed, {"rank": 2.0, "kind": "c"}.get)
+    assert not watch_condition.holds(parsed, {"rank": 2.0, "kind": "a.b1"}.get)
+    assert not watch_condition.holds(parsed, {"rank": 2.0}.get)  # not known
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_names_of_the_callers_own() -> None:
 )
 def test_what_is_no_condition(text: str, at: int, problem: str) -> None:
     with pytest.raises(ConditionError, match=problem) as caught:
-        condition.parse(text, numbers=("rank",), texts=("kind",))
+        watch_condition.parse(text, numbers=("rank",), texts=("kind",))
     assert caught.value.shown_in(text) == f"{problem}\n  {text}\n  {' ' * at}^"

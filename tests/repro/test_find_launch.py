@@ -10,8 +10,8 @@ from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import Form, Role
 from aoti_debug.recording.values import Absent
-from aoti_debug.repro.collect import recorded_launch
-from aoti_debug.repro.lookup import fault_of, find_launch
+from aoti_debug.repro.collect_launch import recorded_launch
+from aoti_debug.repro.find_launch import fault_of, find_launch
 from aoti_debug.rundir import run_directory as rundir
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Exit, ExitKind

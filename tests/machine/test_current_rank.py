@@ -5,28 +5,28 @@ from __future__ import annotations
 import pytest
 
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import ranks
+from aoti_debug.machine import current_rank
 
 
 def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ranks.VARIABLE, raising=False)
-    assert ranks.current() == 0
-    monkeypatch.setenv(ranks.VARIABLE, "3")
-    assert ranks.current() == 3
-    assert ranks.selected(None)
-    assert ranks.selected({3})
-    assert not ranks.selected({0, 1})
+    monkeypatch.delenv(current_rank.VARIABLE, raising=False)
+    assert current_rank.current() == 0
+    monkeypatch.setenv(current_rank.VARIABLE, "3")
+    assert current_rank.current() == 3
+    assert current_rank.selected(None)
+    assert current_rank.selected({3})
+    assert not current_rank.selected({0, 1})
 
 
 def test_the_text_of_an_option() -> None:
-    assert ranks.parse("") is None
-    assert ranks.parse("0,12") == {0, 12}
-    assert ranks.parse("0,2-4,3") == {0, 2, 3, 4}
+    assert current_rank.parse("") is None
+    assert current_rank.parse("0,12") == {0, 12}
+    assert current_rank.parse("0,2-4,3") == {0, 2, 3, 4}
     for text in ("x", "0,", ",", "-1", "0 1", "²", "3-", "3-2", "1-2-3"):
         with pytest.raises(UsageError, match=f"--ranks {text} is not numbers"):
-            ranks.parse(text)
+            current_rank.parse(text)
     with pytest.raises(UsageError, match="goes beyond"):
-        ranks.parse("0-999999999")
+        current_rank.parse("0-999999999")
 
 
 TORCHRUN = {
@@ -42,14 +42,14 @@ TORCHRUN = {
 
 
 def test_a_rank_of_torchrun() -> None:
-    assert ranks.of_environment(TORCHRUN) == ranks.Rank(2, 4, 2, "job", "host:29500", "1", 1)
+    assert current_rank.of_environment(TORCHRUN) == current_rank.Rank(2, 4, 2, "job", "host:29500", "1", 1)
 
 
 @pytest.mark.parametrize(
     "variables", [{}, {"RANK": "0"}, {"RANK": "0", "WORLD_SIZE": "1"}, {"RANK": "4", "WORLD_SIZE": "4"}]
 )
 def test_no_rank_of_many(variables: dict[str, str]) -> None:
-    assert ranks.of_environment(variables) is None
+    assert current_rank.of_environment(variables) is None
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,5 @@ def test_no_rank_of_many(variables: dict[str, str]) -> None:
     [(1, None, None), (2, None, "1"), (2, "4,5,6", "5"), (2, "4", None), (0, None, None)],
 )
 def test_the_gpu_of_a_rank(local_world_size: int, visible: str | None, expected: str | None) -> None:
-    rank = ranks.Rank(3, 4, local_world_size, local_rank=1)
-    assert ranks.visible_gpus(rank, visible) == expected
+    rank = current_rank.Rank(3, 4, local_world_size, local_rank=1)
+    assert current_rank.visible_gpus(rank, visible) == expected

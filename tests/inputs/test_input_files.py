@@ -13,8 +13,8 @@ from torch.utils import _pytree as pytree
 
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, InputMismatch
-from aoti_debug.inputs import files, signature
-from aoti_debug.inputs.files import Inputs
+from aoti_debug.inputs import input_files, signature
+from aoti_debug.inputs.input_files import Inputs
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.pt2 import archive
 
@@ -65,7 +65,7 @@ def test_reads_every_form_of_pt(
 ) -> None:
     path = tmp_path / "in.pt"
     torch.save(data, path)
-    assert_same(files.read(path, described), args, kwargs)
+    assert_same(input_files.read(path, described), args, kwargs)
 
 
 def test_a_pair_of_tuple_and_dict_may_be_the_arguments_themselves(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_pair_of_tuple_and_dict_may_be_the_arguments_themselves(tmp_path: Path
     torch.save(((X, X), {"a": Y}), path)
     leaves = tuple(tensor_leaf(name, tensor) for name, tensor in (("p_0", X), ("p_1", X), ("q_a", Y)))
     nested = ModelSignature(leaves, spec_of((X, X), {"a": Y}))
-    assert_same(files.read(path, nested), ((X, X), {"a": Y}), {})
+    assert_same(input_files.read(path, nested), ((X, X), {"a": Y}), {})
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_reads_safetensors_by_name_or_position(
 ) -> None:
     path = tmp_path / "in.safetensors"
     save_file(tensors, path)
-    assert_same(files.read(path, described), args, kwargs)
+    assert_same(input_files.read(path, described), args, kwargs)
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,13 @@ def test_the_message_names_the_mismatched_input(tmp_path: Path, data: Any, messa
     path = tmp_path / "in.pt"
     torch.save(data, path)
     with pytest.raises(ArtifactError) as caught:
-        files.read(path, BOTH)
+        input_files.read(path, BOTH)
     assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint)
 
 
 def mismatches_of(values: tuple[Any, ...], described: ModelSignature) -> list[tuple[str, str, str, str, str]]:
     with pytest.raises(InputMismatch) as caught:
-        files.check(Inputs(values, {}), described, "the inputs")
+        input_files.check(Inputs(values, {}), described, "the inputs")
     return [(m.name, m.kind, m.promised, m.found, m.advice) for m in caught.value.mismatches]
 
 
@@ -160,7 +160,7 @@ def test_all_mismatches_are_reported() -> None:
 
 def test_one_error_for_all_mismatches() -> None:
     with pytest.raises(InputMismatch) as caught:
-        files.check(Inputs((X, X), {}), BOTH, "in.pt")
+        input_files.check(Inputs((X, X), {}), BOTH, "in.pt")
     assert str(caught.value).splitlines() == [
         "input 1 (y) of in.pt is float32[2, 3] on cpu; the model was exported for int64[2] on cpu",
     ]
@@ -170,7 +170,7 @@ def test_one_error_for_all_mismatches() -> None:
 def test_another_index_of_the_same_device() -> None:
     described = ModelSignature((Leaf("x", "torch.float32", "cuda:0", (Dim(2, 2),), (1,)),))
     with FakeTensorMode():  # whose tensors need no such device
-        files.check(Inputs((torch.empty(2, device="cuda:0"),), {}), described, "inputs")
+        input_files.check(Inputs((torch.empty(2, device="cuda:0"),), {}), described, "inputs")
         elsewhere = torch.empty(2, device="cuda:1"), torch.empty(2)
     assert [mismatches_of((x,), described) for x in elsewhere] == [
         [("x", "device", "cuda:0", "cuda:1", "move it: x.to('cuda:0')")],
@@ -183,7 +183,7 @@ def test_any_device_of_a_kind_but_one_for_all() -> None:
     with FakeTensorMode():
         first, second, host = (torch.empty(2, device=device) for device in ("cuda:0", "cuda:1", "cpu"))
     for device in (first, second):
-        files.check(Inputs((device, device), {}), described, "inputs")
+        input_files.check(Inputs((device, device), {}), described, "inputs")
     assert mismatches_of((second, first), described) == [("y", "device", "cuda:1", "cuda:0", "move it: y.to('cuda:1')")]
     assert mismatches_of((host, second), described) == [("x", "device", "cuda:1", "cpu", "move it: x.to('cuda:1')")]
     assert mismatches_of((host, host), described)[0] == ("x", "device", "cuda", "cpu", "move it: x.to('cuda')")
@@ -192,8 +192,8 @@ def test_any_device_of_a_kind_but_one_for_all() -> None:
 def test_the_gpu_that_inputs_are_on() -> None:
     with FakeTensorMode():
         nested = {"args": (torch.empty(2), [torch.empty(2, device="cuda:1")]), "kwargs": {"n": 3}}
-    assert files.device_index(nested) == 1
-    assert files.device_index((torch.empty(2), "text", None)) == -1
+    assert input_files.device_index(nested) == 1
+    assert input_files.device_index((torch.empty(2), "text", None)) == -1
 
 
 ROWS = Dim(2, 9, "s77")
@@ -206,7 +206,7 @@ DYNAMIC = ModelSignature(
 
 
 def test_sizes_that_belong_together() -> None:
-    files.check(Inputs((torch.zeros(4, 3), torch.zeros(3, 8)), {}), DYNAMIC, "inputs")
+    input_files.check(Inputs((torch.zeros(4, 3), torch.zeros(3, 8)), {}), DYNAMIC, "inputs")
     assert mismatches_of((torch.zeros(4, 3), torch.zeros(3, 9)), DYNAMIC) == [
         ("y", "shape", "float32[3, 2*s77:0..] on cpu", "float32[3, 9] on cpu", "its size 9 has to be 2*s77 = 8"),
     ]
@@ -247,42 +247,42 @@ def test_advice_for_strides_leads_to_them(wanted: torch.Tensor, advice: str) -> 
     ((*_, stride_advice),) = mismatches_of((x,), ModelSignature((tensor_leaf("x", wanted),)))
     assert stride_advice == f"change its layout: {advice}"
     converted = eval(advice, {"torch": torch, "x": x})
-    files.check(Inputs((converted,), {}), ModelSignature((tensor_leaf("x", wanted),)), "inputs")
+    input_files.check(Inputs((converted,), {}), ModelSignature((tensor_leaf("x", wanted),)), "inputs")
 
 
 def test_a_value_fixed_at_export_must_not_change() -> None:
     with pytest.raises(ArtifactError) as caught:
-        files.check(Inputs((X, 3, Y), {}), WITH_NUMBER, "inputs")
+        input_files.check(Inputs((X, 3, Y), {}), WITH_NUMBER, "inputs")
     assert caught.value.hint == "export has fixed n to 2"
 
 
 def test_arguments_that_are_not_tensors_may_be_unknown(tmp_path: Path) -> None:
     save_file({"x": X, "y": Y}, tmp_path / "in.safetensors")
-    inputs = files.read(tmp_path / "in.safetensors", WITH_OTHERS)
+    inputs = input_files.read(tmp_path / "in.safetensors", WITH_OTHERS)
     tensors = [
         value for value in pytree.tree_leaves((inputs.args, dict(inputs.kwargs))) if isinstance(value, torch.Tensor)
     ]
     torch.testing.assert_close(tensors, [X, Y], rtol=0, atol=0)
     with pytest.raises(InputMismatch, match="the model takes 4 inputs, here has 2") as caught:
-        files.check(Inputs((X, Y), {}), WITH_OTHERS, "here")
+        input_files.check(Inputs((X, Y), {}), WITH_OTHERS, "here")
     assert caught.value.hint.endswith("and 2 arguments that are not tensors: the package does not record which")
     with pytest.raises(InputMismatch, match="the model takes 2 tensors, here has 1"):
-        files.check(Inputs((X, 2), {"y": None, "mode": None}), WITH_OTHERS, "here")
+        input_files.check(Inputs((X, 2), {"y": None, "mode": None}), WITH_OTHERS, "here")
     with pytest.raises(InputMismatch, match=r"input 1 \(y\) of here is float32"):
-        files.check(Inputs((X, 2), {"y": X, "mode": None}), WITH_OTHERS, "here")
+        input_files.check(Inputs((X, 2), {"y": X, "mode": None}), WITH_OTHERS, "here")
 
 
 def test_an_unrecorded_value() -> None:
     with pytest.raises(ArtifactError, match="input x has a value that is not recorded"):
-        files.constant_value(Leaf("x"))
+        input_files.constant_value(Leaf("x"))
 
 
 def test_strides_of_single_and_empty_dimensions_do_not_matter() -> None:
     one = torch.zeros(1, 3)
     leaf = Leaf("x", "torch.float32", "cpu", (Dim(1, 1), Dim(3, 3)), (3, 1))
-    files.check(Inputs((torch.as_strided(one, (1, 3), (7, 1)),), {}), ModelSignature((leaf,)), "inputs")
+    input_files.check(Inputs((torch.as_strided(one, (1, 3), (7, 1)),), {}), ModelSignature((leaf,)), "inputs")
     empty = Leaf("x", "torch.float32", "cpu", (Dim(0, 0), Dim(3, 3)), (3, 1))
-    files.check(Inputs((torch.zeros(3, 0).t(),), {}), ModelSignature((empty,)), "inputs")
+    input_files.check(Inputs((torch.zeros(3, 0).t(),), {}), ModelSignature((empty,)), "inputs")
 
 
 @pytest.mark.parametrize(
@@ -296,25 +296,25 @@ def test_unreadable_files(tmp_path: Path, name: str, content: bytes, message: st
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ArtifactError) as caught:
-        files.read(path, BOTH)
+        input_files.read(path, BOTH)
     assert str(caught.value).startswith(message.format(path=path))
 
 
 def test_a_pair_of_tuple_and_dict_without_an_exported_structure(tmp_path: Path) -> None:
     path = tmp_path / "in.pt"
     torch.save(((X,), {"y": Y}), path)
-    assert_same(files.read(path, ModelSignature(BOTH.leaves)), (X,), {"y": Y})
+    assert_same(input_files.read(path, ModelSignature(BOTH.leaves)), (X,), {"y": Y})
 
 
 def test_named_tensors_move_to_the_device_of_export() -> None:
     described = ModelSignature((tensor_leaf("x", X.to("meta")), tensor_leaf("y", Y)), spec_of(X, Y))
-    inputs = files.arrange(Path("in.safetensors"), {"x": X, "y": Y}, described)
+    inputs = input_files.arrange(Path("in.safetensors"), {"x": X, "y": Y}, described)
     assert [value.device.type for value in inputs.args] == ["meta", "cpu"]
     assert inputs.args[1] is Y
 
 
 def test_a_package_without_inputs_lists_what_the_model_takes() -> None:
-    error = files.missing_inputs_error("m.pt2", BOTH)
+    error = input_files.missing_inputs_error("m.pt2", BOTH)
     assert str(error) == "m.pt2 has no inputs in it"
     assert error.hint == (
         "pass some with --inputs FILE.pt, or --random-inputs SEED for a first look; the model takes:"
@@ -324,7 +324,7 @@ def test_a_package_without_inputs_lists_what_the_model_takes() -> None:
 
 def test_a_wrong_number_of_inputs_is_that_of_no_position() -> None:
     with pytest.raises(InputMismatch) as caught:
-        files.check(Inputs((X,), {}), BOTH, "in.pt")
+        input_files.check(Inputs((X,), {}), BOTH, "in.pt")
     (mismatch,) = caught.value.mismatches
     assert (mismatch.name, mismatch.position, mismatch.kind) == ("", -1, "count")
     assert (mismatch.promised, mismatch.found) == ("2 inputs", "1 input")
@@ -338,7 +338,7 @@ def test_code_in_a_pt_file_does_not_run(tmp_path: Path) -> None:
     path = tmp_path / "in.pt"
     torch.save((X, Evil()), path)
     with pytest.raises(ArtifactError, match="neither tensors nor plain Python values"):
-        files.read(path, BOTH)
+        input_files.read(path, BOTH)
     assert not (tmp_path / "touched").exists()
 
 
@@ -346,12 +346,12 @@ def test_unknown_names_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "in.safetensors"
     save_file({"x": X, "z": Y}, path)
     with pytest.raises(ArtifactError) as caught:
-        files.read(path, BOTH)
+        input_files.read(path, BOTH)
     assert str(caught.value) == f"{path} has the tensors x, z; the model takes x, y"
 
 
 def test_embedded_inputs_are_read_back(tmp_path: Path) -> None:
-    files.write(Inputs((X, 2), {"y": Y}), tmp_path / "in.pt")
+    input_files.write(Inputs((X, 2), {"y": Y}), tmp_path / "in.pt")
     members = {
         **archives.PACKAGE,
         manifest.MEMBER: b"{}",
@@ -359,15 +359,15 @@ def test_embedded_inputs_are_read_back(tmp_path: Path) -> None:
         archive.SIGNATURE_MEMBER: signature.to_json(BOTH).encode(),
     }
     package = archive.inspect(archives.write(tmp_path / "p.pt2", members))
-    inputs = files.read_embedded(package)
+    inputs = input_files.read_embedded(package)
     assert inputs is not None
     assert_same(inputs, (X, 2), {"y": Y})
-    assert files.read_signature(package) == BOTH
+    assert input_files.read_signature(package) == BOTH
 
 
 def test_a_package_may_be_without_inputs(tmp_path: Path) -> None:
     package = archive.inspect(archives.write(tmp_path / "p.pt2", {**archives.PACKAGE, manifest.MEMBER: b"{}"}))
-    assert files.read_embedded(package) is None
+    assert input_files.read_embedded(package) is None
 
 
 class Custom:
@@ -376,5 +376,5 @@ class Custom:
 
 def test_inputs_that_could_not_be_read_again_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="cannot be saved"):
-        files.write(Inputs((Custom(),), {}), tmp_path / "in.pt")
+        input_files.write(Inputs((Custom(),), {}), tmp_path / "in.pt")
     assert list(tmp_path.iterdir()) == []

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from aoti_debug import dtypes
 from aoti_debug.call_text.call import CallTensor
 from aoti_debug.errors import UsageError
-from aoti_debug.rundir import condition
-from aoti_debug.rundir.condition import Condition, ConditionError, Quantity
+from aoti_debug.rundir import watch_condition
+from aoti_debug.rundir.watch_condition import Condition, ConditionError, Quantity
 
 _OF_TYPE = ("numel", "ndim", "dtype")
 
@@ -24,11 +24,11 @@ class CallCondition:
     @property
     def needs_values(self) -> bool:
         """True if it is a condition on elements, not only on types."""
-        return not condition.names(self.condition).issubset(_OF_TYPE)
+        return not watch_condition.names(self.condition).issubset(_OF_TYPE)
 
     def holds(self, tensor: CallTensor) -> bool:
         """True if it holds for a tensor; what is not known of it meets no comparison."""
-        return condition.holds(self.condition, lambda name: _quantity(name, tensor))
+        return watch_condition.holds(self.condition, lambda name: _quantity(name, tensor))
 
     def holds_for_any(self, tensors: Iterable[CallTensor]) -> bool:
         """True if it holds for one of the tensors."""
@@ -42,7 +42,7 @@ def parse_condition(text: str) -> CallCondition:
         UsageError: it does not parse; the message has a caret under the place.
     """
     try:
-        parsed = condition.parse(text, numbers=("ndim",), texts=("dtype",))
+        parsed = watch_condition.parse(text, numbers=("ndim",), texts=("dtype",))
     except ConditionError as error:
         raise UsageError(
             f"--where does not parse: {error.shown_in(text)}",
@@ -53,13 +53,13 @@ def parse_condition(text: str) -> CallCondition:
 
 def _with_names_of_dtypes(parsed: Condition) -> Condition:
     """The condition with torch's names in place of abbreviated ones: "float16" for "f16" and "torch.float16"."""
-    if isinstance(parsed, condition.Joined):
-        return condition.Joined(tuple(map(_with_names_of_dtypes, parsed.parts)), parsed.all_of_them)
+    if isinstance(parsed, watch_condition.Joined):
+        return watch_condition.Joined(tuple(map(_with_names_of_dtypes, parsed.parts)), parsed.all_of_them)
     if parsed.left.name != "dtype":
         return parsed
     word = str(parsed.right.value).removeprefix("torch.")
     name = next((dtype.name for dtype in dtypes.DTYPES if dtype.abbreviation == word), word)
-    return condition.Comparison(parsed.left, parsed.sign, condition.Operand(value=name))
+    return watch_condition.Comparison(parsed.left, parsed.sign, watch_condition.Operand(value=name))
 
 
 def _quantity(name: str, tensor: CallTensor) -> Quantity:
@@ -71,4 +71,4 @@ def _quantity(name: str, tensor: CallTensor) -> Quantity:
         case "numel":
             sizes = [int(size) for size in tensor.shape if size.isdecimal()]
             return math.prod(sizes) if len(sizes) == len(tensor.shape) else None
-    return None if tensor.statistics is None else condition.statistic(name, tensor.statistics)
+    return None if tensor.statistics is None else watch_condition.statistic(name, tensor.statistics)

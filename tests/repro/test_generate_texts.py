@@ -16,8 +16,8 @@ from repro_launches import LaunchBuilder, manifest
 from aoti_debug.manifest import CType, Form, Kernel, Kind, Operand, OperatorSchema, Parameter, Provenance, Role
 from aoti_debug.recording.values import Tensor
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.generate import generate
-from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
+from aoti_debug.repro.generate_texts import generate
+from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "repro"
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from aoti_debug.call_text.call import CallTensor
-from aoti_debug.call_text.condition import parse_condition
+from aoti_debug.call_text.call_condition import parse_condition
 from aoti_debug.errors import UsageError
 from aoti_debug.rundir.formats.statistics import Statistics
 

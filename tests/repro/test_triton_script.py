@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from repro_launches import manifest
-from test_generate import GOLDEN, settled
+from test_generate_texts import GOLDEN, settled
 from triton_launches import GRID, HELPERS, KERNEL, NAME, row_maxima, with_kernel
 
 from aoti_debug.errors import UsageError

@@ -72,7 +72,7 @@ GROUPS = (
         ("tests/rundir/test_timeline.py", "tests/rundir/test_run_directory.py"),
         4,
     ),
-    Group("wrapper", ("aoti_debug/wrapper/*.py",), ("tests/wrapper",), 8),
+    Group("wrapper", ("aoti_debug/wrapper/**/*.py",), ("tests/wrapper",), 8),
     Group(
         "archive",
         ("aoti_debug/pt2/archive.py", "aoti_debug/pt2/archive_safety.py"),

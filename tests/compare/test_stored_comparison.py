@@ -55,7 +55,7 @@ def test_a_directory_that_cannot_be_written_is_said(compared: RunDir, monkeypatc
     stored_comparison.keep_in_run(comparison, steps)
     assert steps.done == []
     monkeypatch.setattr(
-        stored_comparison.files, "write", Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
+        stored_comparison.atomic_write, "write", Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
     )
     stored_comparison.keep_in_run(comparison, steps)
     (step,) = steps.done

@@ -37,7 +37,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         read.append(package)
         return Inputs((), {})
 
-    monkeypatch.setattr(worker.files, "read_embedded", embedded)
+    monkeypatch.setattr(worker.input_files, "read_embedded", embedded)
     return read
 
 

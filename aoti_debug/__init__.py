@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aoti_debug.diagnosis.verdict import diagnose
     from aoti_debug.printing.inspectors import inspector
     from aoti_debug.printing.module_inspectors import inspect_modules
-    from aoti_debug.printing.operator import print_
+    from aoti_debug.printing.print_operator import print_
     from aoti_debug.run.inspect import inspect
     from aoti_debug.rundir.load_tensors import load_file, load_launch
     from aoti_debug.rundir.run_directory import open_run
@@ -55,7 +55,7 @@ _MODULES = {
     "load_file": "aoti_debug.rundir.load_tensors",
     "load_launch": "aoti_debug.rundir.load_tensors",
     "open_run": "aoti_debug.rundir.run_directory",
-    "print_": "aoti_debug.printing.operator",
+    "print_": "aoti_debug.printing.print_operator",
 }
 
 

@@ -11,7 +11,7 @@ from enum import Enum
 from functools import cached_property
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.wording import printable, truncated
 
 FORMAT = 1

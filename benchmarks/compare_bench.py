@@ -21,7 +21,7 @@ from aoti_debug.builder import frontend_requests
 from aoti_debug.compare.compare_run import Scope, compare_run
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.run.options import recording_everything
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer

@@ -26,8 +26,8 @@ from planted import PlantedBench
 from planted_models import DIFFICULT, EXAMPLES, Example
 
 from aoti_debug.frontend.exported_program import WORKER
-from aoti_debug.machine import python_process
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.run.preloaded_modules import PRELOADED
 
 HERE = Path(__file__).resolve().parent
 

@@ -28,10 +28,10 @@ from overhead import table
 from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.frontend.exported_program import WORKER
 from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.machine import python_process
+from aoti_debug.machine.fork_server import python_process
 from aoti_debug.manifest import Kind
 from aoti_debug.run import runner
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.rundir.run_directory import RunDir
 
 MODELS = ("classifier", "operators", "mixer_bfloat16", "encoder", "image")

@@ -28,11 +28,11 @@ import torch
 
 from aoti_debug.builder import build as builder
 from aoti_debug.frontend.exported_program import WORKER
-from aoti_debug.machine import python_process
-from aoti_debug.machine.python_process import PythonCommand
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.fork_server.python_process import PythonCommand
 from aoti_debug.manifest import Form, Manifest
 from aoti_debug.run import inspector, runner
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.rundir import summaries
 
 HERE = Path(__file__).resolve().parent

@@ -19,7 +19,7 @@ from aoti_debug.compare.compare import compare
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
-from aoti_debug.machine.steps import Step, StepListener, Steps
+from aoti_debug.machine.progress.steps import Step, StepListener, Steps
 from aoti_debug.report import report
 
 

@@ -62,8 +62,8 @@ GROUPS = (
     Group("dataflow", ("aoti_debug/diagnosis/dataflow.py",), ("tests/diagnosis/test_dataflow.py",), 3),
     Group(
         "journal",
-        ("aoti_debug/rundir/journal.py", "aoti_debug/rundir/records.py"),
-        ("tests/rundir/test_journal.py", "tests/rundir/test_run_directory.py"),
+        ("aoti_debug/rundir/formats/journal.py", "aoti_debug/rundir/formats/journal_records.py"),
+        ("tests/rundir/formats/test_journal.py", "tests/rundir/test_run_directory.py"),
         4,
     ),
     Group(
@@ -72,17 +72,22 @@ GROUPS = (
         ("tests/rundir/test_timeline.py", "tests/rundir/test_run_directory.py"),
         4,
     ),
-    Group("wrapper", ("aoti_debug/wrapper/*.py",), ("tests/wrapper",), 8),
+    Group("wrapper", ("aoti_debug/wrapper/**/*.py",), ("tests/wrapper",), 8),
     Group(
         "archive",
         ("aoti_debug/pt2/archive.py", "aoti_debug/pt2/archive_safety.py"),
         ("tests/pt2/test_archive.py", "tests/pt2/test_archive_safety.py"),
         4,
     ),
-    Group("input checks", ("aoti_debug/inputs/validate.py", "aoti_debug/inputs/files.py"), ("tests/inputs",), 4),
+    Group("input checks", ("aoti_debug/inputs/validate.py", "aoti_debug/inputs/input_files.py"), ("tests/inputs",), 4),
     Group("compare", ("repro/templates/compare.py",), ("tests/repro/test_compare.py",), 3),
     Group("contracts", ("aoti_debug/triage/contracts/*.py",), ("tests/triage/contracts",), 4),
-    Group("walk_back", ("aoti_debug/triage/memory/walk_back.py",), ("tests/triage/memory/test_walk_back.py",), 3),
+    Group(
+        "walk_back",
+        ("aoti_debug/triage/memory_errors/walk_back.py",),
+        ("tests/triage/memory_errors/test_walk_back.py",),
+        3,
+    ),
     Group("nonfinite", ("aoti_debug/triage/nonfinite/*.py",), ("tests/triage/nonfinite",), 5),
 )
 

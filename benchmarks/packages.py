@@ -21,10 +21,10 @@ import torch
 
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
-from aoti_debug.builder.compile_library import LibraryCompilation
-from aoti_debug.builder.toolchain import Toolchain
+from aoti_debug.builder.compiling.compile_library import LibraryCompilation
+from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.frontend import compiled_package
-from aoti_debug.frontend.worker.protocol import Request
+from aoti_debug.frontend.protocol.messages import Request
 from aoti_debug.machine.compiler import find_compiler, find_torch
 from aoti_debug.pt2 import archive
 

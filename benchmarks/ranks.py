@@ -132,7 +132,7 @@ def launch(ranks: int, run_id: str, main: Callable[..., None], *arguments: objec
 
 def try_failure(package: Path, folder: Path, number: int, draw: random.Random) -> Trial:
     """Lets one rank fail and asks who it was."""
-    from aoti_debug.ranks.analysis import analyse
+    from aoti_debug.ranks.ranks_analysis import analyse
     from aoti_debug.ranks.ranks_run import open_ranks
 
     rank, call, failure = draw.randrange(RANKS), draw.randrange(CALLS), FAILURES[number % len(FAILURES)]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from aoti_debug.manifest import Role
+from aoti_debug.recording.values import Layout, Tensor
 from aoti_debug.repro.literals import identifiers
-from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
-from aoti_debug.values import Layout, Tensor
+from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 
 ALIGNMENT = 128  # as in templates/memory.py
 

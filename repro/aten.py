@@ -9,12 +9,12 @@ from aoti_debug import dtypes
 from aoti_debug.abi import LAYOUTS, device_name
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Form, Kind, Manifest, OperatorSchema, Parameter
+from aoti_debug.recording.values import Number
 from aoti_debug.repro import literals, schema
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.custom import is_operator, with_operator_libraries
-from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
+from aoti_debug.repro.custom_operators import is_operator, with_operator_libraries
+from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call
-from aoti_debug.values import Number
 
 MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 

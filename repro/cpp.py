@@ -6,11 +6,11 @@ import re
 
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Kernel, KernelCompilation, Manifest
+from aoti_debug.recording.values import Number
 from aoti_debug.repro import c_numbers, literals
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
+from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call, tuple_of
-from aoti_debug.values import Number
 
 PREFIX = "torch/csrc/inductor/cpp_prefix.h"
 

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from aoti_debug.machine import json_data, process, python_process
-from aoti_debug.machine.process import FinishedProcess
-from aoti_debug.machine.python_process import PythonCommand
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.fork_server.python_process import PythonCommand
+from aoti_debug.machine.processes import child_process
+from aoti_debug.machine.processes.child_process import FinishedProcess
 from aoti_debug.manifest import KernelCompilation, Kind
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 FAILED = "failed"
 
@@ -195,7 +197,7 @@ def gather(repro: Path, mode: Sequence[str] = (), timeout: float = 600.0) -> Evi
         command = PythonCommand(script=str(script), arguments=(*mode, "--evidence", str(path)))
         try:
             with python_process.start(command, os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
-                ended = process.finished(child, timeout)
+                ended = child_process.finished(child, timeout)
         except subprocess.TimeoutExpired:
             return _failed(script, mode, -signal.SIGKILL, f"no end within {timeout:g} s", "")
         except OSError as error:
@@ -210,7 +212,7 @@ def gather(repro: Path, mode: Sequence[str] = (), timeout: float = 600.0) -> Evi
 
 def _ending(ended: FinishedProcess) -> str:
     last = next((line for line in reversed(ended.stdout.splitlines()) if line.strip()), "")
-    return process.fatal_signal(ended.code) or last.strip() or process.describe_exit(ended.code)
+    return child_process.fatal_signal(ended.code) or last.strip() or child_process.describe_exit(ended.code)
 
 
 def _failed(script: Path, mode: Sequence[str], code: int, what: str, said: str) -> Evidence:

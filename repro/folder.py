@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.machine import files
+from aoti_debug.machine.files import atomic_write
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.kernel_header import KernelHeader
-from aoti_debug.repro.modules import PACKAGE, modules_of
-from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.recorded_launch import RecordedLaunch
+from aoti_debug.repro.replay_modules import PACKAGE, modules_of
 from aoti_debug.rundir.timeline import Launch
 
 
@@ -95,7 +95,7 @@ def write_file(path: Path, text: str) -> None:
     check_free(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, text)
+        atomic_write.write(path, text)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
 

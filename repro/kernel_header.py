@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug.builder import precompiled_headers
-from aoti_debug.builder.toolchain import Toolchain
+from aoti_debug.builder.compiling import precompiled_headers
+from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
 from aoti_debug.machine.compiler import check_compiler, find_torch
 from aoti_debug.manifest import KernelCompilation

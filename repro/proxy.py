@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Manifest, Operand
+from aoti_debug.recording.values import Number
 from aoti_debug.repro import export_numbers, literals, schema
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.custom import is_of_torch, is_operator, with_operator_libraries
-from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
+from aoti_debug.repro.custom_operators import is_of_torch, is_operator, with_operator_libraries
+from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call
-from aoti_debug.values import Number
 
 CONSTANTS = "_const_run_impl"
 

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug import levels
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.rescue import open_diagnosed
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Kind, Manifest
+from aoti_debug.recording import levels
 from aoti_debug.repro import kernel_header
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
-from aoti_debug.repro.collect import recorded_launch
+from aoti_debug.repro.collect_launch import recorded_launch
+from aoti_debug.repro.find_launch import fault_of, find_launch
 from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
-from aoti_debug.repro.generate import generate
+from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.kernel_header import KernelHeader
 from aoti_debug.repro.kinds import kind_of
-from aoti_debug.repro.lookup import fault_of, find_launch
-from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.repro.required_trust import require_trust
 from aoti_debug.repro.single_file import single_file
 from aoti_debug.rundir.timeline import Launch

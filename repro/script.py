@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from aoti_debug.recording.values import Layout
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.values import Layout
 
 WIDTH = 110
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from aoti_debug.manifest import Kernel, Manifest, Origin, PackageOrigin
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.repro.script import Script, call, mapping_of, tuple_of
 from aoti_debug.repro.triton_meta import Specialisation, specialisation
 from aoti_debug.repro.triton_source import TritonSource, standalone_source

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 from aoti_debug.errors import UsageError
 from aoti_debug.repro.literals import RESERVED
-from aoti_debug.wrapper.helpers import MODULE, Definition, attributes_of, bound_names, closure, definitions, free_names
+from aoti_debug.wrapper.callees.triton_helpers import (
+    MODULE,
+    Definition,
+    attributes_of,
+    bound_names,
+    closure,
+    definitions,
+    free_names,
+)
 
 BASIC = ("import triton", "import triton.language as tl")
 # Names that Inductor's modules take from elsewhere, and where they come from.

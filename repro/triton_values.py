@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from aoti_debug.errors import UsageError
+from aoti_debug.recording.values import Absent, Number
 from aoti_debug.repro import c_numbers
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.recorded import RecordedLaunch, RecordedSlot
-from aoti_debug.values import Absent, Number
+from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 
 _CTYPES = {  # by what a Triton signature calls a type
     "i1": "c_int32",

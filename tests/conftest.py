@@ -26,8 +26,8 @@ from wrong_model import Wrong
 
 from aoti_debug.builder import build as builder
 from aoti_debug.frontend.exported_program import WORKER
-from aoti_debug.machine import python_process
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.rundir.run_directory import RunDir
 
 TESTS = Path(__file__).resolve().parent

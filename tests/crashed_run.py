@@ -11,9 +11,9 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from flight_file import FlightFile, Given
 
 from aoti_debug.manifest import OperatorSchema, Parameter, Role
+from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir import flight_recorder
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
-from aoti_debug.values import Tensor
 
 NOBODY = 4194304  # no process has this number
 SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")

@@ -25,10 +25,10 @@ from aoti_debug.manifest import (
     Site,
 )
 from aoti_debug.pt2 import trust
+from aoti_debug.recording.values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.rundir import run_json
+from aoti_debug.rundir.formats.statistics import Statistics
 from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo
-from aoti_debug.rundir.statistics import Statistics
-from aoti_debug.values import Absent, Layout, Number, Tensor, Value
 
 _DTYPE_NUMBERS = {dtype.name: number for number, dtype in enumerate(dtypes.DTYPES)}
 _LAYOUT_NUMBERS = {name: number for number, name in abi.LAYOUTS.items()}

@@ -12,7 +12,7 @@ from filelock import FileLock
 from torch import Tensor, nn
 
 from aoti_debug.frontend import exported_program
-from aoti_debug.frontend.worker.protocol import Request
+from aoti_debug.frontend.protocol.messages import Request
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import find_torch
 

@@ -13,7 +13,8 @@ import pytest
 from aoti_debug.diagnosis import diagnosed_run
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.report import subject
-from aoti_debug.rundir import journal, run_json
+from aoti_debug.rundir import run_json
+from aoti_debug.rundir.formats import journal
 from aoti_debug.rundir.run_directory import RunDir
 
 

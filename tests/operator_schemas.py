@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from aoti_debug.frontend.worker.called_operators import find_overload
 from aoti_debug.frontend.worker.operator_schema import describe
-from aoti_debug.frontend.worker.operators import find_overload
 from aoti_debug.manifest import OperatorSchema
 
 

@@ -19,15 +19,15 @@ LONGEST = (
     *("report/test_diff_page.py", "repro/test_reduce.py", "end_to_end/test_inside_examples.py"),
     *("repro/test_triton_recorded.py", "repro/test_sanitize.py", "native/test_crash_stacks.py"),
     *("compare/test_bad_input.py", "repro/test_replay.py", "run/test_inspector.py"),
-    *("builder/test_compile_library.py", "printing/test_inspectors.py", "repro/test_evidence.py"),
+    *("builder/compiling/test_compile_library.py", "printing/test_inspectors.py", "repro/test_evidence.py"),
     *("wrapper/test_real.py", "attacks/test_report_page.py", "compare/test_compare.py"),
-    *("builder/test_regex_templates.py", "compare/regions/test_states.py", "frontend/worker/test_lower.py"),
+    *("builder/compiling/test_regex_templates.py", "compare/regions/test_states.py", "frontend/worker/test_lower.py"),
     *("run/test_runner.py", "replay/test_replay.py", "end_to_end/test_inspections.py"),
-    *("triage/contracts/test_contracts.py", "torch_compile/test_backend.py", "bisect/test_settings.py"),
+    *("triage/contracts/test_contracts.py", "torch_compile/test_backend.py", "bisect/test_bisect_settings.py"),
     *(
         "frontend/test_exported_program.py",
         "triage/nonfinite/test_nonfinite_model.py",
-        "triage/memory/test_uninitialised.py",
+        "triage/memory_errors/test_uninitialised.py",
     ),
 )
 

@@ -11,8 +11,8 @@ import numpy as np
 from safetensors.torch import save_file
 
 from aoti_debug import dtypes
-from aoti_debug.rundir.stored_tensor import StoredTensor
-from aoti_debug.values import Layout, Tensor
+from aoti_debug.recording.values import Layout, Tensor
+from aoti_debug.rundir.formats.stored_tensor import StoredTensor
 
 
 def save(path: Path, name: str, value: Any, *, stored: Any = None, **changed: str) -> None:

@@ -255,8 +255,8 @@ def test_source_files_are_found() -> None:
 
 
 def test_modules_are_found_and_resolved() -> None:
-    lines = ["aoti_debug.rundir.journal", "runtime_shims/aoti_debug.h", "aoti_debug.h", 'aoti_debug.build("x")']
-    assert text.modules(lines) == ["aoti_debug.rundir.journal", "aoti_debug.build"]
+    lines = ["aoti_debug.rundir.formats.journal", "runtime_shims/aoti_debug.h", "aoti_debug.h", 'aoti_debug.build("x")']
+    assert text.modules(lines) == ["aoti_debug.rundir.formats.journal", "aoti_debug.build"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Imports between modules form no cycle, those in functions and for type checkers included."""
+"""Imports between modules, and between folders, form no cycle; those in functions and for type checkers included."""
 
 from __future__ import annotations
 
@@ -38,8 +38,34 @@ def check_no_cycle(root: Path, paths: Iterable[Path]) -> None:
     graphlib.TopologicalSorter({name: imported(path, modules) for name, path in modules.items()}).prepare()
 
 
+def folder_of(root: Path, path: Path) -> str:
+    """The folder that a module lies in; a module directly in the package stands for itself."""
+    relative = path.relative_to(root)
+    return str(relative if relative.parent == Path() else relative.parent)
+
+
+def check_no_folder_cycle(root: Path, paths: Iterable[Path]) -> None:
+    """
+    Raises:
+        graphlib.CycleError: folders import each other; a folder inside of another is one of its own.
+    """
+    modules = module_names(root, paths)
+    folders: dict[str, set[str]] = {}
+    for path in modules.values():
+        own = folder_of(root, path)
+        others = {folder_of(root, modules[name]) for name in imported(path, modules)}
+        folders.setdefault(own, set()).update(others - {own})
+    graphlib.TopologicalSorter(folders).prepare()
+
+
 def test_modules_import_each_other_in_one_direction() -> None:
     check_no_cycle(PACKAGE, package_sources())
+
+
+def test_folders_import_each_other_in_one_direction() -> None:
+    check_no_folder_cycle(
+        PACKAGE, [path for path in package_sources() if path.parent != PACKAGE or path.stem != "__init__"]
+    )
 
 
 @pytest.mark.parametrize("statement", ["from package.room import a", "def f():\n    import package.room.a"])
@@ -50,3 +76,25 @@ def test_a_cycle_is_found(tmp_path: Path, statement: str) -> None:
         (room / f"{name}.py").write_text(text + "\n")
     with pytest.raises(graphlib.CycleError):
         check_no_cycle(tmp_path / "package", room.glob("*.py"))
+
+
+@pytest.mark.parametrize("without", ["room/top.py", "room/part/high.py"])
+def test_a_cycle_of_folders_is_found_without_one_of_modules(tmp_path: Path, without: str) -> None:
+    root = tmp_path / "package"
+    texts = {
+        "room.top": "from package.room.part import low",
+        "room.part.low": "",
+        "room.part.high": "from package.room import base",
+        "room.base": "",
+        "room.__init__": "",
+        "room.part.__init__": "",
+    }
+    for name, text in texts.items():
+        path = root.joinpath(*name.split(".")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    check_no_cycle(root, root.rglob("*.py"))
+    with pytest.raises(graphlib.CycleError):
+        check_no_folder_cycle(root, root.rglob("*.py"))
+    (root / without).write_text("")
+    check_no_folder_cycle(root, root.rglob("*.py"))

@@ -18,15 +18,14 @@ ROOMS = (  # along the way of the data; a room imports those before it and itsel
         "errors",
         "dtypes",
         "abi",
-        "levels",
         "wording",
         "machine",
         "manifest",
+        "recording",
         "reference",
-        "values",
         "printing",
     ),
-    *("native", "pt2", "triton_config", "inputs", "wrapper", "site_filter"),
+    *("native", "pt2", "triton_config", "inputs", "wrapper"),
     *("frontend", "builder"),
     *("rundir", "diagnosis", "run"),
     *("show", "repro", "compare", "fx_repro", "diff", "ranks", "replay", "bisect", "call_text", "triage"),
@@ -35,9 +34,7 @@ ROOMS = (  # along the way of the data; a room imports those before it and itsel
     *("doctor", "cli", "__main__"),
 )
 # All that lies directly in aoti_debug/
-MODULES = frozenset(
-    {"version", "errors", "dtypes", "abi", "levels", "wording", "manifest", "values", "site_filter", "__main__"}
-)
+MODULES = frozenset({"version", "errors", "dtypes", "abi", "wording", "manifest", "__main__"})
 # Within compare: a folder imports those before it and itself; the modules that lie directly in it come before locate
 COMPARE = ("protocol", "regions", "evaluate", "measure", "explain", "worker", "locate")
 # The folders of runtime_shims: a file includes those before its own, its own, and aoti_debug.h

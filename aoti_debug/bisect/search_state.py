@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 
 
 class SearchState(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug import wording
-from aoti_debug.bisect.settings import SettingsBisection, result_text
+from aoti_debug.bisect.bisect_settings import SettingsBisection, result_text
 
 
 def settings_lines(found: SettingsBisection) -> list[str]:

@@ -10,27 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import levels, manifest, site_filter
-from aoti_debug.builder import (
-    compare_kernels,
-    failed_kernel,
-    frontend_requests,
-    join_reference,
-    original_kernels,
-    package_manifest,
-    runtime_objects,
-    write_package,
-)
-from aoti_debug.builder.analysis import add_model_lines, analyse
+from aoti_debug import manifest
+from aoti_debug.builder import frontend_requests, join_reference, package_manifest, write_package
+from aoti_debug.builder.build_stages import BuildProgress, Stages
 from aoti_debug.builder.checked_options import CheckedOptions, check
-from aoti_debug.builder.compare_kernels import KernelComparison, KernelSet
-from aoti_debug.builder.compile_library import LibraryCompilation, build_plain_library
+from aoti_debug.builder.compiling import failed_kernel, runtime_objects
+from aoti_debug.builder.compiling.compile_library import LibraryCompilation, build_plain_library
+from aoti_debug.builder.compiling.site_tables import sites_cpp
+from aoti_debug.builder.compiling.toolchain import CompileError, Toolchain
 from aoti_debug.builder.instrument import instrument
+from aoti_debug.builder.kernels import compare_kernels, original_kernels
+from aoti_debug.builder.kernels.compare_kernels import KernelComparison, KernelSet
+from aoti_debug.builder.launch_sites import add_model_lines, analyse
 from aoti_debug.builder.options import TIMEOUT, BuildOptions
-from aoti_debug.builder.progress import BuildProgress, Stages
-from aoti_debug.builder.site_tables import sites_cpp
 from aoti_debug.builder.summary import BuildSummary
-from aoti_debug.builder.toolchain import CompileError, Toolchain
 from aoti_debug.errors import ToolchainError, UsageError
 from aoti_debug.frontend import example_inputs, torch_mismatch
 from aoti_debug.frontend.lowered_model import LoweredModel
@@ -38,6 +31,7 @@ from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.manifest import Manifest, PackageOrigin
 from aoti_debug.pt2 import archive, trust
+from aoti_debug.recording import levels, site_filter
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

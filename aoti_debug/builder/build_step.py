@@ -5,8 +5,8 @@ from __future__ import annotations
 from aoti_debug import wording
 from aoti_debug.builder.build import BuildOptions, build_report
 from aoti_debug.builder.summary import BuildSummary
-from aoti_debug.inputs.files import missing_inputs_error
-from aoti_debug.machine.steps import Steps
+from aoti_debug.inputs.input_files import missing_inputs_error
+from aoti_debug.machine.progress.steps import Steps
 
 
 def build_step(name: str, options: BuildOptions, steps: Steps) -> BuildSummary:

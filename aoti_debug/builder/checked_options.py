@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug import levels, site_filter
 from aoti_debug.builder import write_package
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import UsageError
-from aoti_debug.inputs import files
+from aoti_debug.inputs import input_files
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import Artifact, ArtifactKind
+from aoti_debug.recording import levels, site_filter
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -67,7 +67,7 @@ def check(options: BuildOptions) -> CheckedOptions:
     if options.inputs is not None and options.random_inputs is not None:
         raise UsageError("--inputs and --random-inputs are two sets of inputs", hint="leave one of them out")
     if options.inputs is not None:
-        files.check_is_file(options.inputs)
+        input_files.check_is_file(options.inputs)
     archives = (program, against)
     packages = (item for item in archives if isinstance(item, Artifact) and item.kind in COMPILED)
     model = next((archive.resolve_model(package, options.model) for package in packages), "")

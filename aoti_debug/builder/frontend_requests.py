@@ -8,8 +8,8 @@ from aoti_debug.builder.checked_options import CheckedOptions
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.frontend import compiled_package, exported_program
 from aoti_debug.frontend.lowered_model import EmbeddedInputs, LoweredModel, embedded_inputs
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.protocol import Request, name_operators
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.messages import Request, name_operators
 from aoti_debug.machine.compiler import Torch
 from aoti_debug.pt2.archive import Artifact
 
@@ -70,6 +70,6 @@ def make_random_inputs(
         ToolchainError: the process that makes them crashed or hung.
     """
     folder = lowered.signature_file.parent
-    (folder / protocol.MANIFEST).write_text(manifest_json, encoding="utf-8")
+    (folder / messages.MANIFEST).write_text(manifest_json, encoding="utf-8")
     request = Request(program="", folder=str(folder), random_inputs=seed)
     return embedded_inputs(folder, exported_program.run_worker(INPUTS_WORKER, request, torch, timeout))

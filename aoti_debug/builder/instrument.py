@@ -9,16 +9,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from aoti_debug.builder.site_tables import c_literal
+from aoti_debug.builder.compiling.site_tables import c_literal
 from aoti_debug.errors import ArtifactError
 from aoti_debug.manifest import Kernel, Site
-from aoti_debug.wrapper import allocations, expressions
-from aoti_debug.wrapper.calls import CallExpression, Scan
-from aoti_debug.wrapper.functions import Body, device_of, entry_points
-from aoti_debug.wrapper.kernels import functions
-from aoti_debug.wrapper.lexer import mask
-from aoti_debug.wrapper.prototypes import parse_externs
-from aoti_debug.wrapper.sites import scan_model
+from aoti_debug.wrapper import allocations
+from aoti_debug.wrapper.callees.kernels import functions
+from aoti_debug.wrapper.callees.prototypes import parse_externs
+from aoti_debug.wrapper.cpp_syntax import expressions
+from aoti_debug.wrapper.cpp_syntax.calls import CallExpression, Scan
+from aoti_debug.wrapper.cpp_syntax.functions import Body, device_of, entry_points
+from aoti_debug.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.wrapper.launches.sites import scan_model
 
 _PROLOGUE = """\
 #include "aoti_debug.h"
@@ -77,7 +78,7 @@ def instrument(wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel]) -
     `#line` directive.
 
     Args:
-        wrapper: the text that `sites` and `kernels` were read from (wrapper.analyse).
+        wrapper: the text that `sites` and `kernels` were read from (aoti_debug.wrapper.analysis.analyse).
 
     Raises:
         ArtifactError: the wrapper cannot be instrumented, or a site is not at its line.

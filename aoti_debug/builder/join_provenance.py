@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from aoti_debug.builder.kernel_text import normalised_source
+from aoti_debug.builder.kernels.kernel_text import normalised_source
 from aoti_debug.manifest import Certainty, Kernel, Manifest, PackageOrigin, Provenance, Site
 
 NO_MODEL_LINES = "none were compiled in; --exported PROGRAM.pt2 joins those of its program"

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aoti_debug.builder.kernel_text import normalised_source
+from aoti_debug.builder.kernels.kernel_text import normalised_source
 from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.manifest import Arg, Promise, Site
 from aoti_debug.reference import program
 from aoti_debug.reference.program import BufferValue, Graph, Reference
-from aoti_debug.wrapper import Analysis
+from aoti_debug.wrapper.analysis import Analysis
 
 _BUFFER = re.compile(r"(?:\w+_)?buf\d+\Z")
 

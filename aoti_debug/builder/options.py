@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.frontend.left_out import LeftOut
+from aoti_debug.frontend.protocol.inductor_parts import LeftOut
 from aoti_debug.pt2.archive import Artifact
-from aoti_debug.site_filter import SiteFilter
+from aoti_debug.recording.site_filter import SiteFilter
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

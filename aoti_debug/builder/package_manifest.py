@@ -7,14 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from aoti_debug import manifest
-from aoti_debug.builder import compile_library, kernel_details
+from aoti_debug.builder.compiling import compile_library
+from aoti_debug.builder.compiling.toolchain import Toolchain
+from aoti_debug.builder.kernels import kernel_details
 from aoti_debug.builder.options import BuildOptions
-from aoti_debug.builder.toolchain import Toolchain
 from aoti_debug.frontend.lowered_model import LoweredModel
 from aoti_debug.inputs.signature import Leaf
 from aoti_debug.manifest import Kernel, KernelCompilation, KernelMatch, Manifest, OperatorSchema, Site
 from aoti_debug.version import __version__
-from aoti_debug.wrapper import Analysis, promised_layouts
+from aoti_debug.wrapper import promised_layouts
+from aoti_debug.wrapper.analysis import Analysis
 
 
 def make_manifest(

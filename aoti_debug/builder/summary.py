@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug.builder.compare_kernels import KernelComparison
+from aoti_debug.builder.kernels.compare_kernels import KernelComparison
 from aoti_debug.inputs.signature import ModelSignature
 from aoti_debug.manifest import Manifest
-from aoti_debug.site_filter import Unmatched
+from aoti_debug.recording.site_filter import Unmatched
 
 
 @dataclass(frozen=True)

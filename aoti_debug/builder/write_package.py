@@ -13,7 +13,7 @@ from typing import IO
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.machine import files
+from aoti_debug.machine.files import atomic_write
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive_safety import DAMAGED
 from aoti_debug.reference import program
@@ -124,7 +124,7 @@ def _temporary_package(output: Path) -> Iterator[Path]:
     """
     with contextlib.ExitStack() as stack:
         try:
-            temporary = stack.enter_context(files.temporary_beside(output))
+            temporary = stack.enter_context(atomic_write.temporary_beside(output))
         except OSError as error:
             raise UsageError(
                 f"{output.parent} cannot be written to: {error.strerror}",

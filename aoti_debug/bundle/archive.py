@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aoti_debug.bundle.contents import Contents
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import files
+from aoti_debug.machine.files import atomic_write
 from aoti_debug.report.subject import ReportSubject
 
 ENDINGS = (".zip", ".tar.gz", ".tgz")
@@ -42,7 +42,7 @@ def write_archive(path: Path, contents: Contents) -> None:
     write = _write_zip if path.name.endswith(".zip") else _write_tar
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.create_file(path) as temporary:
+        with atomic_write.create_file(path) as temporary:
             write(temporary, contents)
             temporary.chmod(0o644)
     except FileExistsError as error:

@@ -11,19 +11,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aoti_debug import manifest, wording
-from aoti_debug.bundle import journals, manifests
+from aoti_debug.bundle import redact_journal, redact_manifest
 from aoti_debug.compare import stored_comparison
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.machine import members
+from aoti_debug.machine.files import untrusted_files
 from aoti_debug.native import crash_stacks
 from aoti_debug.report import report
 from aoti_debug.report.redaction import RedactedPart, Redaction, redaction_for
 from aoti_debug.report.subject import ReportSubject
 from aoti_debug.rundir import breadcrumbs, run_directory, run_json, summaries
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.triage import triage_directory
-from aoti_debug.triage.triage_directory import Record
+from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO
+from aoti_debug.triage.results import triage_directory
+from aoti_debug.triage.results.triage_directory import Record
 
 LOGS = ("stdout.log", "stderr.log")
 _LARGEST_JOURNAL = 1 << 32  # bytes
@@ -54,7 +55,7 @@ class Item:
         """The file's bytes."""
         if isinstance(self.content, bytes):
             return self.content
-        return members.read_bytes(self.content.parent, self.content.name, self.size)
+        return untrusted_files.read_bytes(self.content.parent, self.content.name, self.size)
 
 
 @dataclass(frozen=True)
@@ -140,14 +141,14 @@ def _verdict(contents: Contents, subject: ReportSubject, redaction: Redaction) -
 
 def _report(contents: Contents, subject: ReportSubject, parts: frozenset[RedactedPart]) -> None:
     name = str(report.REPORT)
-    reuse = not parts and 0 < members.size(subject.path, name) <= members.LARGEST_JSON
-    contents.add(name, members.read_bytes(subject.path, name) if reuse else report.html(subject, parts))
+    reuse = not parts and 0 < untrusted_files.size(subject.path, name) <= untrusted_files.LARGEST_JSON
+    contents.add(name, untrusted_files.read_bytes(subject.path, name) if reuse else report.html(subject, parts))
 
 
 def _name_of_repro(repro: str) -> str:
     """The folder of a repro in the bundle."""
     name = Path(repro).name
-    return name if name.startswith(triage_directory.BUILD_REPRO) else triage_directory.REPRO
+    return name if name.startswith(BUILD_REPRO) else triage_directory.REPRO
 
 
 def _repro(contents: Contents, finding: Finding, subject: ReportSubject, redaction: Redaction) -> None:
@@ -167,7 +168,7 @@ def _repro(contents: Contents, finding: Finding, subject: ReportSubject, redacti
     elif folder.is_file():
         contents.add(f"{name}{folder.name}", folder)
     else:
-        for file in members.files_below(folder):
+        for file in untrusted_files.files_below(folder):
             if "__pycache__" not in file.parts:
                 contents.add(f"{name}{file.relative_to(folder)}", file)
 
@@ -175,14 +176,14 @@ def _repro(contents: Contents, finding: Finding, subject: ReportSubject, redacti
 def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, redaction: Redaction) -> None:
     info = replace(run.info, exit=replace(run.info.exit, detail=redaction.redact(run.info.exit.detail)))
     contents.add(f"{prefix}{run_json.NAME}", run_json.to_json(info))
-    package = manifests.remove_source(run.manifest) if redaction.removes_source else run.manifest
+    package = redact_manifest.remove_source(run.manifest) if redaction.removes_source else run.manifest
     contents.add(f"{prefix}{run_directory.MANIFEST}", manifest.to_json(package))
     included = _tensors(contents, run, prefix, subject, redaction)
-    if members.size(run.path, run_directory.JOURNAL) > _LARGEST_JOURNAL:
+    if untrusted_files.size(run.path, run_directory.JOURNAL) > _LARGEST_JOURNAL:
         contents.leave_out(f"{prefix}{run_directory.JOURNAL}", run.path / run_directory.JOURNAL, "it is too large")
-    elif members.is_file(run.path, run_directory.JOURNAL):
-        journal = members.read_bytes(run.path, run_directory.JOURNAL, _LARGEST_JOURNAL)
-        contents.add(f"{prefix}{run_directory.JOURNAL}", journals.redact(journal, redaction, included))
+    elif untrusted_files.is_file(run.path, run_directory.JOURNAL):
+        journal = untrusted_files.read_bytes(run.path, run_directory.JOURNAL, _LARGEST_JOURNAL)
+        contents.add(f"{prefix}{run_directory.JOURNAL}", redact_journal.redact(journal, redaction, included))
     crumbs = breadcrumbs.content(run.path)
     if crumbs is not None:
         contents.add(f"{prefix}{breadcrumbs.NAME}", crumbs)
@@ -212,7 +213,7 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, r
 
 
 def _comparison(contents: Contents, run: RunDir, prefix: str, redaction: Redaction) -> None:
-    if not members.is_file(run.path, stored_comparison.NAME):
+    if not untrusted_files.is_file(run.path, stored_comparison.NAME):
         return
     path = run.path / stored_comparison.NAME
     if redaction.removes_tensors:
@@ -227,7 +228,7 @@ def _summaries(contents: Contents, run: RunDir, prefix: str, redaction: Redactio
     for name in summaries.FILES:
         if redaction.removes_tensors and _is_regular_file(run.path / name):
             contents.leave_out(f"{prefix}{name}", run.path / name, "it holds statistics of tensors")
-        elif members.is_file(run.path, name):
+        elif untrusted_files.is_file(run.path, name):
             contents.add(f"{prefix}{name}", run.path / name)
 
 
@@ -298,5 +299,5 @@ def _is_regular_file(path: Path) -> bool:
 def size_of(path: Path) -> int:
     """Bytes of a file, or of the files below a folder."""
     if path.is_dir():
-        return 0 if path.is_symlink() else sum(file.stat().st_size for file in members.files_below(path))
+        return 0 if path.is_symlink() else sum(file.stat().st_size for file in untrusted_files.files_below(path))
     return path.stat().st_size if path.exists() else 0

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from aoti_debug import dtypes, site_filter
-from aoti_debug.rundir.statistics import Statistics
+from aoti_debug import dtypes
+from aoti_debug.recording import site_filter
+from aoti_debug.rundir.formats.statistics import Statistics
 
 _INDENT = "  "
 

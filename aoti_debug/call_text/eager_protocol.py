@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aoti_debug.call_text.call import Call
-from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.machine.processes.error_data import ErrorData
 
 
 @dataclass(frozen=True)

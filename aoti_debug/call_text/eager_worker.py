@@ -17,15 +17,15 @@ from aoti_debug import dtypes
 from aoti_debug.call_text.call import Call, CallTensor, list_text
 from aoti_debug.call_text.eager_protocol import EagerAnswer, EagerCall, EagerRequest
 from aoti_debug.frontend.worker.reference_graphs import module_path
-from aoti_debug.inputs import files
-from aoti_debug.inputs.files import Inputs
-from aoti_debug.machine import json_data
-from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.inputs import input_files
+from aoti_debug.inputs.input_files import Inputs
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.printing import registration
 from aoti_debug.pt2 import archive
-from aoti_debug.rundir.content_hash import content_hash
-from aoti_debug.rundir.statistics import Statistics, tensor_statistics
-from aoti_debug.rundir.stored_tensor import StoredTensor
+from aoti_debug.rundir.formats.content_hash import content_hash
+from aoti_debug.rundir.formats.statistics import Statistics, tensor_statistics
+from aoti_debug.rundir.formats.stored_tensor import StoredTensor
 
 _HIDDEN = ("profiler::", "debug_mode_ops::")
 
@@ -123,8 +123,8 @@ def _inputs(request: EagerRequest, program: Any) -> Inputs:
     """The inputs of the run; the example inputs of the program if the package embeds none."""
     package = archive.inspect(request.package)
     if request.inputs:
-        return files.read(request.inputs, files.read_signature(package))
-    embedded = files.read_embedded(package)
+        return input_files.read(request.inputs, input_files.read_signature(package))
+    embedded = input_files.read_embedded(package)
     if embedded is not None:
         return embedded
     args, kwargs = program.example_inputs

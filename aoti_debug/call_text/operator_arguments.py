@@ -9,8 +9,8 @@ from typing import Any
 
 from aoti_debug.call_text.call import list_text
 from aoti_debug.manifest import Form, OperatorSchema, Parameter, Role, Site
+from aoti_debug.recording.values import Absent, Number
 from aoti_debug.rundir.timeline import Argument
-from aoti_debug.values import Absent, Number
 
 _DEFAULT = re.compile(r"(?P<name>\w+)=(?P<value>\[[^\]]*\]|[^,)\s]+)")
 _WRITTEN = (Role.OUT,)

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from aoti_debug import wording
-from aoti_debug.cli.lines import wants_no_colour
+from aoti_debug.cli.terminal.lines import wants_no_colour
 from aoti_debug.errors import AotiDebugError, InternalError
 
 VERBS = {
@@ -53,7 +53,7 @@ class Verbs(click.Group):
         """The command of this name; its module is imported now."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"aoti_debug.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"aoti_debug.cli.commands.{cmd_name}").command
         return command
 
     def resolve_command(
@@ -90,8 +90,8 @@ def _only_describes(context: click.Context, arguments: Sequence[str]) -> bool:
 
 def _import_torch(context: click.Context) -> None:
     """Starts the fork server of a command's processes; it ends with the context."""
-    from aoti_debug.machine import python_process
-    from aoti_debug.run.preloaded import PRELOADED
+    from aoti_debug.machine.fork_server import python_process
+    from aoti_debug.run.preloaded_modules import PRELOADED
 
     context.with_resource(python_process.forking_from(PRELOADED)).preload()
 

@@ -1,4 +1,4 @@
-"""What Inductor's decompositions and passes have made of an exported program whose outputs are wrong."""
+"""The change that Inductor's decompositions and passes have made to an exported program with wrong outputs."""
 
 from __future__ import annotations
 

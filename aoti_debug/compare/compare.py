@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import site_filter, wording
+from aoti_debug import wording
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.build_step import build_step, require_inputs
 from aoti_debug.builder.checked_options import COMPILED
@@ -22,14 +22,16 @@ from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.request import metric_function
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
-from aoti_debug.machine import python_process, stamped_directories
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.files import stamped_directories
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
+from aoti_debug.recording import site_filter
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.run.options import recording_everything
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import ranks_directory, run_directory, run_json

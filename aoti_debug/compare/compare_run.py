@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import site_filter, wording
+from aoti_debug import wording
 from aoti_debug.compare.alteration import alteration_of
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.output_errors import OutputError, errors, of_program, with_double
@@ -18,15 +18,16 @@ from aoti_debug.compare.regions.states import untouched_states
 from aoti_debug.compare.rows import assemble
 from aoti_debug.compare.run_worker import EvaluationProcess, evaluate
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
+from aoti_debug.recording import site_filter
+from aoti_debug.recording.site_filter import EVERYTHING, SiteFilter
 from aoti_debug.reference import program
 from aoti_debug.reference.program import MODEL, Reference
-from aoti_debug.run import outputs
+from aoti_debug.run import saved_outputs
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.site_filter import EVERYTHING, SiteFilter
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,9 @@ def _output_errors(
     """The errors of what the run returned against the exported program, if both are known."""
     if returned is None or expected is None:
         return ()
-    actual, eager = outputs.saved(returned), outputs.saved(Path(expected.eager))
+    actual, eager = saved_outputs.saved(returned), saved_outputs.saved(Path(expected.eager))
     found = of_program(errors(actual, eager), reference.dtypes)
-    return with_double(found, actual, eager, outputs.saved(Path(expected.double))) if expected.double else found
+    return with_double(found, actual, eager, saved_outputs.saved(Path(expected.double))) if expected.double else found
 
 
 def request_for(run: RunDir, package: Path, scope: Scope, regions: tuple[Region, ...]) -> CompareRequest:

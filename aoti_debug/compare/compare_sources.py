@@ -19,13 +19,13 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.regions.regions import UNRETURNED
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.repro.evidence import FAILED, Mode, gather, modes, this_machine
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
-from aoti_debug.site_filter import SiteFilter
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 FOLDER = "sources"
 INDEPENDENT = ("checked", "interpret")  # modes of a repro that do not run the kernel's machine code

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.frontend.left_out import LeftOut
-from aoti_debug.site_filter import EVERYTHING, SiteFilter
+from aoti_debug.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.recording.site_filter import EVERYTHING, SiteFilter
 
 BASE = "aoti_debug_compares"
 

@@ -12,10 +12,10 @@ from aoti_debug.compare.regions.recorded_values import Write
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.suspects import suspects_of
 from aoti_debug.reference.program import USER_TRITON, Reference
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 def assemble(

@@ -30,8 +30,10 @@ from aoti_debug.compare.protocol.messages import Failed, Message, Started, read_
 from aoti_debug.compare.protocol.origin import Origin
 from aoti_debug.compare.protocol.request import CompareRequest
 from aoti_debug.errors import TargetError
-from aoti_debug.machine import json_data, process, python_process
-from aoti_debug.machine.python_process import DESCRIPTOR, PythonCommand
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.fork_server.python_process import DESCRIPTOR, PythonCommand
+from aoti_debug.machine.processes import child_process
 
 WORKER = "aoti_debug.compare.worker.main"
 REQUEST = "request.json"
@@ -109,11 +111,11 @@ class EvaluationProcess:
     def ending(self) -> str:
         """Waits for its end; "" if its exit code is 0."""
         code = self._child.wait()
-        return f"ended with {process.describe_exit(code)}" if code else ""
+        return f"ended with {child_process.describe_exit(code)}" if code else ""
 
     def start_failure(self) -> str:
         """Waits for its end, and describes it with the end of its output."""
-        return process.describe_end(self._child.wait(), self._log)
+        return child_process.describe_end(self._child.wait(), self._log)
 
     def close(self) -> None:
         """Kills it if it is still there; may be called again."""

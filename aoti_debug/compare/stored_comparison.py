@@ -17,9 +17,9 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, json_data, members
-from aoti_debug.machine.json_data import DamagedJsonError, OtherFormatError
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
+from aoti_debug.machine.files.json_data import DamagedJsonError, OtherFormatError
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
@@ -98,7 +98,7 @@ def write(comparison: Comparison, folder: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    files.write(folder / NAME, json.dumps(document(comparison), indent=1, allow_nan=False))
+    atomic_write.write(folder / NAME, json.dumps(document(comparison), indent=1, allow_nan=False))
 
 
 def keep_in_run(comparison: Comparison, steps: Steps) -> None:
@@ -117,7 +117,7 @@ def read(run: RunDir) -> Comparison | None:
         RunDirError: the file is damaged, or belongs to another run.
     """
     try:
-        text = members.read_bytes(run.path, NAME)
+        text = untrusted_files.read_bytes(run.path, NAME)
     except FileNotFoundError:
         return None
     except OSError as error:

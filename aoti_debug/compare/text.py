@@ -12,10 +12,10 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.limits import LARGEST
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
+from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show import grid, text
-from aoti_debug.show.grid import Column
-from aoti_debug.values import unravel
+from aoti_debug.show import text, text_table
+from aoti_debug.show.text_table import Column
 
 MAX_SUSPECTS = 6
 SAME_CODE = ", same code"  # behind the verdict on a launch that is not compared independently
@@ -57,7 +57,7 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
     legend = SOURCES_LEGEND if against_sources else LEGEND
     if against_sources:
         columns, rows = (*COLUMNS[:3], COLUMNS[-1]), [[*line[:3], line[-1]] for line in rows]
-    lines = [*grid.table(columns, rows, width).lines, "", *wording.wrapped(legend, width)]
+    lines = [*text_table.table(columns, rows, width).lines, "", *wording.wrapped(legend, width)]
     lines += coverage_lines(comparison, width)
     lines += state_lines(comparison)
     lines += output_lines(comparison, width)
@@ -123,7 +123,7 @@ def output_lines(comparison: Comparison, width: int) -> list[str]:
 
 
 def alteration_sentences(comparison: Comparison) -> list[str]:
-    """What is known about wrong outputs that no launch explains: how the graph differs, and what it lost first."""
+    """Sentences about wrong outputs that no launch explains: how the graph differs, and what it lost first."""
     alteration = comparison.alteration
     if alteration is None:
         return []

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from aoti_debug.machine import json_data
-from aoti_debug.machine.json_data import DamagedJsonError
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.files.json_data import DamagedJsonError
 from aoti_debug.manifest import ModelLine
 from aoti_debug.rundir.timeline import Launch
 

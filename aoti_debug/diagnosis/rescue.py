@@ -10,15 +10,16 @@ from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files
-from aoti_debug.rundir import flight_recorder, rescued_tensors, run_directory, shared_files, tensor_file_format
+from aoti_debug.machine.files import atomic_write
+from aoti_debug.recording.values import Layout, Tensor
+from aoti_debug.rundir import flight_recorder, rescued_tensors, run_directory
 from aoti_debug.rundir.flight_recorder import KeptLaunch, KeptTensor, Recording
-from aoti_debug.rundir.flight_recorder_format import FlightStatus
-from aoti_debug.rundir.records import LaunchKey, TensorFile
+from aoti_debug.rundir.formats import shared_files, tensor_file_format
+from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
+from aoti_debug.rundir.formats.journal_records import LaunchKey, TensorFile
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.values import Layout, Tensor
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,6 @@ def _write(path: Path, launch: Launch, tensor: KeptTensor, layout: Layout, recor
         OSError: it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with files.replace_file(path) as temporary, temporary.open("wb") as file:
+    with atomic_write.replace_file(path) as temporary, temporary.open("wb") as file:
         file.write(tensor_file_format.header(launch.args[tensor.slot].name, layout))
         file.write(_elements(tensor, layout, recording))

@@ -15,13 +15,13 @@ from enum import Enum
 from functools import cached_property
 
 from aoti_debug.abi import FaultDomain, NoteCode, Variable
-from aoti_debug.diagnosis import commands
+from aoti_debug.diagnosis import suggested_commands
 from aoti_debug.native import crash_stacks, exception_text
 from aoti_debug.rundir.breadcrumbs import Crumb
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind, Stage
 from aoti_debug.rundir.timeline import Fault, Launch, LaunchStatus
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 class Proof(str, Enum):
@@ -357,16 +357,16 @@ def signal_text(name: str) -> str:
 
 def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:
     if run.level == 0:
-        return (commands.run_again(run.info, level=3),)
+        return (suggested_commands.run_again(run.info, level=3),)
     if finding.narrow:
-        return (commands.run_again(run.info, environment={finding.narrow: "1"}),)
+        return (suggested_commands.run_again(run.info, environment={finding.narrow: "1"}),)
     if not finding.suspects:
-        return (commands.run_again(run.info, level=1),) if run.level != 1 else (commands.show(run),)
+        return (suggested_commands.run_again(run.info, level=1),) if run.level != 1 else (suggested_commands.show(run),)
     first = finding.suspects[0]
     if run.manifest.without_source:
-        return tuple(commands.show(run, launch.id) for launch in finding.suspects[:3])
+        return tuple(suggested_commands.show(run, launch.id) for launch in finding.suspects[:3])
     if len(finding.suspects) == 1 and traits_of(first.site.kind).replay:
-        return (commands.repro(run, first),)
+        return (suggested_commands.repro(run, first),)
     if run.level == 1:
-        return tuple(commands.show(run, launch.id) for launch in finding.suspects[:3])
-    return (commands.run_again(run.info, level=1), commands.show_newest(first.id))
+        return tuple(suggested_commands.show(run, launch.id) for launch in finding.suspects[:3])
+    return (suggested_commands.run_again(run.info, level=1), suggested_commands.show_newest(first.id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aoti_debug.diagnosis import commands
+from aoti_debug.diagnosis import suggested_commands
 from aoti_debug.diagnosis.findings import CLEAN, FAULT, HANG, Finding, place_of
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.rundir.run_directory import RunDir
@@ -23,7 +23,7 @@ def finding_of(run: RunDir, verdict: Verdict | None, arguments: Iterable[str] = 
     if verdict is None:
         launched = "1 launch" if len(run.launches) == 1 else f"{len(run.launches)} launches"
         what = f"still running: {launched} so far" if run.state is ExitKind.RUNNING else f"{launched}, no fault"
-        return Finding(CLEAN, what, next=(commands.show(run),))
+        return Finding(CLEAN, what, next=(suggested_commands.show(run),))
     hang = run.state is ExitKind.TIMEOUT
     launch = verdict.launch
     return Finding(

@@ -23,7 +23,7 @@ from typing import Any
 
 from aoti_debug import wording
 from aoti_debug.diff.difference import Diff, TensorDifference
-from aoti_debug.diff.pair import PairedBy
+from aoti_debug.diff.pairing.pair import PairedBy
 from aoti_debug.errors import UsageError
 
 if sys.version_info >= (3, 11):

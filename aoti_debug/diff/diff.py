@@ -11,19 +11,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import levels, wording
+from aoti_debug import wording
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.build_step import build_step, require_inputs
 from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.diff.difference import Diff
 from aoti_debug.diff.options import DiffOptions
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import python_process, stamped_directories
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.files import stamped_directories
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
+from aoti_debug.recording import levels
 from aoti_debug.run.options import recording_everything
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir import run_directory

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from aoti_debug import levels, wording
+from aoti_debug import wording
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.diagnosis.dataflow import Dataflow, input_or_weight_name
 from aoti_debug.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
+from aoti_debug.diff.differing_settings import differing_settings
 from aoti_debug.diff.element_difference import element_difference
-from aoti_debug.diff.pair import LaunchPair, Outcome, PairedBy, Pairing, TensorPair
-from aoti_debug.diff.pair_by_launch import pair_by_launch
-from aoti_debug.diff.pair_by_value import pair_by_value
-from aoti_debug.diff.recorded_tensor import RecordedTensors
-from aoti_debug.diff.settings import differing_settings
+from aoti_debug.diff.pairing.pair import LaunchPair, Outcome, PairedBy, Pairing, TensorPair
+from aoti_debug.diff.pairing.pair_by_launch import pair_by_launch
+from aoti_debug.diff.pairing.pair_by_value import pair_by_value
+from aoti_debug.diff.pairing.recorded_tensor import RecordedTensors
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
+from aoti_debug.recording import levels
+from aoti_debug.recording.values import Layout
 from aoti_debug.reference.program import MODEL, Node, NodeKind, Reference
+from aoti_debug.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
-from aoti_debug.rundir.stored_tensor import open_tensor
 from aoti_debug.rundir.timeline import Argument
-from aoti_debug.values import Layout
 
 _PROGRAM = "compare two lowerings of one program, called with the same inputs"
 

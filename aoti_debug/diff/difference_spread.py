@@ -7,8 +7,8 @@ from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.diff.difference import TensorDifference
 from aoti_debug.diff.element_difference import element_sizes
 from aoti_debug.errors import RunDirError
+from aoti_debug.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.stored_tensor import open_tensor
 
 MOST = 1 << 24  # elements of a tensor that is read for it
 

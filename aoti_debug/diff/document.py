@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from aoti_debug import levels
 from aoti_debug.diff.difference import Diff, LaunchDifference, TensorDifference
+from aoti_debug.recording import levels
+from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.values import unravel
 
 FORMAT = 1
 

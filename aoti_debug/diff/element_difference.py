@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes
 from aoti_debug.dtypes import Category
-from aoti_debug.rundir.stored_tensor import StoredTensor, numbers
+from aoti_debug.rundir.formats.stored_tensor import StoredTensor, numbers
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,12 +10,12 @@ from aoti_debug.abi import CallKind
 from aoti_debug.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.diff.diff_runs import difference_of, require_values
 from aoti_debug.diff.difference import TensorDifference
-from aoti_debug.diff.pair import LaunchPair, Outcome
-from aoti_debug.diff.pair_by_launch import launches_by_call, pair_launches
-from aoti_debug.diff.recorded_tensor import RecordedTensors
+from aoti_debug.diff.pairing.pair import LaunchPair, Outcome
+from aoti_debug.diff.pairing.pair_by_launch import launches_by_call, pair_launches
+from aoti_debug.diff.pairing.recorded_tensor import RecordedTensors
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Kernel
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aoti_debug import levels, wording
+from aoti_debug import wording
 from aoti_debug.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
 from aoti_debug.diff.element_difference import ElementDifference
-from aoti_debug.diff.pair import Outcome, PairedBy
+from aoti_debug.diff.pairing.pair import Outcome, PairedBy
 from aoti_debug.diff.repeated_calls import RepeatedCalls
+from aoti_debug.recording import levels
+from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show import cells
-from aoti_debug.values import unravel
+from aoti_debug.show import terminal_cells
 
 _NAME = 48  # columns of the name of a setting
 MOST = 8  # launches, settings or inputs that are listed unless all are asked for
@@ -112,7 +113,7 @@ def _run(run: RunDir) -> str:
 
 def _settings(diff: Diff, most: int) -> list[str]:
     shown = diff.settings[:most]
-    names = [cells.shorten_middle(setting.name, _NAME) for setting in shown]
+    names = [terminal_cells.shorten_middle(setting.name, _NAME) for setting in shown]
     width = max(map(len, names), default=0)
     lines = [f"  {name:<{width}}  {item.a or '-'} | {item.b or '-'}" for name, item in zip(names, shown, strict=True)]
     lines += _more(len(diff.settings), most)

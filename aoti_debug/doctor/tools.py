@@ -12,7 +12,8 @@ from pathlib import Path
 
 from aoti_debug.doctor.check import MachineCheck, missing, ok, warning
 from aoti_debug.doctor.host import torch_cuda
-from aoti_debug.machine import cuda_toolkit, process
+from aoti_debug.machine import cuda_toolkit
+from aoti_debug.machine.processes import child_process
 
 SANITIZER_PACKAGE = "nvidia-cuda-sanitizer-api"
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -113,7 +114,7 @@ def _program_of_package(package: str, program: str) -> Path | None:
 def _version(program: Path) -> str:
     """The version that a program prints, "13.0.88"; "" if it does not run or prints none."""
     try:
-        result = process.run([str(program), "--version"], timeout=30)
+        result = child_process.run([str(program), "--version"], timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     match = re.search(r"\bV(\d[\d.]*)|[Vv]ersion (\d[\d.]*)", result.stdout)

@@ -12,13 +12,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wrapper
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import compile_commands, exported_program, sources, torch_mismatch
 from aoti_debug.frontend.lowered_model import LoweredModel, embedded_inputs
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.messages import Answer, Request
 from aoti_debug.frontend.sources import Sources
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.protocol import Answer, Request
 from aoti_debug.inputs import signature
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch
@@ -28,7 +27,8 @@ from aoti_debug.pt2 import compatibility, extract
 from aoti_debug.pt2.archive import WEIGHTS_CONFIG, WRAPPER_SOURCE, Artifact, ArtifactKind
 from aoti_debug.pt2.kernel_hashes import ORIGINAL
 from aoti_debug.version import __version__
-from aoti_debug.wrapper import input_checks, interface
+from aoti_debug.wrapper import input_checks, model_variables
+from aoti_debug.wrapper.callees.proxy_operators import proxy_targets
 
 WEIGHTS = "_binary_constants_bin_start"
 WEIGHTS_END = "_binary_constants_bin_end"
@@ -65,16 +65,16 @@ def prepare_package(package: Artifact, model: str, request: Request, torch: Torc
         )
     read = _read_sources if holds_sources else _read_compiled
     package_sources = read(package, directory, torch)
-    names = interface.inputs(package_sources.wrapper)
+    names = model_variables.inputs(package_sources.wrapper)
     model_signature = input_checks.signature(package_sources.wrapper, names, package_sources.device)
-    (folder / protocol.SIGNATURE).write_text(signature.to_json(model_signature))
+    (folder / messages.SIGNATURE).write_text(signature.to_json(model_signature))
     answer = _query_operators(package, request, package_sources.extern_nodes, torch, timeout)
     return LoweredModel(
         sources=package_sources,
         archive=package,
         inputs=embedded_inputs(folder, answer),
-        signature_file=folder / protocol.SIGNATURE,
-        log=folder / protocol.LOG,
+        signature_file=folder / messages.SIGNATURE,
+        log=folder / messages.LOG,
         answer=answer,
         triton_configs=answer.triton_configs,
         model=model,
@@ -198,14 +198,14 @@ def _missing_weights_reason(original: Path, directory: Path) -> str:
 def _query_operators(package: Artifact, request: Request, extern_nodes: str, torch: Torch, timeout: float) -> Answer:
     """Asks torch about the operators. The answer is cached if the proxy executor calls operators of torch only."""
     worker_request = replace(request, program=str(package.path.resolve()))
-    targets = sorted(target.removeprefix("torch.ops.") for target in wrapper.proxy_targets(extern_nodes))
+    targets = sorted(target.removeprefix("torch.ops.") for target in proxy_targets(extern_nodes))
     if request.inputs or not all(target.startswith(_ATEN) for target in targets):
         return exported_program.run_worker(_WORKER, worker_request, torch, timeout)
 
     def fill(folder: Path) -> None:
         folder_request = replace(worker_request, folder=str(folder))
-        protocol.write_answer(folder, exported_program.run_worker(_WORKER, folder_request, torch, timeout))
+        messages.write_answer(folder, exported_program.run_worker(_WORKER, folder_request, torch, timeout))
 
-    answer = protocol.read_answer(cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), fill))
+    answer = messages.read_answer(cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), fill))
     assert isinstance(answer, Answer)
     return answer

@@ -17,20 +17,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import wrapper
 from aoti_debug.errors import ArtifactError, ToolchainError, UsageError
-from aoti_debug.frontend import build_failure, hashed_kernels, inductor_cache, sources
-from aoti_debug.frontend.build_failure import Ending
+from aoti_debug.frontend import hashed_kernels, inductor_cache, sources
 from aoti_debug.frontend.lowered_model import LoweredModel, embedded_inputs
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
-from aoti_debug.machine import cache, process, python_process
+from aoti_debug.frontend.protocol import build_failure, messages
+from aoti_debug.frontend.protocol.build_failure import Ending
+from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
+from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch
-from aoti_debug.machine.process import Child
-from aoti_debug.machine.python_process import PythonCommand
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.fork_server.python_process import PythonCommand
+from aoti_debug.machine.processes import child_process
+from aoti_debug.machine.processes.child_process import Child
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.pt2.archive import Artifact
+from aoti_debug.wrapper.callees.kernels import shared_cubins
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -107,25 +109,25 @@ def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> LoweredM
     _check_configs(request.configs)
     answer = answer_to(request)
     folder = Path(request.folder)
-    archive = pt2_archive.inspect(folder / protocol.ARCHIVE)
+    archive = pt2_archive.inspect(folder / messages.ARCHIVE)
     directory = folder / "sources"
     _unpack(archive, directory, folder)
     lowered_sources, configs = sources.read(directory, wrapper_opt=answer.wrapper_opt), answer.triton_configs
-    if wrapper.shared_cubins(lowered_sources.wrapper):
+    if shared_cubins(lowered_sources.wrapper):
         configs = answer_to(replace(request, hashed_kernels=True)).triton_configs
-        hashed_archive = pt2_archive.inspect(folder / protocol.HASHED_ARCHIVE)
+        hashed_archive = pt2_archive.inspect(folder / messages.HASHED_ARCHIVE)
         lowered_sources = hashed_kernels.use_hashed_binaries(lowered_sources, hashed_archive)
     return LoweredModel(
         sources=lowered_sources,
         archive=archive,
         inputs=embedded_inputs(folder, answer),
-        signature_file=folder / protocol.SIGNATURE,
-        log=folder / protocol.LOG,
+        signature_file=folder / messages.SIGNATURE,
+        log=folder / messages.LOG,
         answer=answer,
         triton_configs=configs,
         model=MODEL,
         source=PackageOrigin.EXPORTED,
-        reference_file=folder / protocol.REFERENCE,
+        reference_file=folder / messages.REFERENCE,
     )
 
 
@@ -144,10 +146,10 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
         The errors of `lower`.
     """
     folder = Path(request.folder)
-    log = folder / protocol.LOG
-    command = PythonCommand(module, arguments=(str(protocol.write_request(request)),))
+    log = folder / messages.LOG
+    command = PythonCommand(module, arguments=(str(messages.write_request(request)),))
     with contextlib.suppress(FileNotFoundError):
-        (folder / protocol.ANSWER).unlink()
+        (folder / messages.ANSWER).unlink()
     with inductor_cache.environment(folder, torch) as environment, log.open("ab") as output:
         variables = {**os.environ, **environment}
         with python_process.start(
@@ -156,16 +158,16 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
             try:
                 status = child.wait(timeout)
             except subprocess.TimeoutExpired:
-                _request_stack(child, folder / protocol.STACK)
+                _request_stack(child, folder / messages.STACK)
                 error = ToolchainError(
                     f"lowering gave no answer for {timeout:g} s and was stopped{_keep_log(log)}",
                     hint="more time: aoti-debug triage --build-timeout SECONDS, aoti_debug.build(…, timeout=SECONDS)",
                 )
                 what = f"no end within {timeout:g} s"
                 raise build_failure.explain(error, folder, Ending.TIMEOUT, what, _stack(folder)) from None
-    answer = protocol.read_answer(folder)
+    answer = messages.read_answer(folder)
     if answer is None:
-        ended = process.describe_exit(status)
+        ended = child_process.describe_exit(status)
         error = ToolchainError(
             f"the process that lowered the model ended without an answer ({ended}){_keep_log(log)}",
             hint="see whether torch._inductor.aoti_compile_and_package alone crashes as well",
@@ -182,7 +184,7 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
 def _request_stack(child: Child, file: Path) -> None:
     """Makes a worker that hangs write its Python stack to a file, if it can within a moment."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(child.pid, protocol.STACK_SIGNAL)
+        os.kill(child.pid, messages.STACK_SIGNAL)
     size, end = -1, time.monotonic() + _STACK_SECONDS
     while time.monotonic() < end and (size <= 0 or size != file.stat().st_size):  # it is written in several pieces
         size = file.stat().st_size if file.exists() else 0
@@ -191,13 +193,13 @@ def _request_stack(child: Child, file: Path) -> None:
 
 def _stack(folder: Path) -> str:
     """The Python stack that a worker has written; "" if it has not."""
-    file = folder / protocol.STACK
+    file = folder / messages.STACK
     return _text(file) if file.exists() else ""
 
 
 def _raise_failure(answer: Answer | Failure, log: Callable[[int], str]) -> Answer:
     if isinstance(answer, Failure):
-        raise protocol.error_of(answer, log)
+        raise messages.error_of(answer, log)
     return answer
 
 
@@ -222,7 +224,7 @@ def _unpack(archive: Artifact, directory: Path, folder: Path) -> None:
             path.rename(directory / name)
 
 
-def _keep_log(log: Path, lines: int = protocol.LOG_LINES) -> str:
+def _keep_log(log: Path, lines: int = messages.LOG_LINES) -> str:
     """Keeps the log; returns its path and last lines, as the end of an error message."""
     text = _text(log)
     last = text.strip().splitlines()[-lines:] if lines else []

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.messages import Answer, TritonConfig
 from aoti_debug.frontend.sources import Sources
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.protocol import Answer, TritonConfig
 from aoti_debug.inputs import signature
 from aoti_debug.inputs.signature import ModelSignature
 from aoti_debug.manifest import PackageOrigin
@@ -65,5 +65,5 @@ class LoweredModel:
 
 def embedded_inputs(folder: Path, answer: Answer) -> EmbeddedInputs:
     """The inputs that a worker wrote to its folder, or the reason why there are none."""
-    file = folder / protocol.INPUTS
+    file = folder / messages.INPUTS
     return EmbeddedInputs(file if file.exists() else None, answer.without_inputs)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from aoti_debug.errors import ArtifactError, ToolchainError
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 
 T = TypeVar("T")
 

@@ -19,11 +19,13 @@ from aoti_debug.fx_repro.module_text import HINT, ModuleText, module_text, witho
 from aoti_debug.fx_repro.recorded_region import recorded_region
 from aoti_debug.fx_repro.request import Saved, SaveRequest
 from aoti_debug.fx_repro.script_text import DIFFERS, LAUNCHER, SCRIPT, launcher_text, script_text
-from aoti_debug.machine import json_data, process, python_process
-from aoti_debug.machine.python_process import PythonCommand
-from aoti_debug.machine.scratch_directory import scratch_directory
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.files.scratch_directory import scratch_directory
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.fork_server.python_process import PythonCommand
+from aoti_debug.machine.processes import child_process
+from aoti_debug.repro.find_launch import fault_of, find_launch
 from aoti_debug.repro.folder import check_free, default_folder, unfinished
-from aoti_debug.repro.lookup import fault_of, find_launch
 from aoti_debug.repro.required_trust import require_trust
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
@@ -172,13 +174,15 @@ def _save(request: SaveRequest) -> Saved:
         except OSError as error:
             raise _not_saved(str(error.strerror)) from error
         with child:
-            done = process.finished(child, _SECONDS)
+            done = child_process.finished(child, _SECONDS)
         if not answer.is_file():
             said = wording.first_line(done.stdout.strip().rpartition("\n")[2])
-            raise _not_saved(f"the process ended with {process.describe_exit(done.code)}{': ' if said else ''}{said}")
+            raise _not_saved(
+                f"the process ended with {child_process.describe_exit(done.code)}{': ' if said else ''}{said}"
+            )
         saved = json_data.parse(Saved, answer.read_bytes())
     if done.code:
-        ended = f"the script ended with {process.describe_exit(done.code)}"
+        ended = f"the script ended with {child_process.describe_exit(done.code)}"
         return replace(saved, lines=(*done.stdout.splitlines(), ended), code=done.code)
     if saved.refusal:
         raise UsageError(saved.refusal, hint=HINT)

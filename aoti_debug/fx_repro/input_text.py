@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aoti_debug.fx_repro.request import InputTensor
+from aoti_debug.recording.values import is_row_major
 from aoti_debug.repro import literals
-from aoti_debug.values import is_row_major
 
 _LARGEST = 2**63 - 1  # that torch.randint takes
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aoti_debug import levels
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.compare.regions.fault_region import fault_region
 from aoti_debug.compare.regions.regions import UNRETURNED, find_regions
 from aoti_debug.errors import UsageError
 from aoti_debug.fx_repro.module_text import HINT
+from aoti_debug.recording import levels
 from aoti_debug.reference.program import Reference
 from aoti_debug.repro.run_again import run_all_again
 from aoti_debug.rundir.run_directory import RunDir

@@ -17,11 +17,11 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import load_value
 from aoti_debug.errors import RunDirError
-from aoti_debug.fx_repro.describe import describe
+from aoti_debug.fx_repro.describe_input import describe
 from aoti_debug.fx_repro.request import Saved, SaveRequest
 from aoti_debug.fx_repro.script_text import SCRIPT, TENSORS
 from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.machine.versions import installed_versions
 from aoti_debug.pt2 import archive
 from aoti_debug.reference import program

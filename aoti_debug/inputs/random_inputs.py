@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes
-from aoti_debug.inputs.files import Inputs, constant_value, unflatten
+from aoti_debug.inputs.input_files import Inputs, constant_value, unflatten
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.manifest import Arg, Form, Manifest, Role, Site
-from aoti_debug.values import extent_elements
+from aoti_debug.recording.values import extent_elements
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,7 @@ from typing import Any
 
 from aoti_debug import dtypes
 from aoti_debug.errors import ArtifactError
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aoti_debug.kernel_code.line_origins import LineOrigin, line_origins
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Kernel
 from aoti_debug.reference.program import Reference
 from aoti_debug.rundir.run_directory import RunDir

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from aoti_debug.kernel_code.statement_nodes import StatementNodes
 from aoti_debug.manifest import Kernel, Manifest, ModelLine, Site
 from aoti_debug.reference.program import Reference
-from aoti_debug.triage.kernel_source.slices import statements
+from aoti_debug.triage.kernel_source.result_slices import statements
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from aoti_debug import wording
 from aoti_debug.kernel_code.kernel_code import KernelCode
 from aoti_debug.kernel_code.line_origins import LineOrigin
 from aoti_debug.manifest import Provenance
-from aoti_debug.show import cells
+from aoti_debug.show import terminal_cells
 
 _WIDEST = 32  # columns of what stands beside a line
 _INDENT = "  "
@@ -29,7 +29,9 @@ def listing(code: KernelCode, provenance: Provenance, width: int) -> list[str]:
     digits = len(str(len(source)))
     beside = {number: _beside(origin) for number, origin in code.origins.items()}
     places = {number: _place(origin) for number, origin in code.origins.items()}
-    place, text = (min(_WIDEST, max(map(cells.count, column.values()), default=0)) for column in (places, beside))
+    place, text = (
+        min(_WIDEST, max(map(terminal_cells.count, column.values()), default=0)) for column in (places, beside)
+    )
     for number, line in enumerate(source, 1):
         columns = [f"{number:>{digits}}", _column(places, number, place), _column(beside, number, text)]
         lines.append(f"{'  '.join(columns)} │ {line}".rstrip())
@@ -58,7 +60,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _column(texts: Mapping[int, str], number: int, width: int) -> str:
-    return cells.pad(cells.shorten_middle(texts.get(number, ""), width), width)
+    return terminal_cells.pad(terminal_cells.shorten_middle(texts.get(number, ""), width), width)
 
 
 def _beside(origin: LineOrigin) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aoti_debug.kernel_code.backwards import adds_to_its_target, backwards
 from aoti_debug.kernel_code.expression_values import NUMBER, UNKNOWN, ExpressionValues, Value
 from aoti_debug.kernel_code.graph_values import GraphValues
+from aoti_debug.kernel_code.infer_backwards import adds_to_its_target, backwards
 from aoti_debug.manifest import Kernel, Manifest, Site
 from aoti_debug.reference.program import Graph
 from aoti_debug.show.fx_nodes import own_nodes
-from aoti_debug.triage.kernel_source.slices import kernel_slices
+from aoti_debug.triage.kernel_source.result_slices import kernel_slices
 from aoti_debug.triage.kernel_source.statements import Statement
 
 _CHECKS = ("AOTI_TORCH_CHECK", "tl.device_assert")  # statements that compute nothing

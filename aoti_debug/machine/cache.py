@@ -20,7 +20,7 @@ from pathlib import Path
 import platformdirs
 
 from aoti_debug.errors import ToolchainError
-from aoti_debug.machine import private_directory
+from aoti_debug.machine.files import private_directory
 
 Fill = Callable[[Path], object]  # fills an empty directory; what it returns is ignored
 

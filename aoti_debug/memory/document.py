@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.memory.memory import RunMemory
-from aoti_debug.memory.timeline import CallMemory, Storage, Use
+from aoti_debug.memory.storage_timeline import CallMemory, Storage, Use
 
 FORMAT = 1
 

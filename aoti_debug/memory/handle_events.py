@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from aoti_debug.manifest import Allocation
-from aoti_debug.wrapper import lexer
-from aoti_debug.wrapper.functions import Body, entry_points
+from aoti_debug.wrapper.cpp_syntax import lexer
+from aoti_debug.wrapper.cpp_syntax.functions import Body, entry_points
 
 _STATEMENTS = re.compile(
     r"\b(?:auto\s+)?(?P<moved>\w+)\s*=\s*std::move\((?P<old>\w+)\)\s*;"

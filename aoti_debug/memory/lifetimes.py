@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from aoti_debug.manifest import Form, Manifest
 from aoti_debug.memory.handle_events import Action, HandleEvent
-from aoti_debug.memory.timeline import CallMemory, Storage, Use
+from aoti_debug.memory.storage_timeline import CallMemory, Storage, Use
+from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.values import Tensor
 
 
 def call_memory(manifest: Manifest, launches: Sequence[Launch], events: Sequence[HandleEvent]) -> CallMemory:

@@ -14,11 +14,11 @@ from aoti_debug.abi import Level
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.build_step import build_step, require_inputs
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import stamped_directories
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.files import stamped_directories
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.memory.options import MemoryOptions
 from aoti_debug.memory.run_memory import run_memory
-from aoti_debug.memory.timeline import Memory
+from aoti_debug.memory.storage_timeline import Memory
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run.options import RunOptions

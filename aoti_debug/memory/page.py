@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.machine import page_file
+from aoti_debug.machine.files import page_file
 from aoti_debug.memory.document import document
 from aoti_debug.memory.memory import RunMemory
 from aoti_debug.memory.picture import HEIGHT, WIDTH, picture

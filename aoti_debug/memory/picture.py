@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from aoti_debug.memory.timeline import CallMemory, Storage
+from aoti_debug.memory.storage_timeline import CallMemory, Storage
 
 WIDTH, HEIGHT = 1000.0, 320.0
 MOST_AREAS = 400  # the largest ones; the others are drawn as one

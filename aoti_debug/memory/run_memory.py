@@ -8,7 +8,7 @@ from itertools import groupby
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.memory.handle_events import HandleEvent, handle_events
 from aoti_debug.memory.lifetimes import call_memory
-from aoti_debug.memory.timeline import CallMemory, Memory
+from aoti_debug.memory.storage_timeline import CallMemory, Memory
 from aoti_debug.memory.workspace import workspaces
 from aoti_debug.pt2 import archive
 from aoti_debug.rundir.memory_file import MeasuredMemory

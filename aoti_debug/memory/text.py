@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from aoti_debug import wording
 from aoti_debug.memory.memory import RunMemory
-from aoti_debug.memory.timeline import CallMemory, Storage, Use
-from aoti_debug.show import cells
+from aoti_debug.memory.storage_timeline import CallMemory, Storage, Use
+from aoti_debug.show import terminal_cells
 from aoti_debug.show import text as shown
 
 MOST = 40  # storages of a table
@@ -95,9 +95,9 @@ def _growth(found: RunMemory) -> Iterator[str]:
 
 def _table(storages: Sequence[Storage], call: CallMemory, most: int | None) -> Iterator[str]:
     rows = _rows(storages[:most], call)
-    widths = [max(cells.count(row[column]) for row in rows) for column in range(6)]
+    widths = [max(terminal_cells.count(row[column]) for row in rows) for column in range(6)]
     for row in rows:
-        columns = [cells.pad(cell, width) for cell, width in zip(row, (*widths, 0), strict=True)]
+        columns = [terminal_cells.pad(cell, width) for cell, width in zip(row, (*widths, 0), strict=True)]
         yield f"  {'  '.join(columns)}".rstrip()
     if most is not None and len(storages) > most:
         yield f"  and {len(storages) - most} more (--all)"
@@ -107,7 +107,7 @@ def _rows(storages: Sequence[Storage], call: CallMemory) -> list[tuple[str, ...]
     rows: list[tuple[str, ...]] = [("bytes", "buffer", "from", "to", "first in", "model line", "")]
     for storage in storages:
         first, last = call.launches[storage.first], call.launches[storage.last]
-        kernel = cells.shorten_middle(first.kernel, _WIDEST)
+        kernel = terminal_cells.shorten_middle(first.kernel, _WIDEST)
         line = shown.model_line(first.site.provenance)
         rows.append((_size(storage.bytes), storage.name, first.id, last.id, kernel, line, _remarks(storage)))
     return rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from aoti_debug.memory.timeline import CallMemory
+from aoti_debug.memory.storage_timeline import CallMemory
 from aoti_debug.rundir.memory_file import MeasuredMemory
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from aoti_debug.minify.attempt import Attempt
-from aoti_debug.minify.start import Unit
+from aoti_debug.minify.scripts.attempt import Attempt
+from aoti_debug.minify.start.start import Unit
 
 MOST = 4  # candidates that are triaged
 

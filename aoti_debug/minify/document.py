@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.diagnosis import findings
-from aoti_debug.minify.found import Minified, Smallest
-from aoti_debug.minify.verdict import Verdict
+from aoti_debug.minify.minified import Minified, Smallest
+from aoti_debug.minify.scripts.triage_verdict import Verdict
 
 FORMAT = 1
 

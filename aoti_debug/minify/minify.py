@@ -8,32 +8,34 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.bisect.smallest import Outcome, smallest
+from aoti_debug.bisect.delta_debugging import Outcome, smallest
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.inputs import files
-from aoti_debug.machine import python_process, user_modules
-from aoti_debug.machine.steps import StepListener, Steps
-from aoti_debug.minify import candidates, scripts
-from aoti_debug.minify.attempt import Attempt, Script
-from aoti_debug.minify.check import Check, checks_of
-from aoti_debug.minify.confirm import PROGRAM, verdict_of
-from aoti_debug.minify.finding import known_finding
-from aoti_debug.minify.found import Minified, Smallest
-from aoti_debug.minify.inputs import SMALL, Given, InputForm, sizes_of
-from aoti_debug.minify.key import key_of
-from aoti_debug.minify.likely import likely_parts
+from aoti_debug.inputs import input_files
+from aoti_debug.machine import user_modules
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
+from aoti_debug.minify import candidates
+from aoti_debug.minify.confirm_by_triage import PROGRAM, verdict_of
+from aoti_debug.minify.known_finding import known_finding
+from aoti_debug.minify.likely_parts import likely_parts
+from aoti_debug.minify.minified import Minified, Smallest
 from aoti_debug.minify.options import MinifyOptions
-from aoti_debug.minify.run_script import run_script
-from aoti_debug.minify.script_text import SCRIPT, Setting
-from aoti_debug.minify.scripts import Run, Scripts
-from aoti_debug.minify.start import Unit
-from aoti_debug.minify.starts import starts_of
-from aoti_debug.minify.trials import Trials
-from aoti_debug.minify.verdict import Candidate, Confirmation, Verdict
+from aoti_debug.minify.resume_key import key_of
+from aoti_debug.minify.scripts import script_runs
+from aoti_debug.minify.scripts.attempt import Attempt, Script
+from aoti_debug.minify.scripts.check import Check, checks_of
+from aoti_debug.minify.scripts.input_texts import SMALL, Given, InputForm, sizes_of
+from aoti_debug.minify.scripts.run_script import run_script
+from aoti_debug.minify.scripts.script_results import Trials
+from aoti_debug.minify.scripts.script_runs import Run, Scripts
+from aoti_debug.minify.scripts.script_text import SCRIPT, Setting
+from aoti_debug.minify.scripts.triage_verdict import Candidate, Confirmation, Verdict
+from aoti_debug.minify.start.start import Unit
+from aoti_debug.minify.starting_points import starts_of
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run.preloaded_modules import PRELOADED
 
 RESULT = "repro"
 _STARTS, _CANDIDATES = "starts", "candidates"  # while it searches
@@ -66,7 +68,7 @@ def minify(
             hint="pass the exported program; of a recorded launch, aoti-debug repro KERNEL --fx writes the operators",
         )
     if options.inputs is not None:
-        files.check_is_file(options.inputs)
+        input_files.check_is_file(options.inputs)
     trust.require(found, options.trusted)
     key = key_of(options)
     folder = (options.out / key[:12]).resolve()
@@ -118,7 +120,7 @@ class _Minimisation:
             self._notes.append(f"ended after {len(self._trials.all)} scripts; a larger --most-scripts goes on")
         else:
             self._trials.finish()
-        for name in (_STARTS, _CANDIDATES, scripts.FOLDER):  # they hold values of the program
+        for name in (_STARTS, _CANDIDATES, script_runs.FOLDER):  # they hold values of the program
             shutil.rmtree(self._folder / name, ignore_errors=True)
         return Minified(finding, self._trials.all, self._trials.earlier, best, refused, tuple(self._notes))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from aoti_debug import wording
-from aoti_debug.minify.found import Minified, Smallest
+from aoti_debug.minify.minified import Minified, Smallest
 
 _MOST_OPERATORS = 6
 

@@ -16,7 +16,8 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, json_data, members, process
+from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
+from aoti_debug.machine.processes import child_process
 from aoti_debug.native.frames import (
     MAX_FRAMES,
     StackFrame,
@@ -109,7 +110,7 @@ def last_signal(run: Path) -> CaughtSignal | None:
     thread = -1
     for line in complete_lines(_text(run / STACKS)):
         if (match := _THREAD.fullmatch(line)) and int(match[2]) < signal.SIGRTMIN:
-            thread, caught = int(match[1]), CaughtSignal(process.signal_name(int(match[2])), 0)
+            thread, caught = int(match[1]), CaughtSignal(child_process.signal_name(int(match[2])), 0)
         elif caught is not None and (match := _TIME.fullmatch(line)) and int(match[1]) == thread:
             caught = replace(caught, unix_ns=int(match[2]))
     return caught
@@ -123,7 +124,7 @@ def read(run: Path) -> Backtrace | None:
     """
     path = run / NAME
     try:
-        return json_data.from_data(Backtrace, json_data.parse_versioned(members.read_bytes(run, NAME), FORMAT))
+        return json_data.from_data(Backtrace, json_data.parse_versioned(untrusted_files.read_bytes(run, NAME), FORMAT))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -143,8 +144,8 @@ def preserve(run: Path) -> None:
     if backtrace is not None:
         data = {"format": FORMAT, **asdict(backtrace)}
         with contextlib.suppress(OSError):
-            files.write(run / NAME, json.dumps(data, indent=1) + "\n")
-    if members.is_file(run, PYTHON) and members.size(run, PYTHON) == 0:
+            atomic_write.write(run / NAME, json.dumps(data, indent=1) + "\n")
+    if untrusted_files.is_file(run, PYTHON) and untrusted_files.size(run, PYTHON) == 0:
         (run / PYTHON).unlink()
 
 
@@ -213,13 +214,13 @@ def _line(repeated: Sequence[StackFrame]) -> str:
 # The raw files
 
 
-def _text(path: Path, largest: int = members.LARGEST_JSON) -> str:
+def _text(path: Path, largest: int = untrusted_files.LARGEST_JSON) -> str:
     """The end of a file; "" if there is no regular one."""
     try:
-        with members.open_file(path.parent, path.name) as file:
-            file.seek(max(members.size(path.parent, path.name) - largest, 0))
+        with untrusted_files.open_file(path.parent, path.name) as file:
+            file.seek(max(untrusted_files.size(path.parent, path.name) - largest, 0))
             return file.read(largest).decode("utf-8", errors="replace").replace("\r\n", "\n")
-    except (FileNotFoundError, members.NotAFileError):
+    except (FileNotFoundError, untrusted_files.NotAFileError):
         return ""
 
 
@@ -235,7 +236,7 @@ def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]
     stacks = []
     for thread, match in heads.items():
         number, code = int(match[2]), int(match[3])
-        name = process.signal_name(number) if number < signal.SIGRTMIN else ""
+        name = child_process.signal_name(number) if number < signal.SIGRTMIN else ""
         pc, caller = int(match[5], 16), int(match[6], 16)
         unwound = frames.get(thread) or [pc, caller]
         address = int(match[4], 16) if name in ("SIGSEGV", "SIGBUS") and code > 0 else None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug.machine import process
+from aoti_debug.machine.processes import child_process
 from aoti_debug.native.elf import Library
 from aoti_debug.native.frames import StackFrame, demangle
 
@@ -82,7 +82,7 @@ def _source_lines(path: Path, addresses: Sequence[int]) -> dict[int, tuple[Stack
     """Runs addr2line; empty if it is not installed, addresses without a known line are left out."""
     command = ["addr2line", "-a", "-f", "-i", "-e", str(path), *(hex(address) for address in addresses)]
     try:
-        completed = process.run(command, timeout=_ADDR2LINE_SECONDS)
+        completed = child_process.run(command, timeout=_ADDR2LINE_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return {}
     inlined: dict[int, list[StackFrame]] = {}

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import ranks as machine_ranks
-from aoti_debug.printing import counted_writes, operator, template
+from aoti_debug.machine import current_rank as machine_ranks
+from aoti_debug.printing import counted_writes, print_operator, template
 from aoti_debug.printing.inspected_tensor import InspectedTensor
 
 NAME = "aoti_debug::inspect_"
@@ -175,12 +175,12 @@ def _copy(tag: str, gradient: torch.Tensor, index: int) -> torch.Tensor:
     return torch.empty_like(gradient)
 
 
-operator.library.define("inspect_(str tag, str phase, Tensor[] tensors) -> ()")
-operator.library.impl("inspect_", _inspect, "CompositeExplicitAutograd")
-operator.library.define("inspect_gradient(str tag, Tensor gradient, int index) -> Tensor")
-operator.library.impl("inspect_gradient", _inspect_gradient, "CompositeExplicitAutograd")
-torch.library.register_fake(NAME, _inspect_nothing, lib=operator.library)
-torch.library.register_fake(GRADIENT, _copy, lib=operator.library)
+print_operator.library.define("inspect_(str tag, str phase, Tensor[] tensors) -> ()")
+print_operator.library.impl("inspect_", _inspect, "CompositeExplicitAutograd")
+print_operator.library.define("inspect_gradient(str tag, Tensor gradient, int index) -> Tensor")
+print_operator.library.impl("inspect_gradient", _inspect_gradient, "CompositeExplicitAutograd")
+torch.library.register_fake(NAME, _inspect_nothing, lib=print_operator.library)
+torch.library.register_fake(GRADIENT, _copy, lib=print_operator.library)
 OPERATOR = torch.ops.aoti_debug.inspect_.default
 GRADIENT_OPERATOR = torch.ops.aoti_debug.inspect_gradient.default
 for _operator in (OPERATOR, GRADIENT_OPERATOR):

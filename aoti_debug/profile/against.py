@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.profile.changes import Changes, Round, find_changes
 from aoti_debug.profile.measured_call import measured_calls
 from aoti_debug.profile.options import WARM_UP

@@ -8,8 +8,8 @@ from aoti_debug import wording
 from aoti_debug.manifest import Site
 from aoti_debug.profile.changes import LEAST_CHANGE, Change, Changes, Verdict
 from aoti_debug.profile.site_groups import SiteGroup
-from aoti_debug.show import grid, text
-from aoti_debug.show.grid import Column
+from aoti_debug.show import text, text_table
+from aoti_debug.show.text_table import Column
 
 _UNKNOWN = "-"
 _MOST = 10  # launches without a counterpart
@@ -33,7 +33,7 @@ def change_lines(changes: Changes, width: int) -> list[str]:
         f"against {changes.old.name}, in {changes.rounds} rounds: {_sentence(changes)}",
         *(f"note: {note}" for note in changes.notes),
     ]
-    lines += grid.table(COLUMNS, [_row(change) for change in [*told, changes.call]], width).lines
+    lines += text_table.table(COLUMNS, [_row(change) for change in [*told, changes.call]], width).lines
     unchanged = len(changes.launches) - len(told)
     lines.append(f"{wording.count(unchanged, 'launch')} without a change of {LEAST_CHANGE:.0%} that is certain")
     for side, alone in (("new", _alone(changes, "new")), ("old", _alone(changes, "old"))):
@@ -51,7 +51,7 @@ def _sentence(changes: Changes) -> str:
     return " and ".join(found) or "no launch has changed"
 
 
-def _row(change: Change) -> list[str | grid.Cell]:
+def _row(change: Change) -> list[str | text_table.Cell]:
     group = change.group or SiteGroup((), ())
     new, old = group.new, group.old
     return [

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from aoti_debug.profile.model_profile import ModelProfile, SiteProfile
+from aoti_debug.recording.site_filter import common_module, containing
 from aoti_debug.show import text
-from aoti_debug.site_filter import common_module, containing
 
 GAPS, NO_LINE = "between launches", "no model line"
 

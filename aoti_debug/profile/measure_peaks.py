@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.machine import cache, files, json_data
+from aoti_debug.machine import cache
+from aoti_debug.machine.files import atomic_write, json_data
 from aoti_debug.machine.processor import this_processor
 from aoti_debug.profile.roofline import Peaks
 
@@ -45,14 +46,14 @@ def main() -> int:
     key = cache.key(_VERSION, device, identity, cores, precision, str(torch.__version__))
 
     def fill(folder: Path) -> None:
-        files.write(folder / _NAME, json_data.to_text(_measured(device, identity)))
+        atomic_write.write(folder / _NAME, json_data.to_text(_measured(device, identity)))
 
     path = cache.entry(_KIND, key, fill) / _NAME
     known = json_data.parse(Peaks, path.read_text())
     if known.flops_of(_REACHED) < float(reached):
         known = _higher(known, _measured(device, identity), float(reached))
-        files.write(path, json_data.to_text(known))
-    files.write(Path(output), json_data.to_text(known))
+        atomic_write.write(path, json_data.to_text(known))
+    atomic_write.write(Path(output), json_data.to_text(known))
     return 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug import wording
-from aoti_debug.machine import page_file
+from aoti_debug.machine.files import page_file
 from aoti_debug.profile.flame import Box, flame
 from aoti_debug.profile.frames import Frame, FrameKind, frame_tree
 from aoti_debug.profile.hints import hint

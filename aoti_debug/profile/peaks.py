@@ -7,8 +7,10 @@ import subprocess
 from pathlib import Path
 
 from aoti_debug.errors import TargetError
-from aoti_debug.machine import json_data, process, python_process
-from aoti_debug.machine.python_process import PythonCommand
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.fork_server.python_process import PythonCommand
+from aoti_debug.machine.processes import child_process
 from aoti_debug.profile.roofline import Peaks
 
 WORKER = "aoti_debug.profile.measure_peaks"
@@ -39,7 +41,7 @@ def machine_peaks(device: str, folder: Path, reached: float) -> Peaks:
             code = child.wait()
     if code != 0:
         raise TargetError(
-            f"what this machine can do was not measured: {process.describe_end(code, log)}",
+            f"what this machine can do was not measured: {child_process.describe_end(code, log)}",
             hint=f"the output of the process is in {log}",
         )
     return json_data.parse(Peaks, output.read_text())

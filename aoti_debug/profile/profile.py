@@ -11,8 +11,8 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.compare.compare_run import has_reference, reference_of
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import python_process
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.profile.against import compare_with
 from aoti_debug.profile.measured_call import measured_calls
 from aoti_debug.profile.model_profile import ModelProfile, site_profiles
@@ -21,8 +21,8 @@ from aoti_debug.profile.peaks import machine_peaks
 from aoti_debug.profile.recorded import run_options, run_to_the_end
 from aoti_debug.profile.roofline import Peaks
 from aoti_debug.profile.site_work import site_works
-from aoti_debug.replay.session import replay_folder
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.replay.replay_session import replay_folder
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.rundir.run_directory import RunDir
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.errors import UsageError
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.profile.options import WARM_UP, ProfileOptions
 from aoti_debug.pt2 import archive
-from aoti_debug.replay.session import ReplaySession
-from aoti_debug.run import target
+from aoti_debug.replay.replay_session import ReplaySession
+from aoti_debug.run import run_target
 from aoti_debug.run.options import RunOptions, recording_everything
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
@@ -40,7 +40,7 @@ def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, s
         trusted=options.trusted,
         environment=_ENVIRONMENT,
     )
-    if target.is_stripped(archive.inspect(model)):
+    if run_target.is_stripped(archive.inspect(model)):
         return given
     return ReplaySession(given, folder, steps).of_model(model, name).options
 

@@ -9,10 +9,10 @@ from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.manifest import Manifest
 from aoti_debug.profile.operation_counts import work_of
 from aoti_debug.profile.work import Work, moved
+from aoti_debug.recording.values import Number
 from aoti_debug.reference.program import Graph, Reference, TensorType
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.fx_nodes import own_nodes
-from aoti_debug.values import Number
 
 
 def site_works(launches: Iterable[Launch], manifest: Manifest, reference: Reference | None) -> dict[int, Work]:

@@ -10,8 +10,8 @@ from aoti_debug.profile.device_kernel import DeviceKernel
 from aoti_debug.profile.hints import hint
 from aoti_debug.profile.model_profile import Clock, ModelProfile, SiteProfile
 from aoti_debug.profile.roofline import Peaks
-from aoti_debug.show import grid, text
-from aoti_debug.show.grid import Column
+from aoti_debug.show import text, text_table
+from aoti_debug.show.text_table import Column
 
 _UNKNOWN = "-"
 _STEADY = 0.02  # by which launches and gaps may miss the time of a call
@@ -46,7 +46,7 @@ def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[
         limit: how many sites are shown; None for all.
     """
     shown = profile.sites if limit is None else profile.sites[:limit]
-    table = grid.table(columns(profile), rows(profile, shown), width)
+    table = text_table.table(columns(profile), rows(profile, shown), width)
     lines = [*heading(profile, width), "", *table.lines, *_hidden(profile, len(shown), table), ""]
     lines += sum_lines(profile)
     return lines if profile.changes is None else [*lines, "", *change_lines(profile.changes, width)]
@@ -94,7 +94,7 @@ def sum_lines(profile: ModelProfile) -> list[str]:
     return lines
 
 
-def _hidden(profile: ModelProfile, shown: int, table: grid.TextTable) -> list[str]:
+def _hidden(profile: ModelProfile, shown: int, table: text_table.TextTable) -> list[str]:
     left_out = ["names are shortened"] if table.shortened else []
     left_out += [f"{', '.join(table.dropped)} are left out"] if table.dropped else []
     lines = [f"{', '.join(left_out)}; --wide shows everything"] if left_out else []
@@ -110,7 +110,7 @@ def columns(profile: ModelProfile) -> tuple[Column, ...]:
     return (*COLUMNS, *_DEVICE_COLUMNS) if _has_device_kernels(profile) else COLUMNS
 
 
-def rows(profile: ModelProfile, sites: Iterable[SiteProfile]) -> list[list[str | grid.Cell]]:
+def rows(profile: ModelProfile, sites: Iterable[SiteProfile]) -> list[list[str | text_table.Cell]]:
     """The cells of launches of a profile, under its columns."""
     if _has_device_kernels(profile):
         return [[*_row(site), *device_cells(site.kernel)] for site in sites]
@@ -135,7 +135,7 @@ def _has_device_kernels(profile: ModelProfile) -> bool:
     return any(site.kernel is not None for site in profile.sites)
 
 
-def _row(site: SiteProfile) -> list[str | grid.Cell]:
+def _row(site: SiteProfile) -> list[str | text_table.Cell]:
     work, placement = site.work, site.placement
     provenance = site.site.provenance
     return [

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.machine import members
+from aoti_debug.machine.files import untrusted_files
 from aoti_debug.pt2 import archive_safety
 
 ARCHIVE_VERSION = "0"  # of the PT2 archive format
@@ -183,11 +183,11 @@ def _models(members: tuple[str, ...], kind: ArtifactKind) -> tuple[str, ...]:
 
 def _directory(path: Path) -> list[zipfile.ZipInfo]:
     try:
-        with members.open_named(path) as file:
+        with untrusted_files.open_named(path) as file:
             head = file.read(512)
     except FileNotFoundError as error:
         raise ArtifactError(f"{path} does not exist", hint=_INPUT_HINT) from error
-    except members.NotAFileError as error:
+    except untrusted_files.NotAFileError as error:
         raise ArtifactError(f"{path} is {error.kind}, not a .pt2", hint=_INPUT_HINT) from error
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}", hint=_INPUT_HINT) from error

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.machine.processor import this_processor
 from aoti_debug.native.elf import Library
 from aoti_debug.pt2.archive import Artifact

@@ -13,7 +13,7 @@ from pathlib import Path
 from aoti_debug import manifest as manifests
 from aoti_debug import wording
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.machine import made_here
+from aoti_debug.machine import trusted_hashes
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.pt2.archive_safety import DAMAGED, printable
@@ -27,7 +27,7 @@ def require(package: Artifact, trusted: bool) -> None:
     """Checks that the code in a file may run.
 
     An instrumented package has to have the content of one that was built here. Of any other `.pt2`, which torch wrote,
-    the maker is not known: the file has to be this user's own (`made_here.foreign_reason`).
+    the maker is not known: the file has to be this user's own (`trusted_hashes.foreign_reason`).
 
     Args:
         trusted: the user says that he trusts it; the content of an instrumented package is remembered.
@@ -39,7 +39,7 @@ def require(package: Artifact, trusted: bool) -> None:
     if package.kind is ArtifactKind.INSTRUMENTED:
         _require_built_here(package, trusted)
         return
-    reason = "" if trusted else made_here.foreign_reason(package.path)
+    reason = "" if trusted else trusted_hashes.foreign_reason(package.path)
     if reason:
         raise UsageError(f"{package.path} {reason}; {_WOULD_RUN[package.kind]}", hint=TRUST_HINT)
 
@@ -55,9 +55,9 @@ def remember(package: Artifact) -> None:
 
 def remember_run(manifest: Manifest, imports: Sequence[str] = (), libraries: Sequence[str] = ()) -> None:
     """Remembers the manifest of a package that may run, and what a run of it imports and loads beside its own."""
-    made_here.remember(_MANIFEST, _manifest_hash(manifest))
+    trusted_hashes.remember(_MANIFEST, _manifest_hash(manifest))
     if not _is_covered(manifest, imports, libraries):
-        made_here.remember(_RUN, _manifest_hash(manifest), *imports, "", *libraries)
+        trusted_hashes.remember(_RUN, _manifest_hash(manifest), *imports, "", *libraries)
 
 
 def is_made_here(manifest: Manifest, imports: Sequence[str], libraries: Sequence[str]) -> bool:
@@ -67,8 +67,8 @@ def is_made_here(manifest: Manifest, imports: Sequence[str], libraries: Sequence
         manifest, imports, libraries: as the run recorded them.
     """
     digest = _manifest_hash(manifest)
-    return made_here.knows(_MANIFEST, digest) and (
-        _is_covered(manifest, imports, libraries) or made_here.knows(_RUN, digest, *imports, "", *libraries)
+    return trusted_hashes.knows(_MANIFEST, digest) and (
+        _is_covered(manifest, imports, libraries) or trusted_hashes.knows(_RUN, digest, *imports, "", *libraries)
     )
 
 
@@ -82,10 +82,10 @@ def would_load(manifest: Manifest, imports: Sequence[str] = (), libraries: Seque
 
 def _require_built_here(package: Artifact, trusted: bool) -> None:
     identity = _identity(package.path)
-    if made_here.knows("package file", *identity):
+    if trusted_hashes.knows("package file", *identity):
         return
     content = _content_hash(package)
-    if not trusted and not made_here.knows("package", content):
+    if not trusted and not trusted_hashes.knows("package", content):
         raise UsageError(
             f"{package.path} was not built here by this user; the machine code of its library would run"
             f"{would_load(package.manifest())}",
@@ -95,8 +95,8 @@ def _require_built_here(package: Artifact, trusted: bool) -> None:
 
 
 def _remember(package: Artifact, content: str) -> None:
-    made_here.remember("package", content)
-    made_here.remember("package file", *_identity(package.path))
+    trusted_hashes.remember("package", content)
+    trusted_hashes.remember("package file", *_identity(package.path))
     remember_run(package.manifest())
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from aoti_debug.ranks.collectives import is_of_all_ranks, is_synchronous, waits
 from aoti_debug.ranks.ranks_run import RankRun
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from aoti_debug.abi import CallKind
 from aoti_debug.manifest import Site
+from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.values import Tensor
 
 _COLLECTIVE = re.compile(r"_?c10d(_functional)?(_autograd)?(::|\.|_)")
 _WAIT = "wait_tensor"

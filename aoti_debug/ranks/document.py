@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aoti_debug.machine import json_data
-from aoti_debug.ranks.analysis import RanksAnalysis
+from aoti_debug.machine.files import json_data
+from aoti_debug.ranks.ranks_analysis import RanksAnalysis
 from aoti_debug.ranks.ranks_run import RankRun
 from aoti_debug.show import text
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from aoti_debug import wording
 from aoti_debug.diagnosis.verdict import CRASHES
 from aoti_debug.ranks.clocks import Clocks
-from aoti_debug.ranks.progress import SECOND, End
+from aoti_debug.ranks.rank_progress import SECOND, End
 from aoti_debug.ranks.ranks_run import RankRun
 from aoti_debug.rundir.timeline import Launch
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import stamped_directories
-from aoti_debug.ranks.progress import Progress, progress_of
+from aoti_debug.machine.files import stamped_directories
+from aoti_debug.ranks.rank_progress import Progress, progress_of
 from aoti_debug.rundir import ranks_directory, run_directory
 from aoti_debug.rundir.ranks_directory import RanksInfo
 

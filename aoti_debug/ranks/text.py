@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 
 from aoti_debug import wording
 from aoti_debug.ranks.agreement import Agreement, Disagreement
-from aoti_debug.ranks.analysis import RanksAnalysis, shown_rank
 from aoti_debug.ranks.clocks import Clocks
+from aoti_debug.ranks.diverging_launches import Parting
 from aoti_debug.ranks.first_failure import RankFailure
-from aoti_debug.ranks.parting import Parting
-from aoti_debug.ranks.progress import SECOND, End
+from aoti_debug.ranks.rank_progress import SECOND, End
+from aoti_debug.ranks.ranks_analysis import RanksAnalysis, shown_rank
 from aoti_debug.ranks.ranks_run import RankRun
 from aoti_debug.ranks.waiting import Waiting
-from aoti_debug.show import grid, text
-from aoti_debug.show.grid import Column
+from aoti_debug.show import text, text_table
+from aoti_debug.show.text_table import Column
 
 _COLUMNS = (
     Column("rank", align_right=True),
@@ -32,7 +32,7 @@ _MOST = 12  # lines of one kind
 def ranks_lines(analysis: RanksAnalysis, width: int) -> list[str]:
     """A run of ranks in lines: table, first failure, waits, partings, agreement, commands."""
     lines = wording.wrapped(title(analysis), width)
-    lines += ["", *grid.table(_COLUMNS, [row(rank, analysis) for rank in analysis.run.ranks], width).lines]
+    lines += ["", *text_table.table(_COLUMNS, [row(rank, analysis) for rank in analysis.run.ranks], width).lines]
     for paragraph in paragraphs(analysis):
         lines += ["", *(line for sentence in paragraph for line in wording.wrapped(sentence, width))]
     return [*lines, "", *_next(analysis)]

@@ -25,7 +25,7 @@ from functools import cached_property
 from typing import Any
 
 from aoti_debug.errors import ArtifactError
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import ModelLine
 
 FORMAT = 1

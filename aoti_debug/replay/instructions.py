@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from aoti_debug import dtypes
 from aoti_debug.errors import UsageError
-from aoti_debug.rundir.stored_tensor import opened_file
+from aoti_debug.rundir.formats.stored_tensor import opened_file
 
 _NUMBERS = {dtype.name: number for number, dtype in enumerate(dtypes.DTYPES)}  # c10::ScalarType
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import python_process
-from aoti_debug.machine.steps import StepListener, Steps
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.replay import substitution
 from aoti_debug.replay.instructions import Instruction
 from aoti_debug.replay.options import ReplayOptions
 from aoti_debug.replay.recorded_results import recorded_results
-from aoti_debug.replay.session import ReplaySession, options_of, recorded, replay_folder
-from aoti_debug.replay.stop import Reached, stop_before
+from aoti_debug.replay.replay_session import ReplaySession, options_of, recorded, replay_folder
+from aoti_debug.replay.stop_before_launch import Reached, stop_before
 from aoti_debug.replay.substitution import Substitution
 from aoti_debug.replay.what_if import WhatIf, plan, what_if
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
 

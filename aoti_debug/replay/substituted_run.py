@@ -10,7 +10,7 @@ from aoti_debug.abi import NoteCode
 from aoti_debug.errors import ArtifactError
 from aoti_debug.replay import instructions as instruction_file
 from aoti_debug.replay.instructions import Instruction
-from aoti_debug.run import outputs
+from aoti_debug.run import saved_outputs
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
@@ -70,4 +70,4 @@ def run_substituted(
     refused = [note.text for note in notes if note.code == NoteCode.NOT_SUBSTITUTED]
     summary, _, missing = (summaries[-1] if summaries else "").partition(_NOT_REACHED)
     refused += [f"{launch} was not reached" for launch in missing.split(", ") if launch]
-    return SubstitutedRun(result.run, outputs.saved(folder / "outputs"), summary, tuple(refused), result.seconds)
+    return SubstitutedRun(result.run, saved_outputs.saved(folder / "outputs"), summary, tuple(refused), result.seconds)

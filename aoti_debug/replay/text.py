@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aoti_debug import wording
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.replay.outputs import Healing, Outputs
+from aoti_debug.replay.healed_outputs import Healing, Outputs
 from aoti_debug.replay.what_if import WhatIf
 
 _MOST = 12  # outputs that are listed

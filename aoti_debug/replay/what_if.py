@@ -13,12 +13,12 @@ from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.diff.diff_runs import pair_runs
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Form, Role
+from aoti_debug.replay.healed_outputs import Outputs
 from aoti_debug.replay.instructions import Instruction, Replace, Skip
-from aoti_debug.replay.outputs import Outputs
 from aoti_debug.replay.program_values import ProgramValues, program_values
 from aoti_debug.replay.recorded_results import recorded_results
-from aoti_debug.replay.results import results_of
-from aoti_debug.replay.session import ReplaySession, recorded
+from aoti_debug.replay.replay_session import ReplaySession, recorded
+from aoti_debug.replay.results_of_other_run import results_of
 from aoti_debug.replay.substituted_run import SubstitutedRun
 from aoti_debug.replay.substitution import Source, Substitution
 from aoti_debug.rundir.run_directory import RunDir

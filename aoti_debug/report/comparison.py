@@ -11,10 +11,10 @@ from aoti_debug.compare.comparison import SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import coverage_lines, eager_error, state_lines, values_text
-from aoti_debug.report.compact import Table
+from aoti_debug.recording.values import unravel
+from aoti_debug.report.compact_launches import Table
 from aoti_debug.report.redaction import Redaction
-from aoti_debug.show.cells import UNLIMITED
-from aoti_debug.values import unravel
+from aoti_debug.show.terminal_cells import UNLIMITED
 
 _SAME_CODE = "not independent: the launch runs the same code as the program in eager; only float64 differs"
 VERDICTS = tuple(verdict.value for verdict in LaunchVerdict)

@@ -8,11 +8,11 @@ from typing import Any
 
 from aoti_debug.diff.difference import Diff
 from aoti_debug.diff.document import document
-from aoti_debug.diff.pair import Outcome
+from aoti_debug.diff.pairing.pair import Outcome
 from aoti_debug.diff.text import OUTCOMES
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Site
-from aoti_debug.report.compact import Table
+from aoti_debug.report.compact_launches import Table
 from aoti_debug.rundir.timeline import Launch
 
 ONLY_A, ONLY_B = "only in A", "only in B"

@@ -12,11 +12,11 @@ from aoti_debug import wording
 from aoti_debug.diff import text
 from aoti_debug.diff.difference import Diff, LaunchDifference, TensorDifference
 from aoti_debug.diff.difference_spread import difference_spread
-from aoti_debug.machine import page_file
+from aoti_debug.machine.files import page_file
+from aoti_debug.recording.values import unravel
 from aoti_debug.report.diff_data import data_of
 from aoti_debug.report.page import PageParts, render
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.values import unravel
 
 _VERDICTS = ("same", "different", "not compared")
 _PARTS = PageParts(

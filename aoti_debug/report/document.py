@@ -6,28 +6,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from aoti_debug import levels, wording
+from aoti_debug import wording
 from aoti_debug.abi import Level
 from aoti_debug.compare.comparison import BAD, Comparison
-from aoti_debug.diagnosis import commands, findings
+from aoti_debug.diagnosis import findings, suggested_commands
 from aoti_debug.diagnosis.findings import FindingKind
 from aoti_debug.manifest import ModelLine
-from aoti_debug.report import graph, marks
-from aoti_debug.report.compact import Compactor, merge_recordings
+from aoti_debug.recording import levels
+from aoti_debug.recording.site_filter import SiteFilter
+from aoti_debug.report import launch_graph, marked_launches
+from aoti_debug.report.compact_launches import Compactor, merge_recordings
 from aoti_debug.report.comparison import ComparedLaunches
-from aoti_debug.report.context import LaunchContext, context_of, model_lines_of, recorded_line
+from aoti_debug.report.highlighted_source import SourceFile, highlight_kernel, source_indices
 from aoti_debug.report.redaction import NO_REDACTION, Redaction
-from aoti_debug.report.samples import BUDGET as SAMPLE_BUDGET
-from aoti_debug.report.samples import ELEMENTS, Sampler
-from aoti_debug.report.selection import named_first, select_launches
-from aoti_debug.report.sources import SourceFile, highlight_kernel, source_indices
+from aoti_debug.report.shown_launches import named_first, select_launches
+from aoti_debug.report.source_context import LaunchContext, context_of, model_lines_of, recorded_line
 from aoti_debug.report.subject import ReportSubject
+from aoti_debug.report.tensor_samples import BUDGET as SAMPLE_BUDGET
+from aoti_debug.report.tensor_samples import ELEMENTS, Sampler
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
+from aoti_debug.show.argument_statistics import Measurer, hash_text, worst_value
 from aoti_debug.show.document import document as show_document
-from aoti_debug.show.measured import Measurer, hash_text, worst_value
 from aoti_debug.show.overview import BUDGET, notes
-from aoti_debug.site_filter import SiteFilter
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
     run, finding = subject.run, subject.finding
     if run is None:
         tables = Compactor(redaction, "").tables()
-        return {**tables, "launches": [], "histograms": [], "graph": graph.EMPTY, "comparison": None}
+        return {**tables, "launches": [], "histograms": [], "graph": launch_graph.EMPTY, "comparison": None}
     verdict = subject.verdict
     damaged = frozenset(damage.key for damage in run.timeline.damages)
     compactor = Compactor(redaction, str(run.path))
@@ -140,11 +141,11 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
         shown = merge_recordings(recordings[0].shown[launch.id], [r.shown[launch.id] for r in same])
         measured = [recordings[0], *same]
         entry = compactor.launch(shown, source_indices(launch.site, source_index))
-        launch_marks = marks.status_marks(run, launch, finding, verdict)
-        launch_marks += [marks.Mark.GUARD] if launch.key in damaged else []
-        launch_marks += marks.value_marks(shown["args"])
+        launch_marks = marked_launches.status_marks(run, launch, finding, verdict)
+        launch_marks += [marked_launches.Mark.GUARD] if launch.key in damaged else []
+        launch_marks += marked_launches.value_marks(shown["args"])
         if redaction.removes_tensors:
-            launch_marks = [mark for mark in launch_marks if mark is not marks.Mark.NEAR_OVERFLOW]
+            launch_marks = [mark for mark in launch_marks if mark is not marked_launches.Mark.NEAR_OVERFLOW]
         entry["marks"] = [mark.value for mark in launch_marks]
         entry["worst"] = "" if redaction.removes_tensors else _worst(measured, launch)
         entry["histograms"] = [] if redaction.removes_tensors else _histograms(sampler, measured, launch)
@@ -157,7 +158,7 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
         "histograms": sampler.histograms,
         "sample": ELEMENTS,
         "unread": sampler.unread,
-        "graph": graph.graph_of(run, redaction.redact_finding(finding), verdict),
+        "graph": launch_graph.graph_of(run, redaction.redact_finding(finding), verdict),
         "comparison": None,
     }
 
@@ -168,8 +169,8 @@ def _add_comparison(data: dict[str, Any], comparison: Comparison, redaction: Red
     wrong = {row.launch.id for row in comparison.rows if row.verdict in BAD}
     for entry in data["launches"]:
         entry["compared"] = compared.launch(entry["id"])
-        if entry["id"] in wrong and marks.Mark.GUILTY.value not in entry["marks"]:
-            entry["marks"] = marks.ordered((*entry["marks"], marks.Mark.WRONG_VALUE.value))
+        if entry["id"] in wrong and marked_launches.Mark.GUILTY.value not in entry["marks"]:
+            entry["marks"] = marked_launches.ordered((*entry["marks"], marked_launches.Mark.WRONG_VALUE.value))
     data["comparison"] = compared.shared({entry["id"] for entry in data["launches"]})
 
 
@@ -207,7 +208,12 @@ def _histograms(sampler: Sampler, recordings: Sequence[_Recording], launch: Laun
 
 def _mark_warnings(data: Mapping[str, Any]) -> Iterator[str]:
     """Warnings about marked launches of a run that was not triaged."""
-    for mark in (marks.Mark.GUARD, marks.Mark.NAN, marks.Mark.INF, marks.Mark.NEAR_OVERFLOW):
+    for mark in (
+        marked_launches.Mark.GUARD,
+        marked_launches.Mark.NAN,
+        marked_launches.Mark.INF,
+        marked_launches.Mark.NEAR_OVERFLOW,
+    ):
         marked = [launch for launch in data["launches"] if mark.value in launch["marks"]]
         if marked:
             first = marked[0]
@@ -221,8 +227,8 @@ def _commands(subject: ReportSubject) -> tuple[tuple[str, str], ...]:
     run = subject.run
     if run is not None:
         if subject.triage is not None and run.info.command:
-            lines.append((commands.run_again(run.info), "repeats only the run that is shown here"))
-        lines.append((commands.show(run), "shows its launches on the terminal"))
+            lines.append((suggested_commands.run_again(run.info), "repeats only the run that is shown here"))
+        lines.append((suggested_commands.show(run), "shows its launches on the terminal"))
     return tuple(lines)
 
 

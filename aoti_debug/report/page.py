@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from aoti_debug import wording
-from aoti_debug.report import sources
+from aoti_debug.report import highlighted_source
 from aoti_debug.report.document import Document
 from aoti_debug.report.template_cache import TemplateCache
 
@@ -126,7 +126,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["python"] = sources.highlight_line
+    environment.filters["python"] = highlighted_source.highlight_line
     environment.filters["seconds"] = wording.duration
     environment.filters["count"] = wording.count
     return environment

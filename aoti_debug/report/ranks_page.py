@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from aoti_debug.machine import page_file
+from aoti_debug.machine.files import page_file
 from aoti_debug.ranks import text
-from aoti_debug.ranks.analysis import RanksAnalysis
 from aoti_debug.ranks.document import document
+from aoti_debug.ranks.ranks_analysis import RanksAnalysis
 from aoti_debug.ranks.ranks_run import RankRun
 from aoti_debug.report.page import PageParts, render
 from aoti_debug.report.subject import REPORT

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from aoti_debug.machine import page_file
+from aoti_debug.machine.files import page_file
 from aoti_debug.report.document import document_of
 from aoti_debug.report.page import page
 from aoti_debug.report.redaction import RedactedPart, redaction_for
 from aoti_debug.report.subject import REPORT, ReportSubject, find, of_comparison, of_run, of_triage
-from aoti_debug.triage.triage_directory import TriageDir
+from aoti_debug.triage.results.triage_directory import TriageDir
 
 __all__ = [
     "REPORT",

@@ -13,14 +13,14 @@ from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import stamped_directories
-from aoti_debug.machine.stamped_directories import LATEST
-from aoti_debug.machine.steps import Step
+from aoti_debug.machine.files import stamped_directories
+from aoti_debug.machine.files.stamped_directories import LATEST
+from aoti_debug.machine.progress.steps import Step
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir, base_directory
 from aoti_debug.show.fault import argument_sentences
-from aoti_debug.triage import triage_directory, wrong_values
-from aoti_debug.triage.triage_directory import TriageDir
+from aoti_debug.triage.results import triage_directory, wrong_value_finding
+from aoti_debug.triage.results.triage_directory import TriageDir
 
 REPORT = triage_directory.REPORT
 
@@ -131,7 +131,7 @@ def _of_run(run: RunDir, comparison: Comparison | None) -> ReportSubject:
 
 def _compared(finding: Finding, comparison: Comparison) -> Finding:
     """What the comparison of a run without a fault has found."""
-    found = wrong_values.finding_of(comparison)
+    found = wrong_value_finding.finding_of(comparison)
     repro = comparison.repro if comparison.run.is_made_here else ""  # nobody should run a stranger's file
     return replace(
         found,

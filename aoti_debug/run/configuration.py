@@ -7,16 +7,16 @@ from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
-from aoti_debug import levels
 from aoti_debug.abi import Variable
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import ranks
-from aoti_debug.machine.ranks import Rank
+from aoti_debug.machine import current_rank
+from aoti_debug.machine.current_rank import Rank
 from aoti_debug.manifest import Manifest
+from aoti_debug.recording import levels
 from aoti_debug.run import options as run_options
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.protocol import RunRequest
-from aoti_debug.run.target import RunTarget
+from aoti_debug.run.run_target import RunTarget
 from aoti_debug.rundir import ranks_directory, run_json
 from aoti_debug.rundir.run_json import RankInfo, RunInfo
 from aoti_debug.version import __version__
@@ -164,5 +164,5 @@ def run_environment(path: Path, options: RunOptions, temporary: Path) -> dict[st
 def _gpu_of(rank: Rank | None) -> dict[str, str]:
     """The variable that gives each rank of a machine a GPU of its own, as the only one that it sees."""
     name = "CUDA_VISIBLE_DEVICES"
-    gpu = None if rank is None else ranks.visible_gpus(rank, os.environ.get(name))
+    gpu = None if rank is None else current_rank.visible_gpus(rank, os.environ.get(name))
     return {} if gpu is None else {name: gpu}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.abi import Variable
-from aoti_debug.machine import ranks as machine_ranks
-from aoti_debug.machine.changed_environment import changed_environment
+from aoti_debug.machine import current_rank as machine_ranks
+from aoti_debug.machine.processes.changed_environment import changed_environment
 from aoti_debug.pt2 import archive
 from aoti_debug.run.inspector import InspectedLaunch, Inspector, InspectorFunction
 from aoti_debug.run.load_model import load

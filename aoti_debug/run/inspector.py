@@ -15,7 +15,7 @@ from aoti_debug.abi import CallKind, Phase
 from aoti_debug.machine.user_function import UserFunction
 from aoti_debug.manifest import Form, Manifest, ModelLine, Role, Site
 from aoti_debug.printing.inspected_tensor import InspectedTensor
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 
 
 class InspectorError(RuntimeError):

@@ -9,8 +9,8 @@ from pathlib import Path
 from aoti_debug.machine import cache
 from aoti_debug.pt2 import compatibility
 from aoti_debug.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
-from aoti_debug.run import loaded_model
-from aoti_debug.run.loaded_model import LoadedModel
+from aoti_debug.run import cpp_loader
+from aoti_debug.run.cpp_loader import LoadedModel
 
 _FIRST_WITHOUT_SOURCE = (2, 13)  # the first torch that finds a model's metadata without its C++ source
 
@@ -57,5 +57,5 @@ def with_empty_source(package: Artifact, model: str, directory: Path) -> Path:
 
 def _load(package: Artifact, path: Path, model: str) -> LoadedModel:
     if f"{AOTINDUCTOR}{model}/{WEIGHTS_CONFIG}" in package.members:
-        return loaded_model.load_with_weights(path, model)
-    return loaded_model.load(path, model)
+        return cpp_loader.load_with_weights(path, model)
+    return cpp_loader.load(path, model)

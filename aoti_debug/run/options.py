@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aoti_debug import levels, site_filter
 from aoti_debug.errors import UsageError
-from aoti_debug.inputs import files
-from aoti_debug.machine import ranks
-from aoti_debug.machine.ranks import Rank
+from aoti_debug.inputs import input_files
+from aoti_debug.machine import current_rank
+from aoti_debug.machine.current_rank import Rank
+from aoti_debug.recording import levels, site_filter
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.run import inspector, watch_syntax
 from aoti_debug.rundir import run_directory
-from aoti_debug.site_filter import SiteFilter
 
 PHASES = ("before", "after", "both")
 MAX_FLIGHT = 65536  # launches
@@ -137,7 +137,7 @@ def check(options: RunOptions) -> None:
             raise UsageError("--on-hit needs --watch", hint="--watch 'buf7: absmax > 1e4' names what is watched")
     if options.tag and not options.inspector:
         raise UsageError("--tag needs --inspect", hint="--inspect my.py:f names the function to call")
-    ranks.parse(options.ranks)
+    current_rank.parse(options.ranks)
     if options.inspector:
         inspector.user_function(options.inspector).check()
     for launch in () if options.launch is None else options.launch.split(","):
@@ -149,7 +149,7 @@ def check(options: RunOptions) -> None:
     if options.inputs is not None and options.random_inputs is not None:
         raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
     if options.inputs is not None:
-        files.check_is_file(options.inputs)
+        input_files.check_is_file(options.inputs)
     for library in options.libraries:
         if not library.is_file():
             raise UsageError(f"{library} does not exist", hint="--load-library takes the path of a shared library")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aoti_debug.machine.error_data import ErrorData
-from aoti_debug.machine.messages import Messages
+from aoti_debug.machine.processes.error_data import ErrorData
+from aoti_debug.machine.processes.messages import Messages
 from aoti_debug.rundir.run_json import Stage
 
 
@@ -42,7 +42,7 @@ class RunRequest:
         inspector: "FILE.py:FUNCTION", called on the tensors of launches; "" for none.
         tag: a pattern of tags of inspectors in the model; "" for every launch.
         ranks: "0,1": those on which it is called; "" for all.
-        outputs: a folder for what the last call returns (outputs.py); "" to drop it.
+        outputs: a folder for what the last call returns (saved_outputs.py); "" to drop it.
         memory: read the counters of memory around each call (memory_meter.py).
         imports, libraries: Python modules and shared libraries that register the model's operators.
     """

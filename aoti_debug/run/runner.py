@@ -7,26 +7,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import levels, site_filter
 from aoti_debug.abi import NoteCode
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, TargetError, UsageError
-from aoti_debug.machine import python_process, stamped_directories
-from aoti_debug.machine.ranks import Rank
-from aoti_debug.machine.scratch_directory import scratch_directory
-from aoti_debug.machine.timings import Stopwatch
+from aoti_debug.machine.current_rank import Rank
+from aoti_debug.machine.files import stamped_directories
+from aoti_debug.machine.files.scratch_directory import scratch_directory
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.timings import Stopwatch
 from aoti_debug.manifest import Manifest
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import trust
 from aoti_debug.pt2.extract import UNCHANGED_PACKAGE_HINT
+from aoti_debug.recording import levels, site_filter
 from aoti_debug.run import configuration, shared_memory
 from aoti_debug.run import options as run_options
 from aoti_debug.run.inspector import InspectorError
 from aoti_debug.run.options import RunOptions
+from aoti_debug.run.run_target import RunTarget, run_target
 from aoti_debug.run.supervise import ModelProcess, Observer, Report
-from aoti_debug.run.target import RunTarget, run_target
 from aoti_debug.run.watchdog import Limits
 from aoti_debug.rundir import breadcrumbs, ranks_directory, run_directory, run_json
 from aoti_debug.rundir import summaries as run_summaries

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from aoti_debug.diagnosis.rescue import rescue
 from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import breadcrumbs, flight_recorder, shared_files
+from aoti_debug.rundir import breadcrumbs, flight_recorder
+from aoti_debug.rundir.formats import shared_files
 
 _CREATOR = re.compile(r"^\d{8}-\d{6}-(\d+)(?:-\d+)?\Z")
 

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from aoti_debug.machine import json_data, process, python_process
-from aoti_debug.machine.error_data import ErrorData
-from aoti_debug.machine.python_process import DESCRIPTOR, PARENT, PythonCommand
-from aoti_debug.machine.timings import Stopwatch
-from aoti_debug.run.preloaded import WORKER
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.fork_server.python_process import DESCRIPTOR, PARENT, PythonCommand
+from aoti_debug.machine.processes import child_process
+from aoti_debug.machine.processes.error_data import ErrorData
+from aoti_debug.machine.progress.timings import Stopwatch
+from aoti_debug.run.preloaded_modules import WORKER
 from aoti_debug.run.protocol import (
     CallsDone,
     Failed,
@@ -92,7 +94,7 @@ class Report:
     @property
     def signal(self) -> str:
         """The signal that ended the process, "SIGSEGV"; "" if none did."""
-        return process.fatal_signal(self.returncode)
+        return child_process.fatal_signal(self.returncode)
 
 
 class ModelProcess:

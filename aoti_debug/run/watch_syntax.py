@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Manifest
-from aoti_debug.rundir import condition
-from aoti_debug.rundir.condition import ConditionError
+from aoti_debug.rundir import watch_condition
+from aoti_debug.rundir.watch_condition import ConditionError
 
 ACTIONS = ("save", "stack", "stop", "count")
 
@@ -36,7 +36,7 @@ def _check(watchpoint: str) -> None:
         raise ConditionError("a colon is missing between the name and the condition", len(watchpoint))
     if not pattern.strip():
         raise ConditionError("the name of an argument or a kernel is missing", 0)
-    condition.parse(watchpoint, len(watchpoint) - len(text))
+    watch_condition.parse(watchpoint, len(watchpoint) - len(text))
 
 
 def check_actions(words: str) -> None:

@@ -19,16 +19,17 @@ from typing import Any, TextIO
 
 from aoti_debug.abi import Variable
 from aoti_debug.errors import ArtifactError
-from aoti_debug.inputs import files, random_inputs
-from aoti_debug.inputs.files import Inputs
-from aoti_debug.machine import json_data, ranks
-from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.inputs import input_files, random_inputs
+from aoti_debug.inputs.input_files import Inputs
+from aoti_debug.machine import current_rank
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import Artifact
-from aoti_debug.run import outputs
+from aoti_debug.run import saved_outputs
 from aoti_debug.run.inspector import Inspector, user_function
-from aoti_debug.run.interposer.attach import Interposed
+from aoti_debug.run.interposed_model import Interposed
 from aoti_debug.run.load_model import load
 from aoti_debug.run.memory_meter import MemoryMeter
 from aoti_debug.run.protocol import (
@@ -84,7 +85,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         importlib.import_module(module)
     for library in request.libraries:
         torch.ops.load_library(library)
-    is_inspected = bool(request.inspector) and ranks.selected(ranks.parse(request.ranks))
+    is_inspected = bool(request.inspector) and current_rank.selected(current_rank.parse(request.ranks))
     function = user_function(request.inspector).load() if is_inspected else None
     inspector: Inspector | None = None
     model: Any
@@ -94,7 +95,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         _select_gpu(data)
         model = _interposed(request.interposed, request)
         _send(pipe, StageReached(Stage.INPUTS))
-        inputs = files.arrange(path, data, model.signature)
+        inputs = input_files.arrange(path, data, model.signature)
     else:
         _send(pipe, StageReached(Stage.INPUTS))
         package = archive.inspect(request.package)
@@ -123,7 +124,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         meter.write()
     _send(pipe, CallsDone(time.monotonic() - began))
     if request.outputs:
-        outputs.save(result, Path(request.outputs))
+        saved_outputs.save(result, Path(request.outputs))
     _send(pipe, StageReached(Stage.UNLOAD))
     del model, result
     gc.collect()
@@ -157,7 +158,7 @@ def _select_gpu(inputs: Any) -> None:
     """Makes the GPU of the inputs the current one, so that the model is loaded and synchronised there."""
     import torch
 
-    index = files.device_index(inputs)
+    index = input_files.device_index(inputs)
     if index >= 0:
         torch.cuda.set_device(index)
 
@@ -174,17 +175,17 @@ def _load(package: Artifact) -> Any:
 
 
 def _inputs(request: RunRequest, package: Artifact) -> Inputs:
-    signature = files.read_signature(package)
+    signature = input_files.read_signature(package)
     if request.random_inputs is not None:
         inputs = random_inputs.make(signature, package.manifest(), request.random_inputs)
-        files.write(inputs, Path(request.run) / run_directory.RANDOM_INPUTS)
+        input_files.write(inputs, Path(request.run) / run_directory.RANDOM_INPUTS)
         return inputs
     if request.inputs is not None:
-        return files.read(request.inputs, signature)
-    embedded = files.read_embedded(package)
+        return input_files.read(request.inputs, signature)
+    embedded = input_files.read_embedded(package)
     if embedded is None:
-        raise files.missing_inputs_error(request.package, signature)
-    files.check(embedded, signature, "the package")
+        raise input_files.missing_inputs_error(request.package, signature)
+    input_files.check(embedded, signature, "the package")
     return embedded
 
 
@@ -196,7 +197,7 @@ def _raw_inputs(request: RunRequest) -> tuple[Path, Any]:
             hint="pass inputs with --inputs FILE.pt",
         )
     path = Path(request.inputs)
-    return path, files.load(path)
+    return path, input_files.load(path)
 
 
 def _send(pipe: TextIO, message: Message) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from aoti_debug import abi
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, members
-from aoti_debug.rundir import shared_files
+from aoti_debug.machine.files import atomic_write, untrusted_files
+from aoti_debug.rundir.formats import shared_files
 
 NAME = "crumbs.bin"
 
@@ -75,7 +75,7 @@ def preserve(run: Path) -> None:
     """
     shared = shared_files.linked(run, NAME)
     if shared is not None:
-        files.write(run / NAME, members.read_bytes(shared.parent, shared.name))
+        atomic_write.write(run / NAME, untrusted_files.read_bytes(shared.parent, shared.name))
         shared.unlink(missing_ok=True)
 
 
@@ -90,7 +90,7 @@ def content(run: Path) -> bytes | None:
         return None  # shared memory that was freed, or is not this run's
     path = shared or run / NAME
     try:
-        return members.read_bytes(path.parent, path.name)
+        return untrusted_files.read_bytes(path.parent, path.name)
     except FileNotFoundError:
         return None
     except OSError as error:

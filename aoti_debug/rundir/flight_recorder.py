@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from aoti_debug.abi import CallKind
 from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import flight_recorder_format
-from aoti_debug.rundir.flight_recorder_format import FlightStatus
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats import flight_recorder_format
+from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 
 NAME = "flight.bin"
 

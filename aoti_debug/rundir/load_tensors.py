@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.abi import Phase
 from aoti_debug.errors import RunDirError
+from aoti_debug.recording.values import Tensor, extent_elements
+from aoti_debug.rundir.formats.stored_tensor import AGAIN, FileLayout, opened_file
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.stored_tensor import AGAIN, FileLayout, opened_file
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.values import Tensor, extent_elements
 
 if TYPE_CHECKING:
     import torch

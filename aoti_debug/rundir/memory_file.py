@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, json_data, members
-from aoti_debug.machine.json_data import DamagedJsonError
+from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
+from aoti_debug.machine.files.json_data import DamagedJsonError
 
 NAME = "memory.json"
 SNAPSHOT = "memory_snapshot.pickle"  # for https://pytorch.org/memory_viz
@@ -50,7 +50,7 @@ class MeasuredMemory:
 
 def write(measured: MeasuredMemory, run: Path) -> None:
     """Writes the file into a run directory."""
-    files.write(run / NAME, json.dumps(asdict(measured)) + "\n")
+    atomic_write.write(run / NAME, json.dumps(asdict(measured)) + "\n")
 
 
 def read(run: Path) -> MeasuredMemory:
@@ -62,6 +62,6 @@ def read(run: Path) -> MeasuredMemory:
     if not (run / NAME).exists():
         return MeasuredMemory()
     try:
-        return json_data.parse(MeasuredMemory, members.read_bytes(run, NAME))
+        return json_data.parse(MeasuredMemory, untrusted_files.read_bytes(run, NAME))
     except DamagedJsonError as error:
         raise RunDirError(f"{run / NAME} is damaged: {error}", hint="run the package again") from error

@@ -22,9 +22,9 @@ from itertools import count
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, json_data, members, stamped_directories
-from aoti_debug.machine.json_data import DamagedJsonError
-from aoti_debug.machine.ranks import MOST, Rank
+from aoti_debug.machine.current_rank import MOST, Rank
+from aoti_debug.machine.files import atomic_write, json_data, stamped_directories, untrusted_files
+from aoti_debug.machine.files.json_data import DamagedJsonError
 
 NAME = "ranks.json"
 FORMAT = 1
@@ -99,7 +99,7 @@ def _join(base: Path, link: Path, rank: Rank) -> Path | None:
     if not link.is_symlink():
         path = stamped_directories.create(base)
         started = datetime.now().astimezone().isoformat(timespec="seconds")
-        files.write(path / NAME, ranks_json(RanksInfo(rank.world_size, rank.run_id, rank.restart, started)))
+        atomic_write.write(path / NAME, ranks_json(RanksInfo(rank.world_size, rank.run_id, rank.restart, started)))
         try:
             link.symlink_to(path.name)
         except FileExistsError:
@@ -192,7 +192,7 @@ def read(path: Path) -> RanksDirectory:
         RunDirError: ranks.json is missing, damaged or of another version, or names more ranks than a launch can have.
     """
     try:
-        info = json_data.from_data(RanksInfo, json_data.parse_versioned(members.read_bytes(path, NAME), FORMAT))
+        info = json_data.from_data(RanksInfo, json_data.parse_versioned(untrusted_files.read_bytes(path, NAME), FORMAT))
     except OSError as error:
         raise RunDirError(f"{path} is no run of ranks: {NAME}: {error.strerror}", hint="aoti-debug show RUN") from error
     except json_data.OtherFormatError as error:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from aoti_debug.abi import CallKind, Phase, SaveStatus
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, json_data, members
-from aoti_debug.rundir.records import LaunchKey, TensorFile
+from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
+from aoti_debug.rundir.formats.journal_records import LaunchKey, TensorFile
 
 NAME = "rescued.json"
 FORMAT = 1
@@ -42,7 +42,7 @@ def read(run: Path) -> tuple[TensorFile, ...]:
     """
     path = run / NAME
     try:
-        index = json_data.from_data(_Index, json_data.parse_versioned(members.read_bytes(run, NAME), FORMAT))
+        index = json_data.from_data(_Index, json_data.parse_versioned(untrusted_files.read_bytes(run, NAME), FORMAT))
         return tuple(_record(tensor) for tensor in index.tensors)
     except FileNotFoundError:
         return ()
@@ -62,7 +62,7 @@ def write(run: Path, tensors: Sequence[TensorFile]) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    files.write(run / NAME, json_data.to_text(_Index(FORMAT, tuple(map(_to_json, tensors)))) + "\n")
+    atomic_write.write(run / NAME, json_data.to_text(_Index(FORMAT, tuple(map(_to_json, tensors)))) + "\n")
 
 
 def _to_json(tensor: TensorFile) -> _Tensor:

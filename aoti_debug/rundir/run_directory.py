@@ -22,12 +22,13 @@ from pathlib import Path
 from aoti_debug import manifest, wording
 from aoti_debug.abi import CallKind, Variable
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
-from aoti_debug.machine import members, stamped_directories
-from aoti_debug.machine.stamped_directories import LATEST
+from aoti_debug.machine.files import stamped_directories, untrusted_files
+from aoti_debug.machine.files.stamped_directories import LATEST
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2 import trust
-from aoti_debug.rundir import breadcrumbs, journal, ranks_directory, rescued_tensors, run_json, timeline
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir import breadcrumbs, ranks_directory, rescued_tensors, run_json, timeline
+from aoti_debug.rundir.formats import journal
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_json import ExitKind, RunInfo
 from aoti_debug.rundir.timeline import Launch, SavedTensor, Timeline
 
@@ -161,7 +162,7 @@ class RunDir:
         if not saved.path:
             raise RunDirError(f"the tensor was not saved: {saved.reason}", hint="aoti-debug run --level 1 saves it")
         try:
-            members.check(self.path, saved.path)
+            untrusted_files.check(self.path, saved.path)
         except FileNotFoundError:
             pass  # whoever reads it says so
         except OSError as error:
@@ -257,7 +258,7 @@ def open_run(name: str | Path | None = None, base: Path | None = None) -> RunDir
     path = find(name, base)
     info = run_json.read(path)
     try:
-        return RunDir(path, info, manifest.from_json(members.read_bytes(path, MANIFEST)))
+        return RunDir(path, info, manifest.from_json(untrusted_files.read_bytes(path, MANIFEST)))
     except OSError as error:
         raise RunDirError(
             f"{path} has no readable {MANIFEST}: {error.strerror}", hint="run the package again"

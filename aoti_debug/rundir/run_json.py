@@ -14,8 +14,8 @@ from typing import Any
 
 from aoti_debug.abi import Variable
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, json_data, members
-from aoti_debug.machine.json_data import DamagedJsonError
+from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
+from aoti_debug.machine.files.json_data import DamagedJsonError
 
 NAME = "run.json"
 FORMAT = 1
@@ -110,7 +110,7 @@ def to_json(info: RunInfo) -> str:
 
 def write(info: RunInfo, run: Path) -> None:
     """Replaces run.json atomically."""
-    files.write(run / NAME, to_json(info))
+    atomic_write.write(run / NAME, to_json(info))
 
 
 def read(run: Path) -> RunInfo:
@@ -121,7 +121,7 @@ def read(run: Path) -> RunInfo:
     """
     path = run / NAME
     try:
-        return _read(json_data.parse_versioned(members.read_bytes(run, NAME), FORMAT))
+        return _read(json_data.parse_versioned(untrusted_files.read_bytes(run, NAME), FORMAT))
     except OSError as error:
         raise RunDirError(
             f"{run} is not a run directory: {NAME}: {error.strerror}", hint="aoti-debug run PACKAGE.pt2 makes one"

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from aoti_debug import dtypes
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import members
+from aoti_debug.machine.files import untrusted_files
 from aoti_debug.manifest import Manifest
 from aoti_debug.rundir import summaries_file
+from aoti_debug.rundir.formats.summaries_format import HEADER, MAGIC, ROW, VERSION
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.summaries_file import Columns
-from aoti_debug.rundir.summaries_format import HEADER, MAGIC, ROW, VERSION
 
 NAME = "summaries.bin"
 FILES = (NAME, summaries_file.NPZ, summaries_file.PARQUET)
@@ -142,7 +142,7 @@ def keep(run: RunDir) -> Path | None:
 
 def _content(run: Path) -> bytes | None:
     try:
-        return members.read_bytes(run, NAME, _LARGEST)
+        return untrusted_files.read_bytes(run, NAME, _LARGEST)
     except FileNotFoundError:
         return None
     except OSError as error:

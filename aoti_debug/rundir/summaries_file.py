@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine import files, members
+from aoti_debug.machine.files import atomic_write, untrusted_files
 
 NPZ, PARQUET = "summaries.npz", "summaries.parquet"
 INTEGERS = ("call", "launch", "site", "repeated", "numel", "nan", "pos_inf", "neg_inf", "zeros")
@@ -66,7 +66,7 @@ def write(folder: Path, columns: Columns) -> Path:
     has_arrow = importlib.util.find_spec("pyarrow") is not None
     path = folder / (PARQUET if has_arrow else NPZ)
     try:
-        with files.replace_file(path) as temporary:
+        with atomic_write.replace_file(path) as temporary:
             (_write_parquet if has_arrow else _write_npz)(temporary, columns)
     except OSError as error:
         raise RunDirError(f"cannot write {path}: {error.strerror}", hint="free some disk space") from error
@@ -81,7 +81,7 @@ def read(folder: Path) -> Columns | None:
     """
     for name, read_file in ((NPZ, _read_npz), (PARQUET, _read_parquet)):
         try:
-            data = members.read_bytes(folder, name, _LARGEST)
+            data = untrusted_files.read_bytes(folder, name, _LARGEST)
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -11,11 +11,12 @@ from functools import cached_property
 from aoti_debug.abi import CallKind, FaultDomain, Phase, SaveStatus
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Arg, CType, Kernel, Manifest, Role, Site
-from aoti_debug.rundir import records, watchpoints
-from aoti_debug.rundir.records import LaunchKey
-from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.recording.values import Absent, Layout, Number, Tensor, Value, number
+from aoti_debug.rundir import watchpoints
+from aoti_debug.rundir.formats import journal_records
+from aoti_debug.rundir.formats.journal_records import LaunchKey
+from aoti_debug.rundir.formats.statistics import Statistics
 from aoti_debug.rundir.watchpoints import Watchpoint, WatchpointRecord
-from aoti_debug.values import Absent, Layout, Number, Tensor, Value, number
 
 
 class LaunchStatus(str, Enum):
@@ -203,11 +204,11 @@ class _Parts:
     __slots__ = ("begin", "end", "fault", "files", "grids", "printed", "stats")
 
     def __init__(self) -> None:
-        self.begin: records.LaunchBegin | None = None
-        self.end: records.LaunchEnd | None = None
-        self.grids: tuple[records.GridRecord, ...] = ()
-        self.files: tuple[records.TensorFile, ...] = ()
-        self.stats: tuple[records.TensorStats, ...] = ()
+        self.begin: journal_records.LaunchBegin | None = None
+        self.end: journal_records.LaunchEnd | None = None
+        self.grids: tuple[journal_records.GridRecord, ...] = ()
+        self.files: tuple[journal_records.TensorFile, ...] = ()
+        self.stats: tuple[journal_records.TensorStats, ...] = ()
         self.fault: Fault | None = None
         self.printed: str | None = None
 
@@ -249,60 +250,60 @@ class Timeline:
     calls: tuple[ModelCall, ...]
     launches: tuple[Launch, ...]
     faults: tuple[Fault, ...]
-    notes: tuple[records.NoteRecord, ...]
-    damages: tuple[records.GuardDamage, ...]  # to guards around buffers; on a device in the order of detection
+    notes: tuple[journal_records.NoteRecord, ...]
+    damages: tuple[journal_records.GuardDamage, ...]  # to guards around buffers; on a device in the order of detection
     watchpoints: tuple[Watchpoint, ...]
     ended: bool  # by a normal unload of the package
 
 
-def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
+def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> Timeline:
     """Joins records that are ordered by time; those of a launch whose beginning was overwritten are dropped.
 
     Raises:
         RunDirError: a record names a site that the manifest does not have.
     """
     parts: dict[LaunchKey, _Parts] = defaultdict(_Parts)
-    begins: list[records.LaunchBegin] = []
-    call_begins: list[records.CallBegin] = []
-    call_ends: dict[tuple[CallKind, int], records.CallEnd] = {}
+    begins: list[journal_records.LaunchBegin] = []
+    call_begins: list[journal_records.CallBegin] = []
+    call_ends: dict[tuple[CallKind, int], journal_records.CallEnd] = {}
     faults: list[Fault] = []
-    notes: list[records.NoteRecord] = []
-    damages: list[records.GuardDamage] = []
+    notes: list[journal_records.NoteRecord] = []
+    damages: list[journal_records.GuardDamage] = []
     watched: list[WatchpointRecord] = []
     ended = False
     for record in ordered:
         match record:
-            case records.LaunchBegin():
+            case journal_records.LaunchBegin():
                 parts[record.key].begin = record
                 begins.append(record)
-            case records.LaunchEnd():
+            case journal_records.LaunchEnd():
                 parts[record.key].end = record
-            case records.GridRecord():
+            case journal_records.GridRecord():
                 parts[record.key].grids += (record,)
-            case records.TensorFile():
+            case journal_records.TensorFile():
                 parts[record.key].files += (record,)
-            case records.TensorStats():
+            case journal_records.TensorStats():
                 parts[record.key].stats += (record,)
-            case records.FaultRecord():
+            case journal_records.FaultRecord():
                 fault = Fault(
                     record.domain, record.code, record.text, record.launch, record.kind, record.call, record.time_ns
                 )
                 faults.append(fault)
                 if record.launch is not None:
                     parts[record.launch].fault = fault
-            case records.PrintRecord():
+            case journal_records.PrintRecord():
                 parts[record.key].printed = record.text
-            case records.CallBegin():
+            case journal_records.CallBegin():
                 call_begins.append(record)
-            case records.CallEnd():
+            case journal_records.CallEnd():
                 call_ends[record.kind, record.call] = record
-            case records.NoteRecord():
+            case journal_records.NoteRecord():
                 notes.append(record)
-            case records.GuardDamage():
+            case journal_records.GuardDamage():
                 damages.append(record)
-            case records.WatchRecord() | records.WatchHitRecord() | records.WatchCountRecord():
+            case journal_records.WatchRecord() | journal_records.WatchHitRecord() | journal_records.WatchCountRecord():
                 watched.append(record)
-            case records.RunEnd():
+            case journal_records.RunEnd():
                 ended = True
     kernels = {kernel.id: kernel for kernel in manifest.kernels}
     return Timeline(
@@ -316,7 +317,7 @@ def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
     )
 
 
-def _call(begin: records.CallBegin, end: records.CallEnd | None) -> ModelCall:
+def _call(begin: journal_records.CallBegin, end: journal_records.CallEnd | None) -> ModelCall:
     return ModelCall(
         kind=begin.kind,
         call=begin.call,
@@ -332,7 +333,9 @@ def _call(begin: records.CallBegin, end: records.CallEnd | None) -> ModelCall:
     )
 
 
-def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kernels: Mapping[int, Kernel]) -> Launch:
+def _launch(
+    begin: journal_records.LaunchBegin, parts: _Parts, manifest: Manifest, kernels: Mapping[int, Kernel]
+) -> Launch:
     if begin.site >= len(manifest.sites):
         raise RunDirError(
             f"the journal names site {begin.site}, but the manifest has {len(manifest.sites)}",
@@ -367,7 +370,7 @@ def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kerne
     )
 
 
-def _grid(record: records.GridRecord, kernel: Kernel | None) -> Grid:
+def _grid(record: journal_records.GridRecord, kernel: Kernel | None) -> Grid:
     params = kernel.params if kernel else ()
     arguments = tuple(
         GridArgument(params[i].name, params[i].ctype, number(bits, params[i].type))

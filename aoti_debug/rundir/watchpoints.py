@@ -9,7 +9,7 @@ from typing import TypeAlias
 from aoti_debug.abi import Phase, WatchAction, WatchStatistic
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import Manifest, Site
-from aoti_debug.rundir.records import LaunchKey, WatchCountRecord, WatchHitRecord, WatchRecord
+from aoti_debug.rundir.formats.journal_records import LaunchKey, WatchCountRecord, WatchHitRecord, WatchRecord
 
 WatchpointRecord: TypeAlias = WatchRecord | WatchHitRecord | WatchCountRecord
 

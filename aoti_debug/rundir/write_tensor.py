@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
-from aoti_debug.rundir import tensor_file_format
-from aoti_debug.values import Layout
+from aoti_debug.recording.values import Layout
+from aoti_debug.rundir.formats import tensor_file_format
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.show import cells
+from aoti_debug.show import terminal_cells
 
 _ARROW = " → "
 _COMMA = ", "
@@ -36,7 +36,7 @@ class ArgumentNames:
             shortest = _MIN_NAME if max(read, written) > 1 else 1
             limit = _name_limit(names, width, shortest)
             if limit is not None or shortest == 1:
-                return cells.shorten_middle(_shortened(names, limit or shortest), width)
+                return terminal_cells.shorten_middle(_shortened(names, limit or shortest), width)
             if read >= written:
                 read -= 1
             else:
@@ -62,14 +62,14 @@ def _first_names(names: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 def _name_limit(names: tuple[tuple[str, ...], tuple[str, ...]], width: int, shortest: int) -> int | None:
     """The longest name, of at least `shortest` cells, with which the line fits; None where even that is too long."""
-    sizes = [cells.count(name) for side in names for name in side] or [0]
-    room = width - (cells.count(_line(*names)) - sum(sizes))
+    sizes = [terminal_cells.count(name) for side in names for name in side] or [0]
+    room = width - (terminal_cells.count(_line(*names)) - sum(sizes))
     lengths = range(max(*sizes, shortest), shortest - 1, -1)
     return next((n for n in lengths if sum(min(size, n) for size in sizes) <= room), None)
 
 
 def _shortened(names: tuple[tuple[str, ...], tuple[str, ...]], limit: int) -> str:
-    return _line(*(tuple(cells.shorten_middle(name, limit) for name in side) for side in names))
+    return _line(*(tuple(terminal_cells.shorten_middle(name, limit) for name in side) for side in names))
 
 
 def _line(read: tuple[str, ...], written: tuple[str, ...]) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path, PurePosixPath
 from aoti_debug import wording
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Form
+from aoti_debug.recording.values import Layout, Value
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Grid, Launch, LaunchStatus
-from aoti_debug.show import cells, elements, model_lines, text
+from aoti_debug.show import elements, model_lines, terminal_cells, text
+from aoti_debug.show.argument_statistics import HASH_ONLY, Measurer, phases, short_hash
 from aoti_debug.show.fx_nodes import own_nodes
-from aoti_debug.show.measured import HASH_ONLY, Measurer, phases, short_hash
-from aoti_debug.values import Layout, Value
 
 _MAX_NODES = 6
 _PHASES = {Phase.BEFORE: "before", Phase.AFTER: "after"}
@@ -80,8 +80,8 @@ def _number(argument: Argument) -> str:
 
 def _aligned(rows: Sequence[tuple[str, str, str]]) -> list[str]:
     """Names, C types and values in columns."""
-    name, ctype = (max(cells.count(row[column]) for row in rows) for column in (0, 1))
-    return [f"    {cells.pad(row[0], name)}  {cells.pad(row[1], ctype)}  {row[2]}" for row in rows]
+    name, ctype = (max(terminal_cells.count(row[column]) for row in rows) for column in (0, 1))
+    return [f"    {terminal_cells.pad(row[0], name)}  {terminal_cells.pad(row[1], ctype)}  {row[2]}" for row in rows]
 
 
 def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
@@ -198,7 +198,7 @@ def _phase(argument: Argument, phase: Phase, measurer: Measurer, folder: Path | 
         lines += wording.flowed([f"[{', '.join(values)}]"] if len(values) < 2 else _list(values), width, " " * 14, " ")
     if saved is not None and saved.path:
         file = saved.path if folder is None else PurePosixPath(saved.path).name
-        lines.append(cells.shorten_middle(f"{label if not lines else ' ' * len(label)}{file}", width))
+        lines.append(terminal_cells.shorten_middle(f"{label if not lines else ' ' * len(label)}{file}", width))
     return lines
 
 

@@ -6,19 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from aoti_debug import levels
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import Verdict
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Form
+from aoti_debug.recording import levels
+from aoti_debug.recording.values import Absent, Layout, Number, Tensor, Value
+from aoti_debug.rundir.formats.statistics import Statistics
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.statistics import Statistics
 from aoti_debug.rundir.timeline import Argument, Fault, Grid, Launch, RecordedStats, SavedTensor
 from aoti_debug.show import elements
-from aoti_debug.show.measured import Measurer
+from aoti_debug.show.argument_statistics import Measurer
 from aoti_debug.show.overview import notes
-from aoti_debug.show.watched import watch_document
-from aoti_debug.values import Absent, Layout, Number, Tensor, Value
+from aoti_debug.show.watchpoint_hits import watch_document
 
 FORMAT = 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aoti_debug.rundir import stored_tensor
+from aoti_debug.rundir.formats import stored_tensor
 
 
 def decode(data: bytes, dtype: str) -> list[Any]:

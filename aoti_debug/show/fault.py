@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from aoti_debug import wording
 from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.manifest import Certainty
+from aoti_debug.recording.values import Number, Tensor
 from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show import cells, text
-from aoti_debug.values import Number, Tensor
+from aoti_debug.show import terminal_cells, text
 
 _LISTED = 6  # suspects
 _MAX_ARGUMENTS = 12
@@ -52,11 +52,12 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
 def _suspects(shown: Sequence[Launch], width: int) -> list[str]:
     """One line for each launch: number, kernel and model line in columns."""
     rows = [(x.id, x.kernel, text.model_line(x.site.provenance)) for x in shown]
-    number, kernel, line = (max(cells.count(row[column]) for row in rows) for column in (0, 1, 2))
+    number, kernel, line = (max(terminal_cells.count(row[column]) for row in rows) for column in (0, 1, 2))
     kernel = min(kernel, width - number - line - 8)
+    shortened = [terminal_cells.shorten_middle(row[1], kernel) for row in rows]
     return [
-        f"    {cells.pad_left(row[0], number)}  {cells.pad(cells.shorten_middle(row[1], kernel), kernel)}  {row[2]}"
-        for row in rows
+        f"    {terminal_cells.pad_left(row[0], number)}  {terminal_cells.pad(name, kernel)}  {row[2]}"
+        for row, name in zip(rows, shortened, strict=True)
     ]
 
 
@@ -75,7 +76,7 @@ def _source(launch: Launch, width: int) -> list[str]:
     for frame in provenance.source[:2]:
         lines += _labelled("model", f"{frame.file}:{frame.line} in {frame.function}{sure}", width)
         if frame.text:
-            lines.append(cells.shorten_middle(f"             {frame.text.strip()}", width))
+            lines.append(terminal_cells.shorten_middle(f"             {frame.text.strip()}", width))
     return lines
 
 
@@ -92,7 +93,7 @@ def _grids(launch: Launch, width: int) -> list[str]:
 def _stack(frames: Sequence[str], width: int) -> list[str]:
     """The host's call stack, innermost frame first; long lines lose their middle."""
     room = width - 11
-    shown = [cells.shorten_middle(frame, room) for frame in frames]
+    shown = [terminal_cells.shorten_middle(frame, room) for frame in frames]
     return [f"  {'stack' if position == 0 else '':<9}{frame}" for position, frame in enumerate(shown)]
 
 

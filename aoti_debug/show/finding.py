@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aoti_debug import wording
 from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.show import cells
+from aoti_debug.show import terminal_cells
 
 MOST_LINES = 23  # with a blank line above and the report below: 25
 _LABEL = 11
@@ -51,12 +51,12 @@ def place_text(place: Place) -> str:
 
 
 def _place(label: str, place: Place, width: int) -> Iterator[str]:
-    yield from (cells.shorten_middle(line, width) for line in _labelled(label, place_text(place)))
+    yield from (terminal_cells.shorten_middle(line, width) for line in _labelled(label, place_text(place)))
     if place.frame is not None:
         where = f"{place.frame.file}:{place.frame.line} in {place.frame.function}"
-        yield cells.shorten_middle(f"{'':{_LABEL}}{where}", width)
+        yield terminal_cells.shorten_middle(f"{'':{_LABEL}}{where}", width)
         if place.frame.text:
-            yield cells.shorten_middle(f"{'':{_LABEL + 2}}{place.frame.text.strip()}", width)
+            yield terminal_cells.shorten_middle(f"{'':{_LABEL + 2}}{place.frame.text.strip()}", width)
 
 
 def _labelled(label: str, value: str) -> list[str]:
@@ -67,7 +67,7 @@ def _cut(label: str, sentences: Sequence[str], width: int, most: int) -> Iterato
     """Sentences under one label, a line each."""
     for number, sentence in enumerate(sentences[:most]):
         head = label if number == 0 else ""
-        yield cells.shorten_middle(f"  {head:<{_LABEL - 2}}{wording.first_line(sentence)}", width)
+        yield terminal_cells.shorten_middle(f"  {head:<{_LABEL - 2}}{wording.first_line(sentence)}", width)
 
 
 def _listed(label: str, sentences: Sequence[str], width: int, most: int) -> list[str]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from aoti_debug.manifest import Certainty, ModelLine, Provenance
-from aoti_debug.show import cells
-from aoti_debug.wrapper.stack_frames import frames
+from aoti_debug.recording.stack_frames import frames
+from aoti_debug.show import terminal_cells
 
 MAX_STACK_LINES = 8
 _LABEL = 13  # columns
@@ -25,7 +25,7 @@ def model_lines(provenance: Provenance, width: int) -> list[str]:
     groups = _by_file(provenance.source)
     same = groups.pop(first.file)
     if len(same) == 1:
-        lines.append(cells.shorten_middle(f"{'':{_LABEL + 2}}{first.text.strip()}", width))
+        lines.append(terminal_cells.shorten_middle(f"{'':{_LABEL + 2}}{first.text.strip()}", width))
     else:
         lines += _numbered(same, width)
     for file, frames_of_file in groups.items():
@@ -77,7 +77,7 @@ def _by_file(model_lines: Iterable[ModelLine]) -> dict[str, list[ModelLine]]:
 def _numbered(lines: Sequence[ModelLine], width: int) -> Iterator[str]:
     digits = max(4, *(len(str(frame.line)) for frame in lines))
     for frame in lines:
-        yield cells.shorten_middle(f"{'':{_LABEL}}{frame.line:>{digits}}  {frame.text.strip()}", width)
+        yield terminal_cells.shorten_middle(f"{'':{_LABEL}}{frame.line:>{digits}}  {frame.text.strip()}", width)
 
 
 def _is_library(file: str) -> bool:

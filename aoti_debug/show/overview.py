@@ -6,20 +6,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from aoti_debug import levels, wording
+from aoti_debug import wording
 from aoti_debug.abi import Level
 from aoti_debug.diagnosis.verdict import Proof, Verdict
+from aoti_debug.recording import levels
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch, LaunchStatus
-from aoti_debug.show import grid, text
+from aoti_debug.show import text, text_table
 from aoti_debug.show.argument_names import argument_names
+from aoti_debug.show.argument_statistics import Measurer, hash_text, worst_value
 from aoti_debug.show.fault import verdict_lines
-from aoti_debug.show.grid import Column
-from aoti_debug.show.measured import Measurer, hash_text, worst_value
+from aoti_debug.show.text_table import Column
 from aoti_debug.show.value_cells import aligned
-from aoti_debug.show.watched import watch_lines
-from aoti_debug.site_filter import SiteFilter
+from aoti_debug.show.watchpoint_hits import watch_lines
 
 BUDGET = 256 << 20  # bytes of saved tensors that a table reads
 
@@ -126,7 +127,7 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     values = [_mark(x, verdict) or _status(run, x) or _printed(x) or recorded_value(x) for x in part.shown]
     rows = [[*_row(x), value] for x, value in zip(part.shown, aligned(values), strict=True)]
     columns = (*COLUMNS[:-1], replace(COLUMNS[-1], title="hash")) if has_hashes_only else COLUMNS
-    table = grid.table(columns, rows, width)
+    table = text_table.table(columns, rows, width)
     lines = list(table.lines)
     hidden = ["names are shortened"] if table.shortened else []
     hidden += [f"{title} is left out" for title in table.dropped]
@@ -142,7 +143,7 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     return lines
 
 
-def _row(launch: Launch) -> list[str | grid.Cell]:
+def _row(launch: Launch) -> list[str | text_table.Cell]:
     iteration = f" [{'.'.join(map(str, launch.loops))}]" if launch.loops else ""
     return [
         launch.id,

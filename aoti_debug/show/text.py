@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aoti_debug import wording
 from aoti_debug.manifest import Certainty, Provenance, Role
-from aoti_debug.rundir.statistics import Statistics
-from aoti_debug.values import Absent, Layout, Number, Tensor, Value
+from aoti_debug.recording.values import Absent, Layout, Number, Tensor, Value
+from aoti_debug.rundir.formats.statistics import Statistics
 
 ROLES = {Role.NONE: "", Role.IN: "in", Role.OUT: "out", Role.INOUT: "in-out", Role.UNKNOWN: "unknown"}
 

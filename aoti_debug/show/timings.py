@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aoti_debug import wording
-from aoti_debug.machine import timings
+from aoti_debug.machine.progress import timings
 
 START = "start aoti-debug"
 OTHER = "other"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aoti_debug.show import cells
+from aoti_debug.show import terminal_cells
 
 _IN = " in "
 
@@ -27,7 +27,7 @@ class ValueCell:
 
     def fit(self, width: int) -> str:
         """At most `width` cells: the name loses its middle, the value is never cut."""
-        return f"{self.value}{_IN}{cells.shorten_middle(self.name, width - len(self.value) - len(_IN))}"
+        return f"{self.value}{_IN}{terminal_cells.shorten_middle(self.name, width - len(self.value) - len(_IN))}"
 
 
 def aligned(texts: Sequence[str]) -> list[str | ValueCell]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from aoti_debug.machine import page_file
+from aoti_debug.machine.files import page_file
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.summaries import Series, Summaries
 

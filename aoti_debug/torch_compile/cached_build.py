@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug import abi
 from aoti_debug.builder import build as builder
+from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.builder.options import BuildOptions
-from aoti_debug.builder.toolchain import Toolchain
-from aoti_debug.machine import cache, files
+from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import find_compiler, find_torch
+from aoti_debug.machine.files import atomic_write
 from aoti_debug.machine.processor import this_processor
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.torch_compile.directory import PACKAGE, PROGRAM
@@ -46,7 +47,7 @@ def write_package(program: ExportedProgram, folder: Path, inductor_configs: Mapp
 
     content = io.BytesIO()
     torch.export.save(program, content)
-    files.write(folder / PROGRAM, content.getvalue())
+    atomic_write.write(folder / PROGRAM, content.getvalue())
 
     def build(work: Path) -> None:
         builder.build_report(BuildOptions(program=program, output=work / PACKAGE, inductor_configs=inductor_configs))
@@ -56,7 +57,7 @@ def write_package(program: ExportedProgram, folder: Path, inductor_configs: Mapp
         return False
     key = _key(program, inductor_configs)
     is_cached = cache.find(_CACHE, key) is not None
-    files.write(folder / PACKAGE, (cache.entry(_CACHE, key, build, _KEPT) / PACKAGE).read_bytes())
+    atomic_write.write(folder / PACKAGE, (cache.entry(_CACHE, key, build, _KEPT) / PACKAGE).read_bytes())
     trust.remember(archive.inspect(folder / PACKAGE))
     return is_cached
 

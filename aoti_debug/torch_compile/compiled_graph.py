@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import levels
 from aoti_debug.abi import Variable
 from aoti_debug.errors import UsageError
-from aoti_debug.machine.changed_environment import changed_environment
+from aoti_debug.machine.processes.changed_environment import changed_environment
 from aoti_debug.pt2 import archive
+from aoti_debug.recording import levels
 from aoti_debug.run import load_model
 from aoti_debug.torch_compile import cached_build, graph_program
 from aoti_debug.torch_compile.directory import PACKAGE, CompilationDirectory, GraphEntry

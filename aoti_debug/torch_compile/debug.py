@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.abi import Variable
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import UsageError
-from aoti_debug.machine.changed_environment import changed_environment
+from aoti_debug.machine.processes.changed_environment import changed_environment
 from aoti_debug.pt2 import archive
 from aoti_debug.report import report
 from aoti_debug.run import load_model, runner

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aoti_debug.machine import files, json_data, stamped_directories
+from aoti_debug.machine.files import atomic_write, json_data, stamped_directories
 
 GRAPHS, PROGRAM, PACKAGE = "graphs.json", "program.pt2", "package.pt2"
 
@@ -87,7 +87,7 @@ class CompilationDirectory:
     def add(self, entry: GraphEntry) -> None:
         """Adds a graph to the list."""
         self._graphs.append(entry)
-        files.write(self.path / GRAPHS, json_data.to_text(_Graphs(1, tuple(self._graphs))))
+        atomic_write.write(self.path / GRAPHS, json_data.to_text(_Graphs(1, tuple(self._graphs))))
 
 
 def read_graphs(path: Path) -> tuple[GraphEntry, ...]:

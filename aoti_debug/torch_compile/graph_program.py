@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.wrapper.stack_frames import own_frames
+from aoti_debug.recording.stack_frames import own_frames
 
 if TYPE_CHECKING:
     import torch

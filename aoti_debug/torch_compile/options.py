@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aoti_debug import levels
 from aoti_debug.errors import UsageError
+from aoti_debug.recording import levels
 
 BASE = "aoti_debug_compiled"
 

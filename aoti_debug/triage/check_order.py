@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aoti_debug.diagnosis.findings import FindingKind
 from aoti_debug.triage.checks import contract, fault, hang, nonfinite, overrun, uninitialised, wrong_value
-from aoti_debug.triage.investigation import Check
+from aoti_debug.triage.investigation.investigation import Check
 
 # First what the first run shows, then what takes more runs.
 CHECKS: tuple[Check, ...] = (contract, hang, fault, overrun, uninitialised, nonfinite, wrong_value)

@@ -12,24 +12,25 @@ from aoti_debug.builder.options import BuildOptions
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import InputMismatch, UsageError
-from aoti_debug.inputs import files
+from aoti_debug.inputs import input_files
 from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
-from aoti_debug.machine import python_process
-from aoti_debug.machine.steps import Step, Steps
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.progress.steps import Step, Steps
 from aoti_debug.manifest import Manifest
 from aoti_debug.pt2 import archive, extract
 from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.run import target
-from aoti_debug.run.preloaded import PRELOADED
+from aoti_debug.run import run_target
+from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.run.runner import RunResult
 from aoti_debug.show.fault import argument_sentences
-from aoti_debug.triage import check_order, triage_directory
-from aoti_debug.triage.build_failures.build import BuiltWithout, build_without
+from aoti_debug.triage import check_order
+from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.investigation import Investigation, Outcome
-from aoti_debug.triage.options import TriageOptions
-from aoti_debug.triage.trials import Trials
+from aoti_debug.triage.investigation.investigation import Investigation, Outcome
+from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.investigation.triage_runs import TriageRuns
+from aoti_debug.triage.results import triage_directory
 
 PACKAGE = "package.pt2"
 
@@ -48,7 +49,7 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         built = _package(options, folder, steps)
         if built.failures and not built.left_out:
             return Outcome(_with_notes(all_failures(built.failures), built.notes), None)
-        trials = Trials(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
+        trials = TriageRuns(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
         with contextlib.closing(trials):
             outcome = replace(_with_remarks(_outcome(model), options), opened=model.opened)
@@ -68,7 +69,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> BuiltWithout
     """Makes the package of a triage, unless it was given one."""
     found = archive.inspect(options.model)
     output = folder / PACKAGE
-    stripped = target.is_stripped(found, options.name)
+    stripped = run_target.is_stripped(found, options.name)
     if stripped and options.exported is not None:
         raise UsageError(
             f"{options.model} holds no source that --exported could tell model lines of",
@@ -91,7 +92,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> BuiltWithout
     built = build_without(chosen, folder, steps, lambda summary: _built(summary.manifest))
     made = built.summary
     if made is not None and made.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
-        raise files.missing_inputs_error(str(options.model), made.signature)
+        raise input_files.missing_inputs_error(str(options.model), made.signature)
     return built
 
 

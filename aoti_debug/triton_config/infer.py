@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from aoti_debug.manifest import Inferred, Kernel, Origin
-from aoti_debug.triton_config import candidates
+from aoti_debug.triton_config import block_size_candidates
 from aoti_debug.triton_config.decorator import Heuristic, is_literal, read_heuristic
 from aoti_debug.triton_config.grid import block_sizes
 
@@ -100,7 +100,7 @@ def _from_size_hints(kernel: Kernel, heuristic: Heuristic) -> Kernel:
     """Derives block sizes from the grid; those that the grid does not depend on from the expected sizes."""
     known = block_sizes(heuristic.grid_type, kernel.grid, heuristic.inductor_meta)
     names = [name for name in heuristic.parameters if name not in _LAUNCH_OPTIONS]
-    chosen = candidates.likely_block_sizes(heuristic, kernel.num_warps, {n: v[0] for n, v in known.items()})
+    chosen = block_size_candidates.likely_block_sizes(heuristic, kernel.num_warps, {n: v[0] for n, v in known.items()})
     possible = {name: known.get(name) or chosen.get(name, ()) for name in names}
     possible[STAGES] = _USER_STAGES if heuristic.name == _USER_HEURISTIC else _INDUCTOR_STAGES
     if not all(possible.values()):

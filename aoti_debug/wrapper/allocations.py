@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aoti_debug.manifest import Allocation, Form, Kernel, Role, Site
-from aoti_debug.wrapper import calls, expressions
-from aoti_debug.wrapper.calls import CallExpression
-from aoti_debug.wrapper.functions import entry_points
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.cpp_syntax import calls, expressions
+from aoti_debug.wrapper.cpp_syntax.calls import CallExpression
+from aoti_debug.wrapper.cpp_syntax.functions import entry_points
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 GUARDABLE = "aoti_torch_empty_strided"
 _PINNED = "aoti_torch_empty_strided_pinned"

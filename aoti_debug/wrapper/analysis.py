@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aoti_debug.manifest import Allocation, Constant, Kernel, Site, Unrecognised
-from aoti_debug.wrapper import allocations, interface
-from aoti_debug.wrapper.context import FunctionContext
-from aoti_debug.wrapper.functions import entry_points
-from aoti_debug.wrapper.kernels import cpp_kernels, functions, triton_kernels
-from aoti_debug.wrapper.lexer import mask
-from aoti_debug.wrapper.prototypes import Prototype, parse_externs, parse_prototypes
-from aoti_debug.wrapper.provenance import attach, with_operator_stacks
-from aoti_debug.wrapper.proxy import parse as parse_proxy
-from aoti_debug.wrapper.sites import find_sites
-from aoti_debug.wrapper.variables import Variables
+from aoti_debug.wrapper import allocations, model_variables
+from aoti_debug.wrapper.callees.kernels import cpp_kernels, functions, triton_kernels
+from aoti_debug.wrapper.callees.prototypes import Prototype, parse_externs, parse_prototypes
+from aoti_debug.wrapper.callees.proxy_operators import parse as parse_proxy
+from aoti_debug.wrapper.cpp_syntax.functions import entry_points
+from aoti_debug.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.wrapper.cpp_syntax.variables import Variables
+from aoti_debug.wrapper.launches.launch_form import FunctionContext
+from aoti_debug.wrapper.launches.sites import find_sites
+from aoti_debug.wrapper.provenance.provenance import attach, with_operator_stacks
 
 # The headers whose prototypes analyse() reads, below torch's include directory; not every torch has all of them.
 SHIM_HEADERS = (
@@ -104,9 +104,9 @@ def analyse(
         sites=sites,
         kernels=all_kernels,
         unrecognised=parsed.unrecognised,
-        inputs=interface.inputs(wrapper),
-        constants=interface.constants(wrapper),
-        outputs=interface.outputs(wrapper, body),
-        handed_out=interface.handed_out(wrapper, body),
+        inputs=model_variables.inputs(wrapper),
+        constants=model_variables.constants(wrapper),
+        outputs=model_variables.outputs(wrapper, body),
+        handed_out=model_variables.handed_out(wrapper, body),
         allocations=allocations.list_all(allocations.find(wrapper, masked), sites, all_kernels),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from aoti_debug.abi import device_name
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 
 _CHECK = re.compile(
     r"static void check_input_(\d+)\(.*?(?=^AOTI_NOINLINE|^void AOTInductorModel)", re.DOTALL | re.MULTILINE

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from aoti_debug.cli import main
-from aoti_debug.machine import made_here
+from aoti_debug.machine import trusted_hashes
 from aoti_debug.pt2 import archive
 
 
@@ -105,7 +105,7 @@ def test_a_program_of_somebody_else_asks_first(
     expected = {"downloaded": "was downloaded from https://evil", "open": "can be written by other users"}
     if mark == "downloaded":
         try:
-            os.setxattr(hostile_program, made_here._ORIGIN, b"https://evil\x1b[2J")
+            os.setxattr(hostile_program, trusted_hashes._ORIGIN, b"https://evil\x1b[2J")
         except OSError:
             pytest.skip("the file system has no extended attributes")
     elif mark == "open":
@@ -146,11 +146,11 @@ def test_many_members_that_grow_are_refused_together(tmp_path: Path, capsys: pyt
 def test_only_one_of_several_owners_counts(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("x")
-    assert made_here.foreign_reason(path) == ""
+    assert trusted_hashes.foreign_reason(path) == ""
     path.chmod(0o664)
-    assert made_here.foreign_reason(path) == ""
+    assert trusted_hashes.foreign_reason(path) == ""
     path.chmod(0o666)
-    assert made_here.foreign_reason(path) == "can be written by other users"
+    assert trusted_hashes.foreign_reason(path) == "can be written by other users"
 
 
 def test_names_of_members_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from received import HOSTILE, a_run, edit_json, received, rename_everything
 from aoti_debug.cli import main
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.machine import members
+from aoti_debug.machine.files import untrusted_files
 
 FILES = ("run.json", "manifest.json", "journal.bin", "rescued.json", "backtrace.json")
 
@@ -243,7 +243,7 @@ def test_flipped_bytes_of_a_journal_are_damage(tmp_path: Path, seed: int) -> Non
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "", ".", "a\0", "\ud800", "link/x", "fifo", "folder"])
-@pytest.mark.parametrize("use", [members.open_file, members.check, members.read_bytes])
+@pytest.mark.parametrize("use", [untrusted_files.open_file, untrusted_files.check, untrusted_files.read_bytes])
 def test_only_regular_files_below_a_directory_are_opened(
     tmp_path: Path, name: str, use: Callable[[Path, str], object]
 ) -> None:

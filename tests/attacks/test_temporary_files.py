@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.machine.scratch_directory import scratch_directory
+from aoti_debug.machine.files.scratch_directory import scratch_directory
 from aoti_debug.run import runner
 
 

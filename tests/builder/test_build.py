@@ -22,8 +22,8 @@ from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.frontend import sources
-from aoti_debug.inputs import files
-from aoti_debug.inputs.files import Inputs
+from aoti_debug.inputs import input_files
+from aoti_debug.inputs.input_files import Inputs
 from aoti_debug.manifest import Kind
 from aoti_debug.pt2 import archive
 
@@ -116,10 +116,10 @@ def test_summary_and_manifest(folder: Path, summary: BuildSummary, stages: list[
 @pytest.mark.slow
 def test_inputs_are_embedded(summary: BuildSummary) -> None:
     package = archive.inspect(summary.package)
-    inputs = files.read_embedded(package)
+    inputs = input_files.read_embedded(package)
     assert inputs is not None
     assert torch.equal(inputs.args[0], INPUT)
-    files.check(inputs, files.read_signature(package), "the embedded inputs")
+    input_files.check(inputs, input_files.read_signature(package), "the embedded inputs")
 
 
 @pytest.mark.slow
@@ -167,11 +167,11 @@ def test_sources_are_kept(folder: Path, summary: BuildSummary) -> None:
 
 @pytest.mark.slow
 def test_a_program_in_memory_with_other_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files.write(Inputs((INPUT * 2,), {}), tmp_path / "in.pt")
+    input_files.write(Inputs((INPUT * 2,), {}), tmp_path / "in.pt")
     monkeypatch.chdir(tmp_path)
     built = aoti_debug.build(torch.export.export(Model().eval(), (INPUT,)), inputs=tmp_path / "in.pt")
     assert built == Path("model.instrumented.pt2")
-    inputs = files.read_embedded(archive.inspect(built))
+    inputs = input_files.read_embedded(archive.inspect(built))
     assert inputs is not None
     assert torch.equal(inputs.args[0], INPUT * 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.pt", "model.instrumented.pt2"]

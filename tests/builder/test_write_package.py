@@ -11,7 +11,7 @@ from aoti_debug.builder import write_package
 from aoti_debug.errors import UsageError
 from aoti_debug.frontend import sources
 from aoti_debug.frontend.lowered_model import EmbeddedInputs, LoweredModel
-from aoti_debug.frontend.worker.protocol import Answer
+from aoti_debug.frontend.protocol.messages import Answer
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.pt2.archive import ArtifactKind

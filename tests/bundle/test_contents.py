@@ -20,12 +20,12 @@ from aoti_debug.errors import UsageError
 from aoti_debug.report import report
 from aoti_debug.report.redaction import RedactedPart
 from aoti_debug.report.subject import ReportSubject
-from aoti_debug.rundir import journal
+from aoti_debug.rundir.formats import journal
 from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.show.argument_statistics import Measurer
 from aoti_debug.show.document import document
-from aoti_debug.show.measured import Measurer
-from aoti_debug.triage import triage_directory
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
+from aoti_debug.triage.results import triage_directory
 
 SOURCES = ("secret_", "made_by_inductor")
 

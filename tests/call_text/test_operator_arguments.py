@@ -5,8 +5,8 @@ from factories import arg, site, tensor
 
 from aoti_debug.call_text.operator_arguments import argument_texts, operator_name
 from aoti_debug.manifest import CType, Form, Operand, OperatorSchema, Parameter, Role
+from aoti_debug.recording.values import Number, Value
 from aoti_debug.rundir.timeline import Argument
-from aoti_debug.values import Number, Value
 
 ADDMM = OperatorSchema(
     "aten.addmm.out",

@@ -14,9 +14,10 @@ import pytest
 from opened_runs import Counts
 
 from aoti_debug.cli import main
-from aoti_debug.machine import python_process
+from aoti_debug.machine.fork_server import python_process
 from aoti_debug.manifest import Kind
-from aoti_debug.rundir import flight_recorder, shared_files
+from aoti_debug.rundir import flight_recorder
+from aoti_debug.rundir.formats import shared_files
 from aoti_debug.rundir.run_directory import RunDir
 
 RUN = f"20261120-231501-{crashed_run.NOBODY}"

@@ -30,11 +30,11 @@ from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import ArtifactError, TargetError, UsageError
-from aoti_debug.machine import made_here
+from aoti_debug.machine import trusted_hashes
 from aoti_debug.reference.program import FORMAT, Reference
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.show.cells import UNLIMITED
+from aoti_debug.show.terminal_cells import UNLIMITED
 
 ADD = "aten.add.Tensor"
 OK, NOT = LaunchVerdict.OK, LaunchVerdict.NOT_COMPARABLE
@@ -255,7 +255,7 @@ def test_a_metric_that_is_no_number(tmp_path: Path) -> None:
 
 def test_a_package_that_was_not_made_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = chain(tmp_path / "runs", (ADD,))
-    monkeypatch.setattr(made_here, "knows", lambda *_: False)
+    monkeypatch.setattr(trusted_hashes, "knows", lambda *_: False)
     with pytest.raises(UsageError, match="was not built here by this user") as caught:
         compared(run, tmp_path)
     assert "--trust" in caught.value.hint

@@ -28,10 +28,10 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
+from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.report import report
 from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.show.cells import UNLIMITED
-from aoti_debug.site_filter import SiteFilter
+from aoti_debug.show.terminal_cells import UNLIMITED
 
 Runs = Callable[[str], RunDir]
 COMPARE = json.loads((schema.DOCS / "compare.schema.json").read_text())
@@ -220,5 +220,5 @@ def test_a_run_of_another_package(saved: Runs, tmp_path: Path) -> None:
 def test_it_starts_without_torch() -> None:
     import subprocess
 
-    code = "import sys, aoti_debug.cli.compare; sys.exit('torch' in sys.modules)"
+    code = "import sys, aoti_debug.cli.commands.compare; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

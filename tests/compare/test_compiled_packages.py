@@ -23,7 +23,7 @@ from aoti_debug.compare.document import document
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.show.cells import UNLIMITED
+from aoti_debug.show.terminal_cells import UNLIMITED
 
 SCHEMA = json.loads((schema.DOCS / "compare.schema.json").read_text())
 

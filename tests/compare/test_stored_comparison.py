@@ -20,7 +20,7 @@ from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine.steps import Steps
+from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.rundir.run_directory import RunDir
 
 SCHEMA = json.loads((schema.DOCS / "compare.schema.json").read_text())
@@ -61,7 +61,7 @@ def test_a_directory_that_cannot_be_written_is_said(compared: RunDir, monkeypatc
     stored_comparison.keep_in_run(comparison, steps)
     assert steps.done == []
     monkeypatch.setattr(
-        stored_comparison.files, "write", Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
+        stored_comparison.atomic_write, "write", Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
     )
     stored_comparison.keep_in_run(comparison, steps)
     (step,) = steps.done

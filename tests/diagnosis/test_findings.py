@@ -9,7 +9,7 @@ from wrong_types import assert_refused
 
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, FAULT, Finding, Place
-from aoti_debug.machine.json_data import DamagedJsonError
+from aoti_debug.machine.files.json_data import DamagedJsonError
 from aoti_debug.manifest import ModelLine
 
 PLACE = Place("0.3", "k", "aten.index.Tensor", "", "buf2", 7, ModelLine("/u/model.py", 28, "forward", "a[i]"))

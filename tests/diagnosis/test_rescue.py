@@ -20,9 +20,10 @@ from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import RunDirError
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner, shared_memory
-from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors, shared_files
+from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors
 from aoti_debug.rundir import run_directory as rundir
-from aoti_debug.rundir.flight_recorder_format import FlightStatus
+from aoti_debug.rundir.formats import shared_files
+from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import Exit, ExitKind
 

@@ -14,7 +14,7 @@ from recorder import Recorder
 from aoti_debug.abi import Level
 from aoti_debug.diff.budget import Budget
 from aoti_debug.diff.diff_runs import diff_runs
-from aoti_debug.diff.pair import Outcome, PairedBy
+from aoti_debug.diff.pairing.pair import Outcome, PairedBy
 from aoti_debug.diff.text import diff_lines
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.reference.program import Node, NodeKind, TensorType

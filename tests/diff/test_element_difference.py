@@ -8,7 +8,7 @@ import torch
 from saved_tensors import save
 
 from aoti_debug.diff.element_difference import ElementDifference, element_difference, element_sizes
-from aoti_debug.rundir.stored_tensor import StoredTensor, open_tensor
+from aoti_debug.rundir.formats.stored_tensor import StoredTensor, open_tensor
 
 
 def stored(folder: Path, name: str, tensor: torch.Tensor) -> StoredTensor:

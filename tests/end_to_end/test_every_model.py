@@ -17,10 +17,10 @@ from paths import ROOT
 
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Role
+from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir import load_tensors
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import LaunchStatus
-from aoti_debug.values import Tensor
 
 pytestmark = pytest.mark.slow
 

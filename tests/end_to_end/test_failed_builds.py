@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from aoti_debug.report import report
-from aoti_debug.triage import triage_directory
-from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.triage import triage
 
 BROKEN = """

@@ -21,8 +21,8 @@ from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.errors import ArtifactError, TargetError
 from aoti_debug.frontend import exported_program
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.protocol import Answer, Request
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.messages import Answer, Request
 from aoti_debug.inputs import signature
 from aoti_debug.inputs.signature import ModelSignature
 from aoti_debug.machine.compiler import find_compiler
@@ -30,7 +30,7 @@ from aoti_debug.pt2 import archive
 from aoti_debug.reference import program
 from aoti_debug.reference.program import Reference
 from aoti_debug.run import runner
-from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage
 
 WRAPPER = """#include <torch/csrc/inductor/aoti_include/cpu.h>
@@ -72,10 +72,10 @@ def lowered(_: str, request: Request, *__: object) -> Answer:
     if not request.program.endswith("compiled.pt2"):
         files = {path.name: path.read_bytes() for path in unpacked(folder / "made", WRAPPER + KERNELS).iterdir()}
         archives.write(
-            folder / protocol.ARCHIVE, {f"{archives.MODEL}{name}": content for name, content in files.items()}
+            folder / messages.ARCHIVE, {f"{archives.MODEL}{name}": content for name, content in files.items()}
         )
-        (folder / protocol.SIGNATURE).write_text(signature.to_json(ModelSignature(())))
-        (folder / protocol.REFERENCE).write_text(program.to_json(Reference(program.FORMAT, "2.13.0", ())))
+        (folder / messages.SIGNATURE).write_text(signature.to_json(ModelSignature(())))
+        (folder / messages.REFERENCE).write_text(program.to_json(Reference(program.FORMAT, "2.13.0", ())))
     return ANSWER
 
 

@@ -21,9 +21,9 @@ from aoti_debug.diagnosis.findings import CLEAN, FAULT
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.manifest import Kind, PackageOrigin
 from aoti_debug.pt2 import archive
-from aoti_debug.run import runner, target
+from aoti_debug.run import run_target, runner
 from aoti_debug.rundir.timeline import LaunchStatus
-from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are interposed on x86-64 only")
@@ -162,7 +162,7 @@ def test_only_the_model_that_is_meant_counts(tmp_path: Path) -> None:
         }.items()
     }
     package = archive.inspect(archives.write(tmp_path / "m.pt2", members))
-    found = {name: target.is_stripped(package, name) for name in ("one", "two", "three", "")}
+    found = {name: run_target.is_stripped(package, name) for name in ("one", "two", "three", "")}
     assert found == {"one": False, "two": True, "three": True, "": False}
 
 
@@ -170,9 +170,9 @@ def test_several_models_need_a_name(tmp_path: Path) -> None:
     members = {f"{archive.AOTINDUCTOR}{name}/c1.wrapper.so": b"\x7fELF" for name in ("one", "two")}
     path = archives.write(tmp_path / "m.pt2", members)
     with pytest.raises(UsageError, match="holds 2 models"):
-        target.run_target(path, "", trusted=True)
+        run_target.run_target(path, "", trusted=True)
     with pytest.raises(UsageError, match="holds no model 'three'"):
-        target.run_target(path, "three", trusted=True)
+        run_target.run_target(path, "three", trusted=True)
 
 
 def test_build_says_that_there_is_nothing_to_instrument(tmp_path: Path) -> None:

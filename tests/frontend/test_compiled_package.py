@@ -31,7 +31,7 @@ from torch.export.pt2_archive._package import load_pt2
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.inputs import files as inputs
+from aoti_debug.inputs import input_files as inputs
 from aoti_debug.manifest import Certainty, PackageOrigin
 from aoti_debug.pt2 import archive as pt2_archive
 from aoti_debug.run import runner

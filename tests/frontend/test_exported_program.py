@@ -15,14 +15,13 @@ import pytest
 import torch
 from unpacked_archive import KERNELS, WRAPPER, unpacked
 
-from aoti_debug import wrapper
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.frontend import exported_program
-from aoti_debug.frontend.build_failure import BuildFailureError, Ending, Stage
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.protocol import Answer, Request, TritonConfig
-from aoti_debug.inputs import files
-from aoti_debug.inputs.files import Inputs
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.build_failure import BuildFailureError, Ending, Stage
+from aoti_debug.frontend.protocol.messages import Answer, Request, TritonConfig
+from aoti_debug.inputs import input_files
+from aoti_debug.inputs.input_files import Inputs
 from aoti_debug.machine import cache, compiler
 from aoti_debug.machine.compiler import Torch
 
@@ -113,7 +112,7 @@ def test_a_program_becomes_sources(program: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_other_inputs_are_embedded(program: Path, folder: Path, tmp_path: Path) -> None:
-    files.write(Inputs((torch.full((2, 4), 7.0),), {}), tmp_path / "in.pt")
+    input_files.write(Inputs((torch.full((2, 4), 7.0),), {}), tmp_path / "in.pt")
     asked = request(program, folder, inputs=str(tmp_path / "in.pt"), configs={"aot_inductor.metadata": {"a": 1}})
     failure = fails(asked)  # after the inputs, so that nothing has to be lowered
     assert isinstance(failure, ToolchainError)
@@ -280,7 +279,7 @@ def test_kernels_and_configurations_come_from_the_second_lowering(
     """Of a model whose kernel binaries have to be named by their content."""
 
     def run_worker(_: str, asked: Request, *__: object) -> Answer:
-        archive = protocol.HASHED_ARCHIVE if asked.hashed_kernels else protocol.ARCHIVE
+        archive = messages.HASHED_ARCHIVE if asked.hashed_kernels else messages.ARCHIVE
         files = unpacked(tmp_path / archive.removesuffix(".pt2"), WRAPPER + KERNELS)
         (files / "c6.kernel.cpp").write_text(KERNELS)
         if asked.hashed_kernels:
@@ -291,12 +290,12 @@ def test_kernels_and_configurations_come_from_the_second_lowering(
         return Answer("2.13.0", (), {}, "O1", f"of {archive}", {}, triton_configs=configs)
 
     monkeypatch.setattr(exported_program, "run_worker", run_worker)
-    monkeypatch.setattr(wrapper, "shared_cubins", lambda _: ("/tmp/triton_poi_fused_0.cubin",))
+    monkeypatch.setattr(exported_program, "shared_cubins", lambda _: ("/tmp/triton_poi_fused_0.cubin",))
     lowered = exported_program.lower(request("m.pt2", tmp_path), Torch("2.13.0", tmp_path, ""), timeout=1)
     assert "hashed.cubin" in [path.name for path in lowered.sources.shipped]
     assert lowered.triton_configs["triton_poi_fused_0"].values == (("XBLOCK", "2"),)
-    assert lowered.archive.path == tmp_path / protocol.ARCHIVE
-    assert lowered.inputs.missing_reason == f"of {protocol.ARCHIVE}"
+    assert lowered.archive.path == tmp_path / messages.ARCHIVE
+    assert lowered.inputs.missing_reason == f"of {messages.ARCHIVE}"
 
 
 @pytest.mark.slow

@@ -3,14 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug.frontend.lowered_model import EmbeddedInputs, embedded_inputs
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.protocol import Answer
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.messages import Answer
 
 
 def test_inputs_in_the_folder(tmp_path: Path) -> None:
-    (tmp_path / protocol.INPUTS).write_bytes(b"")
+    (tmp_path / messages.INPUTS).write_bytes(b"")
     inputs = embedded_inputs(tmp_path, Answer("2.13.0", (), {}, "O1", "", {}))
-    assert inputs == EmbeddedInputs(tmp_path / protocol.INPUTS, "")
+    assert inputs == EmbeddedInputs(tmp_path / messages.INPUTS, "")
 
 
 def test_why_there_are_no_inputs(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ import texts
 from factories import JournalWriter, arg, make_manifest, site, tensor
 from safetensors.numpy import save
 
-from aoti_debug import manifest, wrapper
+from aoti_debug import manifest
 from aoti_debug.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.builder.instrument import instrument
 from aoti_debug.cli import main
@@ -37,12 +37,14 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.measurement import Element, Measurement
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.inputs import files, signature
+from aoti_debug.inputs import input_files, signature
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.manifest import Kernel, Role
 from aoti_debug.pt2 import archive, compatibility
-from aoti_debug.rundir import journal, memory_file, rescued_tensors, run_directory
-from aoti_debug.triage.kernel_source import cpp_expression, lines, slices
+from aoti_debug.rundir import memory_file, rescued_tensors, run_directory
+from aoti_debug.rundir.formats import journal
+from aoti_debug.triage.kernel_source import cpp_expression, model_lines, result_slices
+from aoti_debug.wrapper.analysis import analyse
 
 MOST_LINE = 2000  # characters of an error
 
@@ -202,7 +204,7 @@ def _read_journal(data: bytes, folder: Path) -> None:
 
 def _read_wrapper(data: bytes, folder: Path) -> None:
     text = data.decode("utf-8", "replace")
-    analysis = wrapper.analyse(text, headers=[_shims()], operators=texts.OPERATORS, schemas=texts.SCHEMAS)
+    analysis = analyse(text, headers=[_shims()], operators=texts.OPERATORS, schemas=texts.SCHEMAS)
     instrument(text, analysis.sites, analysis.kernels)
 
 
@@ -213,21 +215,21 @@ def _shims() -> str:
 
 def _read_proxy(data: bytes, folder: Path) -> None:
     text = data.decode("utf-8", "replace")
-    wrapper.analyse(texts.text("views"), proxy=text, headers=[_shims()], operators=texts.OPERATORS)
+    analyse(texts.text("views"), proxy=text, headers=[_shims()], operators=texts.OPERATORS)
 
 
 def _read_provenance(data: bytes, folder: Path) -> None:
     text = data.decode("utf-8", "replace")
-    wrapper.analyse(texts.text("sizes"), provenance=text, headers=[_shims()], operators=texts.OPERATORS)
+    analyse(texts.text("sizes"), provenance=text, headers=[_shims()], operators=texts.OPERATORS)
 
 
 def _read_kernel(language: str) -> Callable[[bytes, Path], None]:
     def read(data: bytes, folder: Path) -> None:
         text = data.decode("utf-8", "replace")
         kernel = Kernel("kernel", language, text, "0" * 64)
-        slices.kernel_slices(kernel, frozenset({"in_ptr0", "out_ptr0"}))
+        result_slices.kernel_slices(kernel, frozenset({"in_ptr0", "out_ptr0"}))
         for line in text.splitlines()[:40]:
-            lines.indices(line)
+            model_lines.indices(line)
             cpp_expression.to_python(line)
 
     return read
@@ -241,7 +243,7 @@ def _read_archive(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     found = archive.inspect(path)
     with contextlib.suppress(KeyError):
-        files.read_signature(found)
+        input_files.read_signature(found)
 
 
 def _archives() -> Iterator[bytes]:
@@ -259,13 +261,13 @@ _SIGNATURE = ModelSignature((Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1
 def _read_safetensors(data: bytes, folder: Path) -> None:
     path = folder / "inputs.safetensors"
     path.write_bytes(data)
-    files.load(path)
+    input_files.load(path)
 
 
 def _read_inputs(data: bytes, folder: Path) -> None:
     path = folder / "inputs.pt"
     path.write_bytes(data)
-    files.load(path)
+    input_files.load(path)
 
 
 def _pickles() -> Iterator[bytes]:

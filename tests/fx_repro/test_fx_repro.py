@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from aoti_debug.cli.main import group
 from aoti_debug.errors import UsageError
 from aoti_debug.fx_repro import FxExtra, write_fx_repro
-from aoti_debug.machine import python_process
+from aoti_debug.machine.fork_server import python_process
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch, LaunchStatus

@@ -17,9 +17,9 @@ from torch.library import triton_op, wrap_triton
 
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.run import runner
-from aoti_debug.triage.memory import overruns, uninitialised
-from aoti_debug.triage.memory.overruns import OVERRUN
-from aoti_debug.triage.memory.uninitialised import UNINITIALISED
+from aoti_debug.triage.memory_errors import overruns, uninitialised
+from aoti_debug.triage.memory_errors.overruns import OVERRUN
+from aoti_debug.triage.memory_errors.uninitialised import UNINITIALISED
 
 pytestmark = [
     pytest.mark.cuda,

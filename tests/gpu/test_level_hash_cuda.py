@@ -13,7 +13,7 @@ from aoti_debug.abi import Level, Phase
 from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.manifest import Role
 from aoti_debug.run import runner
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 
 pytestmark = [

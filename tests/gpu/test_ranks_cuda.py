@@ -13,8 +13,8 @@ from once import once
 
 from aoti_debug.builder import build as builder
 from aoti_debug.ranks.agreement import Subject
-from aoti_debug.ranks.analysis import RanksAnalysis, analyse
-from aoti_debug.ranks.progress import End
+from aoti_debug.ranks.rank_progress import End
+from aoti_debug.ranks.ranks_analysis import RanksAnalysis, analyse
 from aoti_debug.ranks.ranks_run import open_ranks
 from aoti_debug.ranks.text import ranks_lines
 

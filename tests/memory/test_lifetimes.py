@@ -10,7 +10,7 @@ from aoti_debug.manifest import Allocation
 from aoti_debug.memory.handle_events import Action, HandleEvent
 from aoti_debug.memory.lifetimes import call_memory
 from aoti_debug.memory.run_memory import run_memory
-from aoti_debug.memory.timeline import CallMemory, Use
+from aoti_debug.memory.storage_timeline import CallMemory, Use
 from aoti_debug.rundir.run_directory import RunDir
 
 

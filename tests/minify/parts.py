@@ -9,8 +9,8 @@ from chains import KIND
 
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.fx_repro.request import InputTensor
-from aoti_debug.minify.request import END, Value
-from aoti_debug.minify.start import Start
+from aoti_debug.minify.start.request import END, Value
+from aoti_debug.minify.start.start import Start
 from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
 
 TENSOR = InputTensor("float32", (4,), (1,))

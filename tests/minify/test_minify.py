@@ -16,16 +16,16 @@ from aoti_debug.cli.main import group
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
 from aoti_debug.errors import ArtifactError
-from aoti_debug.minify.key import key_of
 from aoti_debug.minify.minify import minify
 from aoti_debug.minify.options import MinifyOptions
+from aoti_debug.minify.resume_key import key_of
+from aoti_debug.minify.scripts.script_results import Known, Trial, Trials
+from aoti_debug.minify.scripts.triage_verdict import Confirmation, Verdict
 from aoti_debug.minify.text import minified_lines
-from aoti_debug.minify.trials import Known, Trial, Trials
-from aoti_debug.minify.verdict import Confirmation, Verdict
 from aoti_debug.run import runner
-from aoti_debug.triage import triage_directory
-from aoti_debug.triage.triage_directory import Record
-from aoti_debug.triage.wrong_values import WRONG_VALUE
+from aoti_debug.triage.results import triage_directory
+from aoti_debug.triage.results.triage_directory import Record
+from aoti_debug.triage.results.wrong_value_finding import WRONG_VALUE
 
 RELU, ARGMAX = "aten.relu.default", "aten.argmax.default"
 OF_LAUNCH = Finding(WRONG_VALUE, "256 of 256 elements of buf3 are wrong", Place("0.2", "cpp_fused_relu_1"))

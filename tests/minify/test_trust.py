@@ -11,10 +11,10 @@ from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import FAULT, Finding
 from aoti_debug.errors import UsageError
 from aoti_debug.minify import minify as module
-from aoti_debug.minify.key import key_of
 from aoti_debug.minify.minify import minify
 from aoti_debug.minify.options import MinifyOptions
-from aoti_debug.minify.trials import Known, Trials
+from aoti_debug.minify.resume_key import key_of
+from aoti_debug.minify.scripts.script_results import Known, Trials
 
 
 def test_a_search_that_goes_on_asks_for_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

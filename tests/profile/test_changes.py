@@ -21,7 +21,7 @@ from aoti_debug.profile.profile import profile_of
 from aoti_debug.profile.rank_test import chance_of_larger
 from aoti_debug.profile.roofline import Peaks
 from aoti_debug.profile.site_groups import SiteGroup, site_groups
-from aoti_debug.show.cells import UNLIMITED
+from aoti_debug.show.terminal_cells import UNLIMITED
 
 ROUNDS = 10
 SITES = 20

@@ -25,7 +25,7 @@ from aoti_debug.profile.roofline import Peaks
 from aoti_debug.profile.text import profile_lines
 from aoti_debug.pt2 import archive
 from aoti_debug.rundir import run_directory
-from aoti_debug.show.cells import UNLIMITED
+from aoti_debug.show.terminal_cells import UNLIMITED
 
 PTX = Path(__file__).parents[1] / "kernel_code" / "scale.ptx"
 PEAKS = Peaks("a GPU", 1e12, {"float32": 1e13})

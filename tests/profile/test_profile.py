@@ -19,7 +19,7 @@ from aoti_debug.profile.roofline import Bound, Peaks
 from aoti_debug.profile.slices import slices
 from aoti_debug.profile.text import profile_lines
 from aoti_debug.profile.trace_text import trace_text
-from aoti_debug.show.cells import UNLIMITED
+from aoti_debug.show.terminal_cells import UNLIMITED
 
 PEAKS = Peaks("a processor, 2 threads", 10e9, {"float32": 100e9})
 WARM_UP = [(900_000, 1, 1)] * 3

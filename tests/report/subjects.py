@@ -17,13 +17,13 @@ from aoti_debug.compare.measure.error_spread import spread_of
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Element, Measurement
 from aoti_debug.diagnosis.findings import FAULT, Finding, Place
-from aoti_debug.machine.steps import Step
+from aoti_debug.machine.progress.steps import Step
 from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role
+from aoti_debug.recording.values import Number
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
-from aoti_debug.triage import triage_directory
-from aoti_debug.triage.triage_directory import Record, TriageDir
-from aoti_debug.values import Number
+from aoti_debug.triage.results import triage_directory
+from aoti_debug.triage.results.triage_directory import Record, TriageDir
 
 SOURCE = "void made_by_inductor(float* out) {\n  out[0] = secret_weight_17 * 2;\n}\n"
 MODEL_LINE = "rows = secret_table[index * 2]"

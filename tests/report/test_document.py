@@ -10,10 +10,10 @@ from subjects import FINDING, SECRETS, STACK, comparison_of, run, saved_run, tri
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.report import marks, report, selection
+from aoti_debug.report import marked_launches, report, shown_launches
 from aoti_debug.report.document import Document, document_of
 from aoti_debug.report.redaction import RedactedPart, redaction_for
-from aoti_debug.report.samples import Sampler
+from aoti_debug.report.tensor_samples import Sampler
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 
 
@@ -94,12 +94,12 @@ def test_nothing_that_is_withheld_is_in_the_document(tmp_path: Path) -> None:
 def test_near_overflow_depends_on_the_dtype(dtype: str, value: float, near: bool) -> None:
     statistics = {"n_nan": 0, "n_pos_inf": 0, "n_neg_inf": 0, "min": min(value, 0), "max": max(value, 0)}
     argument = {"role": "out", "tensor": {"dtype": dtype}, "after": {"statistics": statistics}}
-    assert marks.value_marks([argument]) == ([marks.Mark.NEAR_OVERFLOW] if near else [])
-    assert marks.value_marks([argument | {"role": "in"}]) == []
+    assert marked_launches.value_marks([argument]) == ([marked_launches.Mark.NEAR_OVERFLOW] if near else [])
+    assert marked_launches.value_marks([argument | {"role": "in"}]) == []
 
 
 def test_of_a_very_long_run_a_part_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "MAX_LAUNCHES", 1)
+    monkeypatch.setattr(shown_launches, "MAX_LAUNCHES", 1)
     opened = run(tmp_path, fault=False)
     whole = document_of(report.of_run(opened))
     assert [entry["id"] for entry in whole.data["launches"]] == ["0.0"]

@@ -7,7 +7,7 @@ from saved_tensors import stored
 
 from aoti_debug.report import histograms
 from aoti_debug.report.histograms import Counts, Histogram, Sample, histogram
-from aoti_debug.report.samples import ELEMENTS, sample_of
+from aoti_debug.report.tensor_samples import ELEMENTS, sample_of
 
 
 def sample(*values: float) -> Sample:

@@ -88,7 +88,7 @@ def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None
 
 
 def test_every_kind_of_finding_has_a_word_and_a_sign(tmp_path: Path) -> None:
-    from aoti_debug.triage import finding_kinds
+    from aoti_debug.triage.results import finding_kinds
 
     subject = report.of_run(run(tmp_path))
     for kind in finding_kinds.by_value().values():

@@ -11,7 +11,7 @@ from triton_launches import KERNEL, row_maxima, with_kernel
 
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder
-from aoti_debug.repro.generate import generate
+from aoti_debug.repro.generate_texts import generate
 
 
 def row_maxima_repro(folder: Path, edit: Callable[[str], str] = str, device: str = "cpu") -> Path:

@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug.manifest import Arg, Certainty, Form, Kind, Provenance, Role, Site
+from aoti_debug.recording.values import Absent, Layout, Tensor
 from aoti_debug.repro.arguments import StorageBlock, arguments_of
-from aoti_debug.repro.recorded import RecordedLaunch, RecordedRun, RecordedSlot
-from aoti_debug.values import Absent, Layout, Tensor
+from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedRun, RecordedSlot
 
 RUN = RecordedRun(Path("runs/1"), "", "", "cpu", "")
 

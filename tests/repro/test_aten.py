@@ -11,11 +11,11 @@ from repro_launches import LaunchBuilder, manifest
 
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import CType, Form, Kind, OperatorSchema, Parameter, Role
+from aoti_debug.recording.values import Absent
 from aoti_debug.repro import aten
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.script import Script
-from aoti_debug.values import Absent
 
 
 def script(launch: LaunchBuilder, signature: OperatorSchema | None = None) -> Script:

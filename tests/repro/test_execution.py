@@ -17,7 +17,7 @@ from aoti_debug.manifest import Kind
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 if TYPE_CHECKING:
     from built_models import Built

@@ -12,9 +12,9 @@ from aoti_debug.manifest import Form, Kind, Role
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import default_folder
 from aoti_debug.repro.kinds import kind_of
-from aoti_debug.repro.modules import modules_of
-from aoti_debug.repro.recorded import RecordedLaunch
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.repro.recorded_launch import RecordedLaunch
+from aoti_debug.repro.replay_modules import modules_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 def copy(saved: Path) -> RecordedLaunch:
@@ -85,7 +85,7 @@ def test_a_kernel_without_source_is_refused(tmp_path: Path) -> None:
 def test_modules_that_travel_import_nothing_of_ours() -> None:
     import ast
 
-    from aoti_debug.repro.modules import TEMPLATES
+    from aoti_debug.repro.replay_modules import TEMPLATES
 
     imported = set()
     for path in TEMPLATES.glob("*.py"):

@@ -16,9 +16,9 @@ from aoti_debug.manifest import CType, Form, Kind, Operand, OperatorSchema, Para
 from aoti_debug.repro import proxy
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder
-from aoti_debug.repro.generate import generate
+from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.kinds import kind_of
-from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.repro.recorded_launch import RecordedLaunch
 
 MODULE = """
 import torch

@@ -14,7 +14,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Kind, Role
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import tensor_files, write_file
-from aoti_debug.repro.generate import generate
+from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.single_file import LIMIT, single_file
 
 

@@ -22,7 +22,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.manifest import Kind
 from aoti_debug.pt2 import trust
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.collect import recorded_launch
+from aoti_debug.repro.collect_launch import recorded_launch
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.timeline import LaunchStatus

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from repro_launches import manifest
-from test_generate import GOLDEN, settled
+from test_generate_texts import GOLDEN, settled
 from triton_launches import GRID, HELPERS, KERNEL, NAME, row_maxima, with_kernel
 
 from aoti_debug.errors import UsageError
 from aoti_debug.manifest import CType, Inferred, Kernel, Origin
+from aoti_debug.recording.values import Absent, Number
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.generate import generate
-from aoti_debug.repro.recorded import RecordedLaunch
-from aoti_debug.values import Absent, Number
+from aoti_debug.repro.generate_texts import generate
+from aoti_debug.repro.recorded_launch import RecordedLaunch
 
 
 def contents(launch: RecordedLaunch, kernel: Kernel = KERNEL, helpers: str = HELPERS) -> dict[str, str | bytes]:

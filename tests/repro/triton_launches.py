@@ -10,9 +10,9 @@ from inductor_sources import IMPORTS, helpers
 from repro_launches import LaunchBuilder
 
 from aoti_debug.manifest import CType, Kernel, KernelParam, Kind, Manifest, Role
-from aoti_debug.repro.recorded import RecordedLaunch
+from aoti_debug.recording.values import Number
+from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.rundir.timeline import Grid, GridArgument
-from aoti_debug.values import Number
 
 NAME = "triton_per_fused_amax_add_0"
 HELPERS = helpers("promote_to_tensor", "is_floating", "maximum", "max2")

@@ -9,7 +9,7 @@ import torch
 from torch.torch_version import TorchVersion
 
 from aoti_debug.pt2 import archive
-from aoti_debug.run import load_model, loaded_model
+from aoti_debug.run import cpp_loader, load_model
 
 
 def test_a_package_gets_an_empty_source_beside_its_library(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_package_without_any_source_gets_one_where_torch_needs_it(
         assert (SOURCE in archive.inspect(path).members) == (SOURCE in loaded)
         return model
 
-    monkeypatch.setattr(loaded_model, "load", load)
+    monkeypatch.setattr(cpp_loader, "load", load)
     assert load_model.load(archive.inspect(path), "model", "cpu") == "model"
     assert (paths == [path]) == (loaded == set(members))
     assert all(used == path or not used.exists() for used in paths)

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from aoti_debug.machine import json_data
-from aoti_debug.machine.error_data import ErrorData
-from aoti_debug.machine.json_data import DamagedJsonError
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.files.json_data import DamagedJsonError
+from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.run import protocol
 from aoti_debug.run.protocol import (
     CallsDone,

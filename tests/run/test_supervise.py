@@ -10,8 +10,8 @@ import pytest
 
 from aoti_debug.diagnosis.verdict import Proof
 from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.machine.json_data import DamagedJsonError
-from aoti_debug.machine.timings import Stopwatch
+from aoti_debug.machine.files.json_data import DamagedJsonError
+from aoti_debug.machine.progress.timings import Stopwatch
 from aoti_debug.run import runner, supervise
 from aoti_debug.run.protocol import RunRequest
 from aoti_debug.run.supervise import ModelProcess, Observer, Report

@@ -10,7 +10,7 @@ from flight_file import FlightFile, Given
 from aoti_debug.errors import RunDirError
 from aoti_debug.rundir import flight_recorder
 from aoti_debug.rundir.flight_recorder import Recording
-from aoti_debug.rundir.flight_recorder_format import FlightStatus
+from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
 
 
 def read(folder: Path, file: FlightFile) -> Recording:

@@ -10,9 +10,9 @@ from saved_tensors import described, save
 
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.errors import RunDirError
+from aoti_debug.recording.values import Layout, Tensor
 from aoti_debug.rundir import load_tensors
 from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.values import Layout, Tensor
 
 torch = pytest.importorskip("torch")
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine.ranks import Rank
+from aoti_debug.machine.current_rank import Rank
 from aoti_debug.rundir import ranks_directory, run_directory
 
 CLAIM = (
-    "import sys; from pathlib import Path; from aoti_debug.machine import ranks;"
+    "import sys; from pathlib import Path; from aoti_debug.machine import current_rank as ranks;"
     "from aoti_debug.rundir import ranks_directory;"
     "print(ranks_directory.claim(Path(sys.argv[1]), ranks.of_environment()), flush=True); sys.stdin.read()"
 )

@@ -8,9 +8,9 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, st
 from aoti_debug.abi import CallKind, FaultDomain, LaunchFlag, Phase, StatsFlag
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import CType, Form, Role
+from aoti_debug.recording.values import Absent, Number, Tensor
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.timeline import Argument, GridArgument, Launch, LaunchStatus, Timeline
-from aoti_debug.values import Absent, Number, Tensor
 
 X, Y = tensor(8, 32), tensor(8, 64, data_ptr=0x9000)
 SITES = (

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from aoti_debug.builder.runtime_objects import shared_sources, translation_units
+from aoti_debug.builder.compiling.runtime_objects import shared_sources, translation_units
 
 HERE = Path(__file__).parent
 SHIMS = HERE.parent.parent / "runtime_shims"

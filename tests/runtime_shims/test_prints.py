@@ -12,7 +12,7 @@ import torch
 from runtime_shims.journal_decoder import Journal
 from runtime_shims.runtime_library import Handle, Runtime, handles
 
-from aoti_debug.printing import operator, template
+from aoti_debug.printing import print_operator, template
 
 Load = Callable[..., Runtime]
 
@@ -126,5 +126,5 @@ def test_a_device_prints_in_order(
 
 
 def test_the_operator_prints_in_eager(capfd: pytest.CaptureFixture[str]) -> None:
-    operator.print_("{} {x} {:.2f}", 3, 1.5, x=torch.ones(2))
+    print_operator.print_("{} {x} {:.2f}", 3, 1.5, x=torch.ones(2))
     assert capfd.readouterr().out == "3 tensor([1., 1.]) 1.50\n"

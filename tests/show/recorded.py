@@ -10,9 +10,9 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, st
 
 from aoti_debug.abi import FaultDomain, Level, NoteCode, Phase, StatsFlag
 from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, ModelLine, Provenance, Role
+from aoti_debug.recording.values import Absent, Number
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
-from aoti_debug.values import Absent, Number
 
 X = tensor(8, 32, data_ptr=0x1000)
 W = tensor(64, 32, data_ptr=0x2000, strides=(1, 64), storage_offset=16, storage_bytes=16384)

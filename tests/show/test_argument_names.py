@@ -7,7 +7,7 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.show import cells
+from aoti_debug.show import terminal_cells
 from aoti_debug.show.argument_names import ArgumentNames, argument_names
 
 LAYER = ArgumentNames(("buf10", "encoder_layers_0_norm1_weight", "encoder_layers_0_norm1_bias"), ("buf10", "buf11"))
@@ -33,7 +33,7 @@ def test_arguments_of_a_launch(tmp_path: Path) -> None:
     ],
 )
 def test_in_full(names: ArgumentNames, text: str) -> None:
-    assert str(names) == names.fit(len(text)) == names.fit(cells.UNLIMITED) == text
+    assert str(names) == names.fit(len(text)) == names.fit(terminal_cells.UNLIMITED) == text
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_names_are_shortened_before_they_are_counted(width: int, text: str) -> N
 
 @pytest.mark.parametrize("width", range(8, 90))
 def test_never_wider_than_asked_for(width: int) -> None:
-    assert cells.count(LAYER.fit(width)) <= width
+    assert terminal_cells.count(LAYER.fit(width)) <= width

@@ -9,9 +9,9 @@ from safetensors.torch import save_file
 
 from aoti_debug.abi import FaultDomain, Phase, SaveStatus
 from aoti_debug.manifest import Certainty, Form, ModelLine, Provenance, Role
+from aoti_debug.recording.values import Absent
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.show.detail import detail
-from aoti_debug.values import Absent
 
 
 def lines(run: RunDir, launch: str, *phases: Phase, unfolded: bool = False) -> list[str]:

@@ -13,12 +13,12 @@ from recorded import crashed, device_fault, hashes, level_2
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.diagnosis.verdict import Proof, diagnose
 from aoti_debug.manifest import Certainty, CType, Form, Kind, Role
+from aoti_debug.recording.values import Absent, Number
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import ExitKind, Stage
 from aoti_debug.rundir.timeline import LaunchStatus
+from aoti_debug.show.argument_statistics import Measurer
 from aoti_debug.show.document import document
-from aoti_debug.show.measured import Measurer
-from aoti_debug.values import Absent, Number
 
 
 def as_json(run: RunDir) -> dict[str, Any]:

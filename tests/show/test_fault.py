@@ -11,10 +11,10 @@ from recorded import INFERRED, SEGV, device_fault, long_names
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.manifest import CType, Form, Kind, Role
 from aoti_debug.native import crash_stacks
+from aoti_debug.recording.values import Number
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.show.fault import verdict_lines
-from aoti_debug.values import Number
 
 
 def lines(run: RunDir, width: int = 100) -> list[str]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aoti_debug.manifest import Certainty, ModelLine, Provenance
-from aoti_debug.show import cells
+from aoti_debug.show import terminal_cells
 from aoti_debug.show.model_lines import model_lines, stack_lines, whole_stacks
 
 MODEL, BLOCK = "/home/u/model.py", "/home/u/block.py"
@@ -65,7 +65,7 @@ def test_many_lines_are_counted() -> None:
 def test_long_lines_are_shortened_on_a_terminal_only() -> None:
     long = of([(BLOCK, 7, "x" * 200)], stack((MODEL, 30, "y" * 200)))
     assert max(map(len, model_lines(long, 80) + stack_lines(long, 80))) == 80
-    assert "…" not in "".join(model_lines(long, cells.UNLIMITED) + stack_lines(long, cells.UNLIMITED))
+    assert "…" not in "".join(model_lines(long, terminal_cells.UNLIMITED) + stack_lines(long, terminal_cells.UNLIMITED))
 
 
 def test_stacks_as_they_were_traced() -> None:

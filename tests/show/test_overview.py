@@ -10,7 +10,7 @@ from aoti_debug.abi import LaunchFlag, NoteCode
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind
-from aoti_debug.show import cells
+from aoti_debug.show import terminal_cells
 from aoti_debug.show.overview import excerpt, notes, overview
 
 
@@ -152,7 +152,7 @@ def test_one_launch_is_one_line(tmp_path: Path, width: int) -> None:
     rows = [line for line in printed if line.lstrip().startswith("0.")]
     assert shown(printed) == [f"0.{n}" for n in range(30)]
     assert printed.index(rows[-1]) - printed.index(rows[0]) == 29
-    assert max(map(cells.count, printed)) <= width
+    assert max(map(terminal_cells.count, printed)) <= width
     assert printed[-1].startswith("names are shortened")
     starts = [
         printed[printed.index("") + 1].index(title) for title in ("kernel", "arguments", "model line", "worst value")
@@ -163,7 +163,7 @@ def test_one_launch_is_one_line(tmp_path: Path, width: int) -> None:
 
 
 def test_nothing_is_shortened_where_the_width_is_not_limited(tmp_path: Path) -> None:
-    printed = lines(long_names(tmp_path), width=cells.UNLIMITED)
+    printed = lines(long_names(tmp_path), width=terminal_cells.UNLIMITED)
     rows = [line for line in printed if line.lstrip().startswith("0.")]
     assert len(rows) == 30
     assert "…" not in "".join(printed)

@@ -4,9 +4,9 @@ import pytest
 from factories import tensor
 
 from aoti_debug.manifest import CType
-from aoti_debug.rundir.statistics import Statistics
+from aoti_debug.recording.values import Absent, Number, Value
+from aoti_debug.rundir.formats.statistics import Statistics
 from aoti_debug.show import text
-from aoti_debug.values import Absent, Number, Value
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from sampled import empty, sample, series
 
 from aoti_debug.rundir.summaries import Summaries
-from aoti_debug.show.cells import UNLIMITED
+from aoti_debug.show.terminal_cells import UNLIMITED
 from aoti_debug.summaries.table import table_lines
 
 STEADY = series([sample(0, n_zero=1), sample(4, max=7.5, mean=0.125)])

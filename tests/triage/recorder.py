@@ -14,9 +14,9 @@ from saved_tensors import described, save, stored
 
 from aoti_debug.abi import Phase, StatsFlag
 from aoti_debug.manifest import Arg, Constant, CType, Form, Kernel, Kind, Operand, Role, Site
-from aoti_debug.rundir import statistics
+from aoti_debug.recording.values import Number, Tensor, Value
+from aoti_debug.rundir.formats import statistics
 from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.values import Number, Tensor, Value
 
 if TYPE_CHECKING:
     import torch

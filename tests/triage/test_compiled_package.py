@@ -12,7 +12,7 @@ import torch
 from aoti_debug.builder.join_provenance import NO_MODEL_LINES
 from aoti_debug.diagnosis.findings import FAULT
 from aoti_debug.errors import ArtifactError
-from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage
 
 FAR = 1_000_000

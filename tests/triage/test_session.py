@@ -20,13 +20,15 @@ from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.finding import finding_lines
-from aoti_debug.triage import check_order, confirm, finding_kinds, session, triage_directory
-from aoti_debug.triage.build_failures.build import BuiltWithout
-from aoti_debug.triage.confirm import Confirmation, Trial
-from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
-from aoti_debug.triage.options import TriageOptions
+from aoti_debug.triage import check_order, session
+from aoti_debug.triage.build_failures.build_without import BuiltWithout
+from aoti_debug.triage.investigation import confirm_by_repro
+from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, Trial
+from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.results import finding_kinds, triage_directory
+from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.triage import triage
-from aoti_debug.triage.triage_directory import TriageDir
 
 Story = Callable[[Recorder, int], None]  # of a model whose fresh buffers begin with some byte
 NAN = float("nan")
@@ -34,7 +36,7 @@ SAME = Trial(Mode("operator", ()), Evidence("0.0 k", "", "", "", "as recorded", 
 
 
 class Told:
-    """Trials that tell one story again and again, each time in a run directory of its own."""
+    """TriageRuns that tell one story again and again, each time in a run directory of its own."""
 
     def __init__(self, story: Story, folder: Path) -> None:
         self._story = story
@@ -80,8 +82,8 @@ def triaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tu
     def triaged(story: Story, *, guards: bool = False, notes: tuple[str, ...] = ()) -> tuple[TriageDir, Told]:
         told = Told(story, tmp_path / story.__name__)
         monkeypatch.setattr(session, "_package", lambda *_: BuiltWithout(None, (), "", notes))
-        monkeypatch.setattr(session, "Trials", lambda *_: told)
-        monkeypatch.setattr(confirm, "run", lambda repro, *_: Confirmation(repro, (SAME,), ()))
+        monkeypatch.setattr(session, "TriageRuns", lambda *_: told)
+        monkeypatch.setattr(confirm_by_repro, "run", lambda repro, *_: Confirmation(repro, (SAME,), ()))
         options = TriageOptions(tmp_path / "model.pt2", out=tmp_path / "triages", guards=guards)
         return triage(options), told
 
@@ -179,7 +181,7 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
 
 
 def confirm_slow(model: Investigation, suspicion: Suspicion) -> Outcome:
-    return confirm.same_values(model, suspicion)
+    return confirm_by_repro.same_values(model, suspicion)
 
 
 def test_a_new_kind_needs_its_module_and_a_place_in_the_list(

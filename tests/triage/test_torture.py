@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torture_inspection import unreadable
 
 from aoti_debug.builder import build as builder
-from aoti_debug.triage import triage_directory
+from aoti_debug.triage.results import triage_directory
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.machine.stamped_directories import LATEST
+from aoti_debug.machine.files.stamped_directories import LATEST
 from aoti_debug.rundir import run_directory
-from aoti_debug.triage import triage_directory
+from aoti_debug.triage.results import triage_directory
 
 
 def unreadable(base: Path) -> list[str]:

@@ -17,7 +17,7 @@ from paths import GOLDEN, RECORDED
 from aoti_debug import manifest
 from aoti_debug.manifest import Kernel, Origin
 from aoti_debug.triton_config.infer import MAX_CONFIGS, infer_config, result_affecting_parameters
-from aoti_debug.wrapper.kernels import functions, triton_kernels
+from aoti_debug.wrapper.callees.kernels import functions, triton_kernels
 
 RUNS = ("mixed", "reductions", "two_specialisations")
 DERIVED, CHOSEN = Origin.DERIVED, Origin.CHOSEN

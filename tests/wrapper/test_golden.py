@@ -9,8 +9,8 @@ import pytest
 import texts
 from listing import listing
 
-from aoti_debug import wrapper
 from aoti_debug.builder.instrument import instrument
+from aoti_debug.wrapper.analysis import analyse
 
 Check = Callable[[Path, str], None]
 
@@ -30,5 +30,5 @@ def test_instrumented_text(name: str, golden: Check) -> None:
 def test_a_wrapper_with_its_entry_point_twice() -> None:
     text = texts.text("sizes")
     shims = [(texts.GOLDEN / "shim.h.txt").read_text()]
-    once, twice = (wrapper.analyse(t, headers=shims, operators=texts.OPERATORS) for t in (text, text + text))
+    once, twice = (analyse(t, headers=shims, operators=texts.OPERATORS) for t in (text, text + text))
     assert twice.outputs == once.outputs

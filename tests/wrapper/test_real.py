@@ -14,10 +14,12 @@ import models
 import pytest
 import torch
 
-from aoti_debug import wrapper
 from aoti_debug.builder.instrument import instrument
 from aoti_debug.frontend import sources
 from aoti_debug.manifest import Form, Role
+from aoti_debug.wrapper.analysis import SHIM_HEADERS, Analysis, analyse
+from aoti_debug.wrapper.callees.proxy_operators import proxy_targets
+from aoti_debug.wrapper.callees.shim_operators import shim_operators
 
 SHIMS = Path(__file__).parent.parent.parent / "runtime_shims"
 INCLUDE = Path(torch.__file__).parent / "include"
@@ -59,18 +61,18 @@ def lowered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return request.param, Lowered(text, kernels, files)
 
 
-def analysis(model: Lowered) -> wrapper.Analysis:
+def analysis(model: Lowered) -> Analysis:
     from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
     proxy = model.file(".wrapper.json")
-    return wrapper.analyse(
+    return analyse(
         model.wrapper,
         kernels=model.kernels,
         proxy=proxy,
         provenance=model.file("kernel_information.json"),
-        headers=[path.read_text() for name in wrapper.SHIM_HEADERS if (path := INCLUDE / name).exists()],
-        operators=wrapper.shim_operators(inductor_fallback_ops),
-        schemas={target: _schema(target) for target in wrapper.proxy_targets(proxy)},
+        headers=[path.read_text() for name in SHIM_HEADERS if (path := INCLUDE / name).exists()],
+        operators=shim_operators(inductor_fallback_ops),
+        schemas={target: _schema(target) for target in proxy_targets(proxy)},
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug import wrapper
+from aoti_debug.wrapper.analysis import Analysis, analyse
+from aoti_debug.wrapper.callees.shim_operators import shim_operators
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "wrapper"
 NAMES = tuple(sorted(path.name.removesuffix(".cpp.txt") for path in GOLDEN.glob("*.cpp.txt")))
 
 # Operators that have a C shim, as the lowering reports them.
-OPERATORS = wrapper.shim_operators(
+OPERATORS = shim_operators(
     (
         "aten._embedding_bag.default",
         "aten._scaled_dot_product_flash_attention.default",
@@ -47,9 +48,9 @@ def text(name: str) -> str:
     return (GOLDEN / f"{name}.cpp.txt").read_text()
 
 
-def analysis(name: str) -> wrapper.Analysis:
+def analysis(name: str) -> Analysis:
     """analyse() of a golden wrapper."""
-    return wrapper.analyse(
+    return analyse(
         text(name),
         proxy=_optional(f"{name}.proxy.json"),
         provenance=_optional(f"{name}.provenance.json"),

@@ -43,7 +43,7 @@ class ExportedCalls:
         self._last_readers = _last_readers(self.graph)
 
     def call(self, seen: Seen | None = None) -> list[Any]:
-        """What the user gets from one call: tensors, and other values.
+        """Calls it once; returns what the user gets: tensors, and other values.
 
         Args:
             seen: called with each node of the whole graph that a value was computed for, and this value.

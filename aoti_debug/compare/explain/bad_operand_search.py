@@ -16,8 +16,8 @@ from aoti_debug.compare.explain.element_sources import is_elementwise
 from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
 from aoti_debug.compare.protocol.origin import Operand
 from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.recording.values import unravel
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
-from aoti_debug.values import unravel
 
 if TYPE_CHECKING:
     import torch

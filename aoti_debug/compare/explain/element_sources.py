@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.compare.evaluate import inductor_operators
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
+from aoti_debug.recording.values import unravel
 from aoti_debug.reference.program import Graph, Node, ValueKey
-from aoti_debug.values import unravel
 
 if TYPE_CHECKING:
     import torch

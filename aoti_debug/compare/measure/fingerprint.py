@@ -16,7 +16,7 @@ _TOLERANCE = 1e-6  # relative
 
 @dataclass(frozen=True, order=True)
 class Fingerprint:
-    """What a tensor's numbers have in common in any order.
+    """The properties of a tensor's numbers that do not depend on their order.
 
     Attributes:
         norm: the root of the sum of their squares.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.rundir.stored_tensor import StoredTensor, open_tensor
+from aoti_debug.rundir.formats.stored_tensor import StoredTensor, open_tensor
 
 # The largest relative error, root mean square, that rounding in a whole model is taken to explain.
 _ROUNDING = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2}

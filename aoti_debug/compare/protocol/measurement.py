@@ -199,7 +199,7 @@ class SavedOutput:
 
 @dataclass(frozen=True)
 class ExportedOutputs:
-    """Folders with what the exported program returns in the last call, in the files of `aoti_debug.run.outputs`.
+    """Folders with what the exported program returns in the last call, in the files of `aoti_debug.run.saved_outputs`.
 
     Attributes:
         eager: in the program's own dtypes.
@@ -212,7 +212,7 @@ class ExportedOutputs:
 
 @dataclass(frozen=True)
 class AlteredProgram:
-    """What Inductor's decompositions and passes have made of a program whose outputs are wrong.
+    """The change that Inductor's decompositions and passes have made to a program whose outputs are wrong.
 
     Attributes:
         relative: the largest relative difference of an output of the graph that kernels were generated from, both in

@@ -18,8 +18,8 @@ from aoti_debug.compare.protocol.measurement import (
     StatesFailure,
 )
 from aoti_debug.compare.protocol.origin import Origin
-from aoti_debug.machine.error_data import ErrorData
-from aoti_debug.machine.messages import Messages
+from aoti_debug.machine.processes.error_data import ErrorData
+from aoti_debug.machine.processes.messages import Messages
 
 
 @dataclass(frozen=True)

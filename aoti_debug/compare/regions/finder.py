@@ -18,7 +18,7 @@ from aoti_debug.compare.regions.recorded_values import Frame, Read, RecordedValu
 from aoti_debug.compare.regions.strides import buffer_strides
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 

@@ -21,10 +21,10 @@ from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.states import program_states
 from aoti_debug.compare.regions.strides import buffer_strides
 from aoti_debug.manifest import Role
+from aoti_debug.recording.values import Layout
 from aoti_debug.reference.program import MODEL, Graph, NodeKind, Reference, ValueKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.values import Layout
 
 
 def program_runs(run: RunDir, reference: Reference, regions: Regions) -> tuple[ProgramRun, ...]:

@@ -17,11 +17,11 @@ from aoti_debug.compare.regions.last_writes import LastWrites
 from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.manifest import Kernel, Role
+from aoti_debug.recording.values import Number
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
-from aoti_debug.values import Number
 
 _VIEW = re.compile(r"_view\d*\Z")
 _READ = (Role.IN, Role.INOUT, Role.UNKNOWN)

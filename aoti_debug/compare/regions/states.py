@@ -12,7 +12,7 @@ from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.strides import buffer_strides
 from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.reference.program import Graph, Node, NodeKind
-from aoti_debug.rundir.records import LaunchKey
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 

@@ -1,4 +1,4 @@
-"""What Inductor's decompositions and passes have made of an exported program. Runs in a child process.
+"""Finds what Inductor's decompositions and passes have changed in an exported program. Runs in a child process.
 
 Both graphs are evaluated in float64 from the same inputs and weights, so that rounding does not tell them apart. The
 graph that kernels are generated from holds most values of the exported program, under other names. What a pass has

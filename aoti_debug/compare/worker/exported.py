@@ -30,11 +30,11 @@ from aoti_debug.compare.protocol.measurement import (
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, ProgramRun, Recorded
 from aoti_debug.compare.worker.altered import altered_program
 from aoti_debug.errors import RunDirError
-from aoti_debug.inputs import files
+from aoti_debug.inputs import input_files
 from aoti_debug.printing import registration
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import Node, NodeKind, Reference
-from aoti_debug.run import outputs
+from aoti_debug.run import saved_outputs
 from aoti_debug.rundir import load_tensors
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Program(Protocol):
     """An exported program that keeps its state from call to call."""
 
     def call(self) -> Sequence[Any]:
-        """What the user gets, as leaves."""
+        """Calls it once; returns what the user gets, as leaves."""
 
     def state(self, name: str) -> torch.Tensor | None:
         """A weight or a buffer by its name; None if it is not known."""
@@ -105,11 +105,11 @@ class _Source:
         self._exported_weights = weights
 
     @cached_property
-    def inputs(self) -> files.Inputs | None:
+    def inputs(self) -> input_files.Inputs | None:
         """The inputs of the run; None if they are not known."""
         if self._inputs_file:
-            return files.read(self._inputs_file, files.read_signature(self._package))
-        return files.read_embedded(self._package)
+            return input_files.read(self._inputs_file, input_files.read_signature(self._package))
+        return input_files.read_embedded(self._package)
 
     def program(self, arithmetic: Arithmetic) -> Program:
         """The program as it is before the first call.
@@ -151,7 +151,7 @@ class _Source:
 class _Loaded:
     """A program whose graph cannot be evaluated here, loaded by torch."""
 
-    def __init__(self, path: str, inputs: files.Inputs | None) -> None:
+    def __init__(self, path: str, inputs: input_files.Inputs | None) -> None:
         import torch
 
         assert inputs is not None
@@ -187,7 +187,7 @@ def _results(source: _Source, request: CompareRequest, folder: Path) -> Iterator
         returned = program.call()
         if run is not None:
             yield from _state_changes(program, run, earlier, began_alike, is_first=number == 0)
-    outputs.save(list(returned), folder / EXPORTED_EAGER)
+    saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
     del program
     yield from _judged(source, folder)
 
@@ -213,8 +213,8 @@ def _state_changes(
 
 def _judged(source: _Source, folder: Path) -> Iterator[ExportedOutputs | AlteredProgram]:
     """Yields what eager returns; where the run returned something else, also in float64, and what passes have made."""
-    actual = outputs.saved(Path(source.run.returned)) if source.run.returned else {}
-    eager = outputs.saved(folder / EXPORTED_EAGER)
+    actual = saved_outputs.saved(Path(source.run.returned)) if source.run.returned else {}
+    eager = saved_outputs.saved(folder / EXPORTED_EAGER)
     dtypes = source.reference.dtypes
     found = of_program(errors(actual, eager), dtypes)
     if all(error.is_right for error in found):
@@ -227,11 +227,11 @@ def _judged(source: _Source, folder: Path) -> Iterator[ExportedOutputs | Altered
     except NotEvaluableError:
         yield ExportedOutputs(str(folder / EXPORTED_EAGER))
         return
-    outputs.save(list(returned), folder / EXPORTED_DOUBLE)
+    saved_outputs.save(list(returned), folder / EXPORTED_DOUBLE)
     yield ExportedOutputs(str(folder / EXPORTED_EAGER), str(folder / EXPORTED_DOUBLE))
     wrong = [
         error.index
-        for error in with_double(found, actual, eager, outputs.saved(folder / EXPORTED_DOUBLE))
+        for error in with_double(found, actual, eager, saved_outputs.saved(folder / EXPORTED_DOUBLE))
         if not error.is_right
     ]
     program = source.program(Arithmetic.DOUBLE)

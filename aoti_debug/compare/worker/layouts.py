@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.protocol.request import KnownValue
 from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.recording.values import extent_elements
 from aoti_debug.reference.program import Graph, TensorType
 from aoti_debug.rundir import load_tensors
-from aoti_debug.values import extent_elements
 
 if TYPE_CHECKING:
     import torch

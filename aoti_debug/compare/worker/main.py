@@ -27,8 +27,8 @@ from aoti_debug.compare.worker.region import Metric, RegionEvaluator
 from aoti_debug.compare.worker.saved_values import save_region
 from aoti_debug.compare.worker.threads import threads_for
 from aoti_debug.errors import UsageError
-from aoti_debug.machine import json_data
-from aoti_debug.machine.error_data import ErrorData
+from aoti_debug.machine.files import json_data
+from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.pt2 import archive
 from aoti_debug.reference import program
 

@@ -18,7 +18,7 @@ from aoti_debug.compare.worker.nodes import evaluated
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import Graph, NodeKind, Reference
-from aoti_debug.rundir.tensor_file_format import escape
+from aoti_debug.rundir.formats.tensor_file_format import escape
 from aoti_debug.rundir.write_tensor import write_tensor
 
 _ARITHMETICS = {ValueArithmetic.EAGER: Arithmetic.EAGER, ValueArithmetic.DOUBLE: Arithmetic.DOUBLE}

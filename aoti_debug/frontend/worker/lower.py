@@ -1,7 +1,7 @@
 """Lowers an exported program: `python -m aoti_debug.frontend.worker.lower REQUEST.json`.
 
-Everything that the build needs from torch is written to the request's folder (see protocol.py), so that the parent
-process does not import torch.
+Everything that the build needs from torch is written to the request's folder (see protocol/messages.py), so that the
+parent process does not import torch.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError
-from aoti_debug.frontend.worker import candidates, instruction_sets, positions, prints, protocol
-from aoti_debug.frontend.worker.applied import leaving_out
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
+from aoti_debug.frontend.worker import autotuning_candidates, instruction_sets, position_file, prints
+from aoti_debug.frontend.worker.answer_request import StepError, answer_or_failure, answer_request, load_operators, step
 from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
-from aoti_debug.frontend.worker.main import StepError, answer_or_failure, answer_request, load_operators, step
-from aoti_debug.frontend.worker.operators import find_overload, operator_stacks, shims_and_schemas
-from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
+from aoti_debug.frontend.worker.called_operators import find_overload, operator_stacks, shims_and_schemas
+from aoti_debug.frontend.worker.decompositions_and_lowerings import leaving_out
 from aoti_debug.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.frontend.worker.triton_configs import triton_configs
 from aoti_debug.inputs import signature
-from aoti_debug.inputs.files import Inputs, check, read, write
+from aoti_debug.inputs.input_files import Inputs, check, read, write
 from aoti_debug.printing import registration
 from aoti_debug.reference import program as reference_program
 from aoti_debug.wrapper import promised_layouts
@@ -64,15 +65,15 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     if program.example_inputs is None:
         raise StepError("load", request.program, _EXAMPLES_HINT) from ValueError("it was saved without example inputs")
     configs = dict(request.configs)
-    if protocol.OPERATOR_KEYS in configs:
-        with step("config", times, protocol.OPERATOR_KEYS, lambda: _REGISTER_HINT):
-            configs[protocol.OPERATOR_KEYS] = _resolve_operators(configs[protocol.OPERATOR_KEYS])
-    custom_shims = dict(request.configs.get(protocol.OPERATOR_KEYS, {}))
+    if messages.OPERATOR_KEYS in configs:
+        with step("config", times, messages.OPERATOR_KEYS, lambda: _REGISTER_HINT):
+            configs[messages.OPERATOR_KEYS] = _resolve_operators(configs[messages.OPERATOR_KEYS])
+    custom_shims = dict(request.configs.get(messages.OPERATOR_KEYS, {}))
     if names := prints.replace_prints(program):
         registration.register()
         custom_shims |= prints.shims(names)
-        configs[protocol.OPERATOR_KEYS] = {
-            **configs.get(protocol.OPERATOR_KEYS, {}),
+        configs[messages.OPERATOR_KEYS] = {
+            **configs.get(messages.OPERATOR_KEYS, {}),
             **{prints.register_lowering(name): list(*prints.shims([name]).values()) for name in names},
         }
         if _config_exists("reorder_for_peak_memory"):
@@ -81,17 +82,17 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     nodes = program.graph.nodes
     with (
         step("lower", times),
-        positions.watched(folder, nodes) as noted,
-        candidates.noted(noted),
+        position_file.watched(folder, nodes) as noted,
+        autotuning_candidates.noted(noted),
         record_layouts() as layouts,
         record_graphs(program) as graphs,
     ):
         wrapper_opt = _lower(program, request, configs)
     with step("reference", times):
-        (folder / protocol.REFERENCE).write_text(reference_program.to_json(graphs.reference()))
+        (folder / messages.REFERENCE).write_text(reference_program.to_json(graphs.reference()))
     promises, unparsed_lines = promised_layouts.parse(layouts.graphs)
     with step("operators", times):
-        archive = folder / (protocol.HASHED_ARCHIVE if request.hashed_kernels else protocol.ARCHIVE)
+        archive = folder / (messages.HASHED_ARCHIVE if request.hashed_kernels else messages.ARCHIVE)
         shims, schemas = shims_and_schemas(archive, custom_shims)
     return Answer(
         torch_version=torch.__version__,
@@ -162,7 +163,7 @@ def _targets(value: Any) -> Iterator[str]:
 def _write_inputs(program: Any, path: str, folder: Path) -> str:
     """Writes the signature and the inputs to embed; returns the reason if there are none, otherwise ""."""
     model_signature = signature.describe(program)
-    (folder / protocol.SIGNATURE).write_text(signature.to_json(model_signature))
+    (folder / messages.SIGNATURE).write_text(signature.to_json(model_signature))
     if path:
         inputs = read(path, model_signature)
         if program.example_inputs is None:
@@ -174,7 +175,7 @@ def _write_inputs(program: Any, path: str, folder: Path) -> str:
         inputs = Inputs(tuple(args), kwargs)
     try:
         check(inputs, model_signature, path or "the program's example inputs")
-        write(inputs, folder / protocol.INPUTS)
+        write(inputs, folder / messages.INPUTS)
     except AotiDebugError as error:
         if path:
             raise
@@ -208,10 +209,10 @@ def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
 
     configs = {**settings, **FORCED}
     if request.hashed_kernels:
-        name = protocol.HASHED_ARCHIVE
+        name = messages.HASHED_ARCHIVE
         configs["aot_inductor.compile_wrapper_opt_level"] = "O0"  # this library is not used
     else:
-        name = protocol.ARCHIVE
+        name = messages.ARCHIVE
         configs["aot_inductor.package_cpp_only"] = True
     with instruction_sets.remembered(Path(cache_dir())), leaving_out(request.left_out):
         torch._inductor.aoti_compile_and_package(
@@ -226,9 +227,9 @@ def main() -> None:
 
     Its Python stack is written to a file beside the request if it crashes, or on SIGUSR1: where it hangs.
     """
-    stack = Path(sys.argv[1]).with_name(protocol.STACK).open("w")
+    stack = Path(sys.argv[1]).with_name(messages.STACK).open("w")
     faulthandler.enable(stack, all_threads=False)
-    faulthandler.register(protocol.STACK_SIGNAL, stack, all_threads=False)
+    faulthandler.register(messages.STACK_SIGNAL, stack, all_threads=False)
     answer_request(run)
 
 

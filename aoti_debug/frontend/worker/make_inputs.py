@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug import manifest
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.main import answer_or_failure, answer_request, step
-from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
-from aoti_debug.inputs import files, random_inputs, signature
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
+from aoti_debug.frontend.worker.answer_request import answer_or_failure, answer_request, step
+from aoti_debug.inputs import input_files, random_inputs, signature
 
 
 def run(request: Request) -> Answer | Failure:
@@ -21,10 +21,10 @@ def _run(request: Request, times: dict[str, float]) -> Answer:
     with step("torch", times):
         import torch
     with step("inputs", times):
-        model_signature = signature.from_json((folder / protocol.SIGNATURE).read_text(encoding="utf-8"))
-        package_manifest = manifest.from_json((folder / protocol.MANIFEST).read_text(encoding="utf-8"))
+        model_signature = signature.from_json((folder / messages.SIGNATURE).read_text(encoding="utf-8"))
+        package_manifest = manifest.from_json((folder / messages.MANIFEST).read_text(encoding="utf-8"))
         inputs = random_inputs.make(model_signature, package_manifest, request.random_inputs or 0)
-        files.write(inputs, folder / protocol.INPUTS)
+        input_files.write(inputs, folder / messages.INPUTS)
     return Answer(torch.__version__, shim_operators=(), schemas={}, wrapper_opt="", without_inputs="", times=times)
 
 

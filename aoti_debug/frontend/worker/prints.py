@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from aoti_debug.frontend.worker.main import StepError
+from aoti_debug.frontend.worker.answer_request import StepError
 from aoti_debug.printing import template
 from aoti_debug.printing.template import TemplateError, ValueKind
-from aoti_debug.wrapper import stack_frames
+from aoti_debug.recording import stack_frames
 
 _PARAMETERS = {
     "print_": "const char* text, const AtenTensorHandle* tensors, int64_t n_tensors, const int64_t* integers, "
@@ -69,10 +69,10 @@ def replace_prints(program: Any) -> tuple[str, ...]:
 def _replace(graph: Any, node: Any) -> None:
     import torch
 
-    from aoti_debug.printing import operator
+    from aoti_debug.printing import print_operator
 
     def kind_of(value: Any) -> ValueKind:
-        return operator.kind_of(value.meta["val"]) if isinstance(value, torch.fx.Node) else ValueKind.CONSTANT
+        return print_operator.kind_of(value.meta["val"]) if isinstance(value, torch.fx.Node) else ValueKind.CONSTANT
 
     def as_tensor(value: Any) -> Any:
         return _read_tensor(graph, value)
@@ -81,7 +81,7 @@ def _replace(graph: Any, node: Any) -> None:
         text, *args = node.args
         made = template.make(text, args, node.kwargs, kind_of, as_tensor)
         new = graph.call_function(
-            operator.OPERATOR, (template.c_safe(made.text), list(made.tensors), list(made.integers))
+            print_operator.OPERATOR, (template.c_safe(made.text), list(made.tensors), list(made.integers))
         )
     new.meta = {**node.meta, "val": None}
     node.replace_all_uses_with(new)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug.frontend.worker import protocol
-from aoti_debug.frontend.worker.main import answer_or_failure, answer_request, load_operators, step
-from aoti_debug.frontend.worker.operators import shims_and_schemas
-from aoti_debug.frontend.worker.protocol import Answer, Failure, Request
+from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
+from aoti_debug.frontend.worker.answer_request import answer_or_failure, answer_request, load_operators, step
+from aoti_debug.frontend.worker.called_operators import shims_and_schemas
 from aoti_debug.inputs import signature
-from aoti_debug.inputs.files import read, write
+from aoti_debug.inputs.input_files import read, write
 
 WITHOUT_INPUTS = "a compiled package holds none"
 WITHOUT_PROMISES = "a compiled package does not say how its buffers were meant to be laid out"
@@ -30,8 +30,8 @@ def _run(request: Request, times: dict[str, float]) -> Answer:
     load_operators(request, times)
     if request.inputs:
         with step("inputs", times, request.inputs):
-            model_signature = signature.from_json((folder / protocol.SIGNATURE).read_text(encoding="utf-8"))
-            write(read(request.inputs, model_signature), folder / protocol.INPUTS)
+            model_signature = signature.from_json((folder / messages.SIGNATURE).read_text(encoding="utf-8"))
+            write(read(request.inputs, model_signature), folder / messages.INPUTS)
     with step("operators", times):
         shims, schemas = shims_and_schemas(Path(request.program), ())
     return Answer(

@@ -14,6 +14,7 @@ from typing import Any
 from aoti_debug import dtypes
 from aoti_debug.frontend.worker import after_fusion
 from aoti_debug.manifest import ModelLine
+from aoti_debug.recording import stack_frames
 from aoti_debug.reference.program import (
     EXPORTED,
     FOLDING,
@@ -26,7 +27,6 @@ from aoti_debug.reference.program import (
     Reference,
     TensorType,
 )
-from aoti_debug.wrapper import stack_frames
 
 _USER_TRITON = ("triton_kernel_wrapper_mutation",)
 _LARGEST_INLINED = 8  # torch._inductor.graph.GraphLowering.can_inline_constant
@@ -145,7 +145,7 @@ class ReferenceGraphs:
 
 @dataclass(frozen=True)
 class Returned:
-    """What an exported program returns, by its positions in the graph's output.
+    """The values that an exported program returns, by their positions in the graph's output.
 
     Attributes:
         to_user: what the user gets, in order.

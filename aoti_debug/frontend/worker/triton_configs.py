@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aoti_debug.frontend.worker.protocol import TritonConfig
+from aoti_debug.frontend.protocol.messages import TritonConfig
 
 
 def triton_configs() -> dict[str, TritonConfig]:

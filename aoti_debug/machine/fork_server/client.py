@@ -15,11 +15,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import IO
 
-from aoti_debug.machine import process
 from aoti_debug.machine.fork_server import request as requests
 from aoti_debug.machine.fork_server.request import ForkRequest, PythonCommand
 from aoti_debug.machine.fork_server.server import READY, STATUS
-from aoti_debug.machine.process import Child
+from aoti_debug.machine.processes import child_process
+from aoti_debug.machine.processes.child_process import Child
 
 MODULE = "aoti_debug.machine.fork_server.server"
 _CHUNK = 1 << 16
@@ -180,7 +180,7 @@ class ForkServer:
             pass
         if text or self._process is None:
             return text.decode(errors="replace")
-        return f"it ended: {process.describe_exit(self._process.wait())}"
+        return f"it ended: {child_process.describe_exit(self._process.wait())}"
 
 
 class _Output:

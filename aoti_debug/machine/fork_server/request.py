@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aoti_debug.machine import json_data
+from aoti_debug.machine.files import json_data
 
 PARENT = "{parent}"  # in an argument: replaced by the id of the parent process
 DESCRIPTOR = "{descriptor}"  # replaced by the number of the inherited file descriptor

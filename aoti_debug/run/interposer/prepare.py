@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aoti_debug import manifest, wrapper
-from aoti_debug.builder.runtime_objects import THIS_MACHINE
-from aoti_debug.builder.site_tables import sites_cpp
-from aoti_debug.builder.toolchain import Toolchain
+from aoti_debug import manifest
+from aoti_debug.builder.compiling.runtime_objects import THIS_MACHINE
+from aoti_debug.builder.compiling.site_tables import sites_cpp
+from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import torch_mismatch
 from aoti_debug.machine import cache
@@ -25,8 +25,9 @@ from aoti_debug.run.interposer.include_dirs import include_dirs
 from aoti_debug.run.interposer.libraries import libraries
 from aoti_debug.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed_symbols
 from aoti_debug.version import __version__
-from aoti_debug.wrapper import proxy
-from aoti_debug.wrapper.prototypes import parse_prototypes
+from aoti_debug.wrapper.analysis import SHIM_HEADERS
+from aoti_debug.wrapper.callees import proxy_operators
+from aoti_debug.wrapper.callees.prototypes import parse_prototypes
 
 LEVEL = 3
 LIMITS = (
@@ -84,12 +85,12 @@ def _describe(package: Artifact, model: str, files: Path, torch: Torch) -> tuple
     compatibility.check_library(package.path, library)
     torch_mismatch.check(package.path, "", library, torch)
     kernels = _kernels(files)
-    nodes = proxy.parse("".join(extract.read_text(path) for path in _operator_lists(files)))
+    nodes = proxy_operators.parse("".join(extract.read_text(path) for path in _operator_lists(files)))
     with Library(library) as elf:
         called = elf.relocated_symbols()
         cpp_kernels = set(elf.machine_code("cpp_fused"))
     include = torch.directory / "include"
-    shims = [path.read_text() for name in wrapper.SHIM_HEADERS if (path := include / name).exists()]
+    shims = [path.read_text() for name in SHIM_HEADERS if (path := include / name).exists()]
     prototypes = {name: prototype for text in shims for name, prototype in parse_prototypes(text).items()}
     symbols = interposed_symbols(called, prototypes, [node.target for node in nodes], [k.name for k in kernels[:-1]])
     cuda = any(symbol.action in (Action.KERNEL, Action.CONFIG) for symbol in symbols)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from aoti_debug.manifest import Arg, Certainty, CType, Form, Kind, Provenance, Role, Site
-from aoti_debug.wrapper import forms_shim
-from aoti_debug.wrapper.operators import operator_of, qualified
-from aoti_debug.wrapper.prototypes import Prototype, form_of, number_type
-from aoti_debug.wrapper.sites import is_launch_name
+from aoti_debug.wrapper.callees.prototypes import Prototype, form_of, number_type
+from aoti_debug.wrapper.callees.shim_operators import operator_of, qualified
+from aoti_debug.wrapper.launches import forms_shim
+from aoti_debug.wrapper.launches.sites import is_launch_name
 
 PROXY = "aoti_torch_proxy_executor_call_function"
 OTHER_KERNEL = "a kernel of an unknown name"

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
-from aoti_debug.frontend.build_failure import BuildFailure, Ending, Stage
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Stage
 from aoti_debug.manifest import ModelLine
-from aoti_debug.triage.build_failures.kind import BUILD_FAILURE
-from aoti_debug.triage.build_failures.part_text import part_text
-from aoti_debug.triage.build_failures.replay import Replay
+from aoti_debug.triage.build_failures.failing_part_text import part_text
+from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
+from aoti_debug.triage.build_failures.proof_script import Replay
 from aoti_debug.triage.build_failures.script_text import SCRIPT
 
 _MOST = 6  # names of operators

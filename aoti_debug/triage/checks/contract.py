@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aoti_debug.run.runner import RunResult
-from aoti_debug.triage import confirm as replay
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.contracts.kind import CONTRACT
-from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.contracts.finding_kind import CONTRACT
+from aoti_debug.triage.investigation import confirm_by_repro as replay
+from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
 
 KIND = CONTRACT
 

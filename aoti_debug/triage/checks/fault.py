@@ -5,13 +5,13 @@ from __future__ import annotations
 from aoti_debug.compare.locate.operand import trace_fault
 from aoti_debug.diagnosis.findings import FAULT
 from aoti_debug.run.runner import RunResult
-from aoti_debug.triage import confirm as replay
-from aoti_debug.triage import faults
 from aoti_debug.triage.checks import overrun
-from aoti_debug.triage.graph_trace import with_graph
-from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
-from aoti_debug.triage.memory.explain_access import explain
-from aoti_debug.triage.memory.explain_operand import with_operand
+from aoti_debug.triage.investigation import confirm_by_repro as replay
+from aoti_debug.triage.investigation import reproduce_fault
+from aoti_debug.triage.investigation.graph_trace import with_graph
+from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.memory_errors.explain_access import explain
+from aoti_debug.triage.memory_errors.explain_operand import with_operand
 
 KIND = FAULT
 
@@ -23,11 +23,11 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
 
 def of_ended(model: Investigation, ended: RunResult) -> Suspicion:
     """The suspicion about a run that faulted or hung: a launch, or the damage that an earlier launch did."""
-    if model.options.guards or faults.may_be_damage(ended):
+    if model.options.guards or reproduce_fault.may_be_damage(ended):
         damage = overrun.of_guarded(model)
         if damage is not None:
             return damage
-    return faults.investigate(ended, model.trials, model.options.tries)
+    return reproduce_fault.investigate(ended, model.trials, model.options.tries)
 
 
 def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:

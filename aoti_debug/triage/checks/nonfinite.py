@@ -9,14 +9,14 @@ from aoti_debug.compare.protocol.origin import TracedElement
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.triage import confirm as replay
 from aoti_debug.triage.checks import fault, wrong_value
-from aoti_debug.triage.graph_trace import with_graph
-from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation import confirm_by_repro as replay
+from aoti_debug.triage.investigation.graph_trace import with_graph
+from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.proof_by_replacement import proof
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
-from aoti_debug.triage.nonfinite.in_graph import with_origin
-from aoti_debug.triage.proof import proof
+from aoti_debug.triage.nonfinite.graph_operator import with_origin
 
 KIND = NONFINITE
 

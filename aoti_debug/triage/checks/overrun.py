@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from aoti_debug.run.runner import RunResult
-from aoti_debug.triage import confirm as replay
-from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
-from aoti_debug.triage.memory import overruns
-from aoti_debug.triage.memory.explain_access import explain_overrun
+from aoti_debug.triage.investigation import confirm_by_repro as replay
+from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.memory_errors import overruns
+from aoti_debug.triage.memory_errors.explain_access import explain_overrun
 
 KIND = overruns.OVERRUN
 

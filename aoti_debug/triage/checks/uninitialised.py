@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from aoti_debug.run.runner import RunResult
-from aoti_debug.triage import confirm as replay
-from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
-from aoti_debug.triage.memory import uninitialised
+from aoti_debug.triage.investigation import confirm_by_repro as replay
+from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.memory_errors import uninitialised
 
 KIND = uninitialised.UNINITIALISED
 POISONS = (0xFF, 0x3B)  # NaN and -1; a small number in every float format

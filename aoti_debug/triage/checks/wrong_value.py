@@ -19,14 +19,14 @@ from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.triage import confirm as replay
-from aoti_debug.triage import wrong_values
 from aoti_debug.triage.checks import fault
-from aoti_debug.triage.investigation import Investigation, Outcome, Suspicion
-from aoti_debug.triage.proof import proof
-from aoti_debug.triage.trials import SMALL, fits_beside
+from aoti_debug.triage.investigation import confirm_by_repro as replay
+from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.proof_by_replacement import proof
+from aoti_debug.triage.investigation.triage_runs import SMALL, fits_beside
+from aoti_debug.triage.results import wrong_value_finding
 
-KIND = wrong_values.WRONG_VALUE
+KIND = wrong_value_finding.WRONG_VALUE
 LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
 MOST_LAUNCHES = 5000  # that are compared without being asked for
 
@@ -45,7 +45,7 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
     except AotiDebugError as error:
         return _not_compared(wording.first_line(str(error)), saved)
     wrong = tuple(row.launch.id for row in comparison.rows if row.verdict is LaunchVerdict.WRONG)
-    return Suspicion(wrong_values.finding_of(comparison), saved.diagnosed, needed=wrong)
+    return Suspicion(wrong_value_finding.finding_of(comparison), saved.diagnosed, needed=wrong)
 
 
 def begin(model: Investigation, first: RunResult) -> None:
@@ -56,7 +56,7 @@ def begin(model: Investigation, first: RunResult) -> None:
     package = first.run.package
     if not model.options.compare or package is None or not fits_beside(package, first.run.manifest.device):
         return
-    if not reason_against(model, first.run) and wrong_values.bytes_to_save(first.run) <= SMALL:
+    if not reason_against(model, first.run) and wrong_value_finding.bytes_to_save(first.run) <= SMALL:
         model.trials.prepare_evaluation(first.run.manifest.device, model.repro.parent)
         model.trials.begin_all_tensors()
 
@@ -67,7 +67,7 @@ def reason_against(model: Investigation, run: RunDir) -> str:
         return "the package does not hold the graph that it was compiled from"
     if len(run.launches) > MOST_LAUNCHES:
         return f"{len(run.launches)} launches are many; aoti-debug compare does"
-    needed, free = wrong_values.bytes_to_save(run), shutil.disk_usage(model.repro.parent).free
+    needed, free = wrong_value_finding.bytes_to_save(run), shutil.disk_usage(model.repro.parent).free
     if needed > min(LARGEST, free // 2):
         return f"it would save {wording.byte_size(needed)} of tensors; aoti-debug compare does"
     return ""
@@ -88,7 +88,7 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     of_source = tuple(trial for trial in confirmation.trials if trial.mode.name in replay.SOURCE)
     exact = replace(confirmation, trials=tuple(t for t in confirmation.trials if t not in of_source))
     finding = replay.of_values(suspicion.finding, exact)
-    stage = wrong_values.stage(launch, [trial.evidence.outcome for trial in of_source])
+    stage = wrong_value_finding.stage(launch, [trial.evidence.outcome for trial in of_source])
     proved = proof(model, suspicion.run, suspicion.needed, "what is wrong does not reach them")
     return Outcome(replace(finding, evidence=(*finding.evidence, *stage, *proved)), suspicion.run)
 

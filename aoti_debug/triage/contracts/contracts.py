@@ -14,13 +14,13 @@ from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.errors import InputMismatch
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_size
 from aoti_debug.manifest import Manifest, Promise
+from aoti_debug.recording.values import Number, Tensor
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts import aliases, bounds, layouts
 from aoti_debug.triage.contracts.blame import Blame
-from aoti_debug.triage.contracts.kind import CONTRACT
+from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Devices, Promised
 from aoti_debug.triage.contracts.specialisation import Specialisations
-from aoti_debug.values import Number, Tensor
 from aoti_debug.wrapper.promised_layouts import FOLDING, MODEL, UNKNOWN
 
 

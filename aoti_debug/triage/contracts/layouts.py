@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.manifest import Promise
+from aoti_debug.recording.values import Layout
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.values import Layout
 from aoti_debug.wrapper.promised_layouts import UNKNOWN
 
 

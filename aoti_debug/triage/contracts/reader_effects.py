@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from aoti_debug import dtypes
+from aoti_debug.recording.values import Tensor, extent_elements
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.layouts import Promised, other_sizes
-from aoti_debug.values import Tensor, extent_elements
-from aoti_debug.wrapper.launch_traits import traits_of
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 def consequence(reader: Launch, argument: Argument, promised: Promised, tensor: Tensor) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aoti_debug.values import unravel
+from aoti_debug.recording.values import unravel
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,7 +12,7 @@ from aoti_debug.triage.kernel_source.arithmetic import KernelEvaluator, Operatio
 from aoti_debug.triage.kernel_source.placement import LaunchTensors, Placement, element_by_element, rows
 from aoti_debug.triage.kernel_source.statements import Statement
 from aoti_debug.triage.nonfinite.near_overflow import LARGEST
-from aoti_debug.triage.nonfinite.observed import Special
+from aoti_debug.triage.nonfinite.observed_values import Special
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,9 +9,9 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.triage.nonfinite.observed import Occurrence, Special, count, statistics_after, statistics_of
-from aoti_debug.triage.nonfinite.roots import Root, RootKind, RootSearch
-from aoti_debug.triage.nonfinite.sinks import Sink
+from aoti_debug.triage.nonfinite.harmful_sinks import Sink
+from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after, statistics_of
+from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 
 NONFINITE = FindingKind("nonfinite", "NaN or an unintended infinity", "NOT FINITE", "not finite", "∞")
 

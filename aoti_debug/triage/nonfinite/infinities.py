@@ -7,9 +7,9 @@ import re
 from enum import Enum
 
 from aoti_debug.manifest import Kernel, Manifest
+from aoti_debug.recording.values import Number
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.triage.kernel_source import slices
-from aoti_debug.values import Number
+from aoti_debug.triage.kernel_source import result_slices
 
 
 class Infinities(str, Enum):
@@ -29,10 +29,10 @@ _LOGSUMEXP = re.compile(r"attention")  # returns logsumexp, which is -Inf for a 
 
 def intended_signs(launch: Launch, argument: Argument, manifest: Manifest) -> frozenset[int]:
     """The signs (1, -1) of the infinities that a launch may write to an argument because its code or call has them."""
-    kernel = slices.kernel_of(launch, manifest)
+    kernel = result_slices.kernel_of(launch, manifest)
     if kernel is None:
         return _operator_call_signs(launch)
-    result_slice = slices.launch_slices(launch, manifest).get(argument.spec.param)
+    result_slice = result_slices.launch_slices(launch, manifest).get(argument.spec.param)
     return result_slice.infinities if result_slice is not None else infinite_constants(kernel)
 
 

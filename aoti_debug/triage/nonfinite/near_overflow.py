@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from aoti_debug import dtypes
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.triage.nonfinite.observed import statistics_after
+from aoti_debug.triage.nonfinite.observed_values import statistics_after
 
 _EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; powers of two that scale other tensors
 LARGEST = {d.name: d.largest for d in dtypes.DTYPES if d.largest is not None and d.name not in _EXEMPT}

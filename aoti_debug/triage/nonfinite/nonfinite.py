@@ -15,13 +15,20 @@ from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.triage.nonfinite import explain as explanation
-from aoti_debug.triage.nonfinite import finding_text, near_overflow, sinks
+from aoti_debug.triage.nonfinite import explain_element as explanation
+from aoti_debug.triage.nonfinite import finding_text, harmful_sinks, near_overflow
 from aoti_debug.triage.nonfinite.finding_text import NonfiniteCase
+from aoti_debug.triage.nonfinite.harmful_sinks import Sink
 from aoti_debug.triage.nonfinite.infinities import Infinities
-from aoti_debug.triage.nonfinite.observed import INFINITE, Occurrence, Special, count, statistics_after, statistics_of
-from aoti_debug.triage.nonfinite.roots import Root, RootKind, RootSearch
-from aoti_debug.triage.nonfinite.sinks import Sink
+from aoti_debug.triage.nonfinite.observed_values import (
+    INFINITE,
+    Occurrence,
+    Special,
+    count,
+    statistics_after,
+    statistics_of,
+)
+from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 
 _MOST_LINES = 3
 _HALF = frozenset({"float16", "bfloat16"})
@@ -97,9 +104,9 @@ def _kinds(run: RunDir) -> frozenset[Special]:
 
 def _nan_case(run: RunDir, roots: RootSearch) -> NonfiniteCase | None:
     """The case of the first NaN that does harm, or of the infinity that it came from."""
-    output_sinks = sinks.outputs(run, roots, Special.NAN)
+    output_sinks = harmful_sinks.outputs(run, roots, Special.NAN)
     ends = [(sink, root) for sink in output_sinks for root in roots.trace([sink.occurrence])]
-    for sink in sinks.integers(run, roots):
+    for sink in harmful_sinks.integers(run, roots):
         ends += [
             (sink, root) for root in roots.trace_argument(sink.occurrence.launch, sink.occurrence.argument, Special.NAN)
         ]
@@ -141,7 +148,7 @@ def _unintended_infinities(
     first: NonfiniteCase | None = None
     harmful: set[object] = {occurrence.key for occurrence in case.path} if case else set()
     for special in INFINITE:
-        for sink in sinks.outputs(run, roots, special):
+        for sink in harmful_sinks.outputs(run, roots, special):
             for root in _unintended(roots.trace([sink.occurrence])):
                 harmful |= {occurrence.key for occurrence in root.path}
                 if first is None or root.occurrence.launch.sequence < first.root.occurrence.launch.sequence:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aoti_debug import wording
+from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.triage.kernel_source import slices
-from aoti_debug.triage.nonfinite import operators
-from aoti_debug.values import unravel
+from aoti_debug.triage.kernel_source import result_slices
+from aoti_debug.triage.nonfinite import matrix_products
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,14 +36,14 @@ def operand_values(
         element: the row-major index in the result.
         read: the values known to have been read for the element, by parameter: 0-d, or a row.
     """
-    result_slice = slices.launch_slices(launch, run.manifest).get(argument.spec.param)
+    result_slice = result_slices.launch_slices(launch, run.manifest).get(argument.spec.param)
     operands: list[str] = []
     for other in launch.args:
         tensor = before.get(other.spec.param or other.name)
         if tensor is None or (result_slice is not None and other.spec.param not in result_slice.sources):
             continue
         values = read.get(other.spec.param)
-        factor = operators.factor(launch, other, tensor, shape, element)
+        factor = matrix_products.factor(launch, other, tensor, shape, element)
         if values is not None:
             operand = (
                 f"a row of {other.name} {row(values)}" if values.dim() else f"{other.name} = {spell(float(values))}"

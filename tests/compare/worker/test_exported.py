@@ -15,9 +15,9 @@ from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun
 from aoti_debug.compare.worker import exported as worker
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
-from aoti_debug.inputs.files import Inputs
+from aoti_debug.inputs.input_files import Inputs
 from aoti_debug.reference.program import FORMAT, Reference
-from aoti_debug.run import outputs
+from aoti_debug.run import saved_outputs
 
 
 class Counter(torch.nn.Module):
@@ -39,7 +39,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         read.append(package)
         return Inputs((), {})
 
-    monkeypatch.setattr(worker.files, "read_embedded", embedded)
+    monkeypatch.setattr(worker.input_files, "read_embedded", embedded)
     return read
 
 
@@ -62,7 +62,7 @@ def saved(folder: Path) -> Path:
 
 
 def value(folder: str) -> float:
-    (output,) = outputs.saved(Path(folder)).values()
+    (output,) = saved_outputs.saved(Path(folder)).values()
     return float(load_file(output)["0"].item())
 
 
@@ -91,7 +91,7 @@ def test_what_the_last_call_returns_is_kept(tmp_path: Path, called: list[object]
 def test_float64_is_asked_for_where_a_run_returned_something_else(
     tmp_path: Path, called: list[object], returned: float, is_wrong: bool
 ) -> None:
-    outputs.save([torch.tensor(returned)], tmp_path / "returned")
+    saved_outputs.save([torch.tensor(returned)], tmp_path / "returned")
     (kept,) = results(saved(tmp_path), calls=3, returned=tmp_path / "returned")
     assert bool(kept.double) is is_wrong
     assert not is_wrong or value(kept.double) == 3

@@ -13,9 +13,9 @@ from repro_launches import replay
 
 from aoti_debug.abi import Phase
 from aoti_debug.builder import build as builder
-from aoti_debug.cli.options import parse_configs
+from aoti_debug.cli.arguments.options import parse_configs
 from aoti_debug.errors import UsageError
-from aoti_debug.frontend.worker.protocol import OPERATOR_KEYS, name_operators
+from aoti_debug.frontend.protocol.messages import OPERATOR_KEYS, name_operators
 from aoti_debug.machine import compiler
 from aoti_debug.manifest import Kind
 from aoti_debug.repro.repro import write_repro

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.frontend.worker.protocol import TritonConfig
+from aoti_debug.frontend.protocol.messages import TritonConfig
 from aoti_debug.frontend.worker.triton_configs import triton_configs
 
 

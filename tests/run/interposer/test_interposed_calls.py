@@ -14,9 +14,9 @@ import factories
 import pytest
 
 from aoti_debug import manifest
-from aoti_debug.builder.runtime_objects import THIS_MACHINE
-from aoti_debug.builder.site_tables import sites_cpp
-from aoti_debug.builder.toolchain import Toolchain
+from aoti_debug.builder.compiling.runtime_objects import THIS_MACHINE
+from aoti_debug.builder.compiling.site_tables import sites_cpp
+from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.machine.compiler import find_compiler, find_torch
 from aoti_debug.run.interposer import tables
 from aoti_debug.run.interposer.include_dirs import include_dirs

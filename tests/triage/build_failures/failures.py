@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import chains
 
-from aoti_debug.frontend.build_failure import BuildFailure, Compilation, Ending, Position, Stage
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, Compilation, Ending, Position, Stage
 
 REFERENCE = chains.reference(("aten.relu.default", "aten.erf.default"))
 LOWERING = BuildFailure(

@@ -7,11 +7,11 @@ from pathlib import Path
 import failures
 
 from aoti_debug.diagnosis.findings import CLEAN, FAULT, Finding
-from aoti_debug.frontend.build_failure import BuildFailure
+from aoti_debug.frontend.protocol.build_failure import BuildFailure
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.triage.build_failures.finding import all_failures, finding_of, with_failures
-from aoti_debug.triage.build_failures.kind import BUILD_FAILURE
-from aoti_debug.triage.build_failures.replay import Replay
+from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
+from aoti_debug.triage.build_failures.proof_script import Replay
 
 FOLDER = Path("/triages/1/build_failure")
 

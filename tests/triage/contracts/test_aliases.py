@@ -8,9 +8,9 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.manifest import Arg, Form, Kind, Role, Site
+from aoti_debug.recording.values import Absent, Tensor
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.triage.contracts import aliases
-from aoti_debug.values import Absent, Tensor
 
 FIRST, SECOND = tensor(16, data_ptr=0x1000), tensor(16, data_ptr=0x1020)  # 64 bytes each; they share 32 bytes
 OTHER = tensor(16, data_ptr=0x5000)

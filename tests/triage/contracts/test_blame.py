@@ -9,10 +9,10 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.manifest import Form, Kind, Role
+from aoti_debug.recording.values import Absent, Tensor
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts.blame import Blame
 from aoti_debug.triage.contracts.layouts import Promised
-from aoti_debug.values import Absent, Tensor
 
 X, BUF1 = tensor(4, data_ptr=0x1000), tensor(4, data_ptr=0x2000)
 PROMISED = Promised("cpu", "int32", (4,), (1,))

@@ -7,9 +7,9 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 
 from aoti_debug.manifest import Kind
+from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.triage.contracts import bounds
-from aoti_debug.values import Tensor
 
 
 def problem(base: Path, value: Tensor, kind: Kind = Kind.CPP, device: str = "cpu", param: str = "") -> str:

@@ -26,10 +26,10 @@ from aoti_debug.manifest import (
     Promise,
     Role,
 )
+from aoti_debug.recording.values import Absent, Number
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.contracts.kind import CONTRACT
-from aoti_debug.values import Absent, Number
+from aoti_debug.triage.contracts.finding_kind import CONTRACT
 
 ASK = site("mylib::ask.default", arg("x"), arg("buf1", Role.OUT, Form.LIST), kind=Kind.PROXY, op="mylib::ask.default")
 ADD = site("cpp_fused_add_0", arg("buf1"), arg("buf2", Role.OUT), kind=Kind.CPP, line=13)

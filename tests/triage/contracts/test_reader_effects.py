@@ -7,10 +7,10 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.manifest import Kind, Role
+from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.triage.contracts.layouts import Promised
 from aoti_debug.triage.contracts.reader_effects import consequence
-from aoti_debug.values import Tensor
 
 PROMISED = Promised("cpu", "float32", (4, 8), (8, 1))
 REAL = tensor(4, 8)

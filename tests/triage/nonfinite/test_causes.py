@@ -4,10 +4,10 @@ import kernel_sources as sources
 import pytest
 
 from aoti_debug.manifest import Kernel
-from aoti_debug.triage.kernel_source import slices
+from aoti_debug.triage.kernel_source import result_slices
 from aoti_debug.triage.kernel_source.placement import LaunchTensors
 from aoti_debug.triage.nonfinite.causes import Cause, KernelStatements, domain_error, find_cause
-from aoti_debug.triage.nonfinite.observed import Special
+from aoti_debug.triage.nonfinite.observed_values import Special
 
 torch = pytest.importorskip("torch")
 
@@ -31,8 +31,8 @@ def cause(
     name, after = result
     kinds = {**dict.fromkeys((*reads, name), "float32"), **(dtypes or {})}
     pointers = frozenset(kinds)
-    result_slice = slices.kernel_slices(kernel, pointers)[name]
-    source = KernelStatements(slices.statements(kernel, pointers), result_slice.operations, kinds, numbers or {})
+    result_slice = result_slices.kernel_slices(kernel, pointers)[name]
+    source = KernelStatements(result_slices.statements(kernel, pointers), result_slice.operations, kinds, numbers or {})
     return find_cause(source, LaunchTensors(reads, {name: after}), name, element, special)
 
 

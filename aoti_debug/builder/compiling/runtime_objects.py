@@ -1,0 +1,122 @@
+"""Compiles the objects of the runtime, which are cached, and the tables of the launch sites."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.builder.compiling.site_tables import MANIFEST_PATH_MACRO
+from aoti_debug.builder.compiling.toolchain import Toolchain, compile_words
+from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend.sources import Flags
+from aoti_debug.machine import cache
+
+RUNTIME = Path(__file__).parents[2] / "runtime_shims"
+DEVICES = {"cpu": "device", "cuda": "cuda"}  # the folder of the half of the runtime that is the device's own
+INTERPOSER = "interposer"  # the folder of the library that interposes functions of packages without wrapper source
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+    "-fopenmp",
+    "-ffp-contract=off",
+)
+SUFFIXES = (".h", ".cpp", ".cu", ".ptx")
+_NATIVE = "-march=native"
+THIS_MACHINE = Flags("", (), (), (_NATIVE.removeprefix("-"),), (), (), (), ())  # code for the processor of this machine
+TABLES_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden")
+
+
+def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Path]:
+    """Compiles the runtime for a device, unless the cache has it, and returns its objects.
+
+    Raises:
+        ToolchainError: it does not compile, or does not support the device.
+    """
+    if device not in DEVICES:
+        raise ToolchainError(f"models for {device} cannot be instrumented", hint="export for cpu or cuda")
+    files = [*shared_sources(), *sorted((RUNTIME / DEVICES[device]).glob("*.cpp"))]
+    words = [
+        *FLAGS,
+        *([] if toolchain.compiler.is_clang else ["-fno-gnu-unique"]),
+        *_machine_words(flags),
+        f"-I{RUNTIME}",
+        *_header_directories(toolchain, device, flags),
+    ]
+    sources = [path for path in sorted(RUNTIME.rglob("*")) if path.is_file() and path.suffix in SUFFIXES]
+    texts = [f"{path.relative_to(RUNTIME)}\n{path.read_text()}" for path in sources]
+    name = toolchain.key(*words, *texts)
+
+    def compile_unit(source: Path, text: str) -> None:
+        source.write_text(text)
+        toolchain.compile(source, source.with_suffix(".o"), words)
+
+    def fill(directory: Path) -> None:
+        units = translation_units(files, toolchain.jobs)
+        sources = [directory / f"runtime_{number}.cpp" for number in range(len(units))]
+        with ThreadPoolExecutor(toolchain.jobs) as pool:
+            list(pool.map(compile_unit, sources, units))
+
+    return sorted(cache.entry("runtime", name, fill).glob("*.o"))
+
+
+def shared_sources() -> list[Path]:
+    """The C++ files of the runtime that every package has, whatever its device."""
+    others = {*DEVICES.values(), INTERPOSER}
+    return [path for path in sorted(RUNTIME.rglob("*.cpp")) if path.relative_to(RUNTIME).parts[0] not in others]
+
+
+@contextlib.contextmanager
+def compiled_meanwhile(toolchain: Toolchain) -> Iterator[None]:
+    """Compiles the runtime for the CPU of this machine beside what is done within, if torch is a build without CUDA.
+
+    It is then almost always what the model needs, before its flags are known. An error is left to `compile_runtime`.
+    """
+    if toolchain.torch.has_cuda:
+        yield
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(compile_runtime, toolchain, "cpu", THIS_MACHINE)
+        with toolchain.children.killed_on_error():
+            yield
+
+
+def _machine_words(flags: Flags) -> list[str]:
+    """The options that choose the instruction set; those beside -march=native name parts of it."""
+    words = [word for word in compile_words(replace(flags, include_dirs=())) if word.startswith("-m")]
+    return [_NATIVE] if _NATIVE in words else list(dict.fromkeys(words))
+
+
+def _header_directories(toolchain: Toolchain, device: str, flags: Flags) -> list[str]:
+    """The options that name the directories of torch's headers, and for a GPU those of its toolkit."""
+    directories = flags.include_dirs if device != "cpu" else (str(toolchain.torch.directory / "include"),)
+    return [f"-I{path}" for path in directories]
+
+
+def translation_units(files: Sequence[Path], count: int) -> list[str]:
+    """Texts that include all files: `count` of them, of about equal size. Headers are then parsed once a text."""
+    units: list[list[Path]] = [[] for _ in range(min(count, len(files)))]
+    for path in sorted(files, key=lambda path: path.stat().st_size, reverse=True):
+        min(units, key=lambda unit: sum(member.stat().st_size for member in unit)).append(path)
+    return ["".join(f'#include "{path}"\n' for path in sorted(unit)) for unit in units]
+
+
+def compile_site_tables(toolchain: Toolchain, folder: Path, text: str, manifest_json: str) -> Path:
+    """Compiles the text of sites.cpp with the manifest embedded; returns the object.
+
+    Args:
+        folder: where the sources and the object are written.
+
+    Raises:
+        ToolchainError: it does not compile.
+    """
+    source, embedded = folder / "sites.cpp", folder / "manifest.json"
+    source.write_text(text)
+    embedded.write_bytes(manifest_json.encode())
+    define = f'-D{MANIFEST_PATH_MACRO}="{embedded}"'
+    return toolchain.compile(source, folder / "sites.o", [*TABLES_FLAGS, define, f"-I{RUNTIME}"])

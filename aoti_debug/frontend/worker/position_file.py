@@ -1,0 +1,199 @@
+"""Keeps a file that says which part of Inductor is at work, in the process that lowers a program.
+
+The process may crash or never end: the file is there at any time. It begins with one line, a Position as JSON, which is
+empty where no part that can be named is at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.frontend.protocol.build_failure import LOWERED_GRAPHS, POSITION, Position, Stage
+from aoti_debug.frontend.worker.patched_method import replaced
+from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
+from aoti_debug.machine.files import json_data
+from aoti_debug.reference import program
+from aoti_debug.reference.program import FOLDING, MODEL
+
+
+class Positions:
+    """The parts of Inductor that are at work, each inside the one before it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._current: Position | None = None
+        self._raised: list[tuple[BaseException, Position]] = []
+        self._write(None)
+
+    def close(self, error: BaseException | None) -> None:
+        """Closes the file; of an exception that ends the lowering it says which part raised it."""
+        chain = list(_chain(error))
+        is_outside = any(isinstance(link, AotiDebugError | OSError | MemoryError) for link in chain)
+        raised = [] if is_outside else [place for seen, place in self._raised if any(seen is link for link in chain)]
+        self._write(raised[0] if raised else None)
+        os.close(self._file)
+
+    @contextlib.contextmanager
+    def at(self, position: Position) -> Iterator[None]:
+        """Inside the `with`, this part is at work; one without a node of its own works for the node around it."""
+        outer = self._current
+        if outer is not None and not position.node:
+            position = replace(position, node=outer.node, graph=outer.graph, function=outer.function)
+        self._write(position)
+        try:
+            yield
+        except BaseException as error:
+            self._note(error, position)
+            raise
+        else:
+            if outer is None:
+                self._raised.clear()
+        finally:
+            self._write(outer)
+
+    def _note(self, error: BaseException, position: Position) -> None:
+        """Remembers the innermost part that an exception has left."""
+        chain = list(_chain(error))
+        if not any(seen is link for seen, _ in self._raised for link in chain):
+            self._raised.append((error, position))
+
+    def _write(self, position: Position | None) -> None:
+        self._current = position
+        text = "" if position is None else json_data.to_text(position, indent=None).strip()
+        with contextlib.suppress(OSError):  # a full disk stops no lowering
+            os.pwrite(self._file, f"{text}\n".encode(), 0)
+
+
+class _Graphs:
+    """The file of the graphs that are lowered; a graph that cannot be written there is missing in repros only."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._graphs = ReferenceGraphs()
+
+    def of_program(self, nodes: Iterable[Any]) -> None:
+        with contextlib.suppress(Exception):
+            self._graphs.of_program(nodes)
+            self._write()
+
+    def lowered(self, graph: Any) -> None:
+        with contextlib.suppress(Exception):
+            self._graphs.begin(graph)
+            self._write()
+
+    def _write(self) -> None:
+        self._path.write_text(program.to_json(self._graphs.reference()))
+
+
+@contextlib.contextmanager
+def watched(folder: Path, nodes: Iterable[Any]) -> Iterator[Positions]:
+    """Keeps the file of positions, and that of the graphs that are lowered, in a folder while a program is lowered.
+
+    Args:
+        nodes: of the exported program, whose graph it is until the first is lowered.
+    """
+    positions = Positions(folder / POSITION)
+    graphs = _Graphs(folder / LOWERED_GRAPHS)
+    graphs.of_program(nodes)
+    error: BaseException | None = None
+    try:
+        with _passes(positions), _lowerings(positions, graphs):
+            yield positions
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        positions.close(error)
+
+
+@contextlib.contextmanager
+def _passes(positions: Positions) -> Iterator[None]:
+    """Notes the graph passes."""
+    from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+
+    begun: dict[int, contextlib.ExitStack] = {}
+
+    def enter(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __enter__(self: Any) -> Any:  # noqa: N807
+            stack = begun[id(self)] = contextlib.ExitStack()
+            stack.enter_context(positions.at(Position(Stage.PASS, str(self.passname))))
+            try:
+                return original(self)
+            except BaseException:
+                begun.pop(id(self)).__exit__(*sys.exc_info())
+                raise
+
+        return __enter__
+
+    def leave(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __exit__(self: Any, *error: Any) -> Any:  # noqa: N807
+            stack = begun.pop(id(self), None)
+            try:
+                return original(self, *error)
+            finally:
+                if stack is not None:
+                    stack.__exit__(*error)
+
+        return __exit__
+
+    with replaced(GraphTransformObserver, "__enter__", enter), replaced(GraphTransformObserver, "__exit__", leave):
+        yield
+
+
+@contextlib.contextmanager
+def _lowerings(positions: Positions, graphs: _Graphs) -> Iterator[None]:
+    """Notes the nodes that are lowered, after writing the graph that they are of."""
+    from torch._inductor.graph import GraphLowering
+
+    def run(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            graphs.lowered(self)
+            return original(self, *args, **kwargs)
+
+        return run
+
+    def run_node(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def run_node(self: Any, n: Any) -> Any:
+            if n.op != "call_function":
+                return original(self, n)
+            function = FOLDING if self.is_const_graph else MODEL
+            with positions.at(Position(Stage.LOWERING, str(n.target), n.name, self.name or "", function)):
+                return original(self, n)
+
+        return run_node
+
+    def generate(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with positions.at(Position(Stage.CODE)):
+                return original(self, *args, **kwargs)
+
+        return generate
+
+    with (
+        replaced(GraphLowering, "run", run),
+        replaced(GraphLowering, "run_node", run_node),
+        replaced(GraphLowering, "codegen_with_cpp_wrapper", generate),
+    ):
+        yield
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception, and those that it was raised from or while handling."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,162 @@
+"""Builds a package, without the parts of the build that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from aoti_debug import wording
+from aoti_debug.bisect.build_changes import Build, LeaveOut, Part, SkipCandidate, applied, name_of
+from aoti_debug.builder import build as builder
+from aoti_debug.builder.options import BuildOptions
+from aoti_debug.builder.summary import BuildSummary
+from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, BuildFailureError
+from aoti_debug.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.triage.build_failures.failing_part_text import part_text
+from aoti_debug.triage.build_failures.finding import finding_of
+from aoti_debug.triage.build_failures.leave_out import without
+from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO, Replay, replay
+
+MOST = 4  # parts that are left out
+_STEP = "build"
+_NOTHING = LeftOut()
+_Failed: TypeAlias = tuple[BuildFailure, Replay]
+_HINT = "see whether torch._inductor.aoti_compile_and_package alone fails as well"
+
+
+@dataclass(frozen=True)
+class BuiltWithout:
+    """The result of building.
+
+    Attributes:
+        summary: of the package; None if it cannot be built, or was given.
+        failures: what fails: first what a repro confirms, each in the order in which it was met.
+        left_out: how the package was built: "without the lowering of aten.silu.default"; "" if nothing was left out.
+        notes: what failed once and did not fail again, one line each.
+    """
+
+    summary: BuildSummary | None
+    failures: tuple[Finding, ...]
+    left_out: str
+    notes: tuple[str, ...] = ()
+
+
+def build_without(
+    options: BuildOptions, folder: Path, steps: Steps, described: Callable[[BuildSummary], str]
+) -> BuiltWithout:
+    """Builds a package; of each part that fails it writes and runs a repro, and builds again without the part.
+
+    Where the repro does not fail in the same way, the same is built once more first: what does not fail again is no
+    finding.
+
+    Args:
+        folder: the repros go there.
+        described: the result of the step of a build that succeeds.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError: it cannot be built, and nothing that fails alone is to blame.
+    """
+    changes: list[LeaveOut | SkipCandidate] = []
+    met: list[_Failed] = []
+    found: list[_Failed] = []
+    name = _STEP
+    while True:
+        summary, error = _try(_with(options, changes), name, steps, described)
+        if error is None:
+            return BuiltWithout(summary, _findings(found, options), names_of(changes), _notes(met, found))
+        failure = error.failure
+        is_found = any(failure.position == other.position for other, _ in found)
+        known = next((each for each in met if _is_alike(each[0], failure)), None)
+        if known is None and not is_found:
+            known = failure, _replayed(failure, _with(options, changes), folder, len(met), steps)
+            met.append(known)
+            if not known[1].is_same and len(met) <= MOST:
+                name = f"{_named(changes)}, again"
+                continue
+        more = [change for change in without(failure) if change not in changes]
+        if known is not None and not is_found:
+            found.append(known)
+        if is_found or not more or len(met) > MOST:
+            if not any(done.is_same for _, done in found):
+                raise ToolchainError(str(error), hint=_HINT) from error
+            findings = _unbuildable(_findings(found, options), changes)
+            return BuiltWithout(None, findings, "", _notes(met, found))
+        changes += more
+        name = _named(changes)
+
+
+def _named(changes: Sequence[LeaveOut | SkipCandidate]) -> str:
+    return f"{_STEP}, {names_of(changes)}" if changes else _STEP
+
+
+def _is_alike(one: BuildFailure, other: BuildFailure) -> bool:
+    """True if two builds failed in the same way; the texts of exceptions may hold addresses."""
+    return (one.position, one.ending) == (other.position, other.ending)
+
+
+def _notes(met: Sequence[_Failed], found: Sequence[_Failed]) -> tuple[str, ...]:
+    """What failed once, and not when the same was built again."""
+    return tuple(
+        f"the build failed once: {part_text(failure.position)}: {wording.first_line(failure.what)}; "
+        "a second one did not fail in this way"
+        for failure, done in met
+        if (failure, done) not in found
+    )
+
+
+def names_of(changes: Sequence[LeaveOut | SkipCandidate]) -> str:
+    """ "without the lowering of aten.silu.default and without the pass remove_noop_ops"; "" for no change."""
+    parts = [change for change in changes if isinstance(change, LeaveOut)]
+    groups = ([change for change in parts if change.part is part] for part in Part)
+    names = [name_of(group) for group in groups if group]
+    candidates = [change.candidate.name for change in changes if isinstance(change, SkipCandidate)]
+    names += [f"without the candidate {wording.comma_separated(candidates)}"] if candidates else []
+    return " and ".join(names)
+
+
+def _with(options: BuildOptions, changes: Sequence[LeaveOut | SkipCandidate]) -> BuildOptions:
+    if not changes:
+        return options
+    build = applied(changes, Build(options.inductor_configs, options.left_out or _NOTHING))
+    is_unchanged = build.left_out == _NOTHING and options.left_out is None
+    return replace(options, inductor_configs=build.configs, left_out=None if is_unchanged else build.left_out)
+
+
+def _try(
+    options: BuildOptions, name: str, steps: Steps, described: Callable[[BuildSummary], str]
+) -> tuple[BuildSummary | None, BuildFailureError | None]:
+    with steps.step(name) as note:
+        try:
+            built = builder.build_report(options)
+        except BuildFailureError as error:
+            note.text = f"{part_text(error.failure.position)}: {wording.first_line(error.failure.what)}"
+            return None, error
+        note.text, note.timings = described(built), built.stages
+        return built, None
+
+
+def _replayed(failure: BuildFailure, options: BuildOptions, folder: Path, number: int, steps: Steps) -> Replay:
+    with steps.step("repro of the build") as note:
+        done = replay(failure, options, folder / (f"{BUILD_REPRO}_{number + 1}" if number else BUILD_REPRO))
+        note.text = done.what
+    return done
+
+
+def _findings(found: Sequence[_Failed], options: BuildOptions) -> tuple[Finding, ...]:
+    """The findings, the confirmed ones first; settings that were asked for may be to blame for the first."""
+    findings = [finding_of(*each) for each in sorted(found, key=lambda each: not each[1].is_same)]
+    if findings and options.inductor_configs:
+        asked = wording.comma_separated(f"{key}={value}" for key, value in options.inductor_configs.items())
+        findings[0] = replace(findings[0], warnings=(*findings[0].warnings, f"built with --inductor-config {asked}"))
+    return tuple(findings)
+
+
+def _unbuildable(findings: Sequence[Finding], changes: Sequence[LeaveOut | SkipCandidate]) -> tuple[Finding, ...]:
+    how = f", also {names_of(changes)}" if changes else ""
+    note = f"the model cannot be built{how}: it was not run"
+    return (replace(findings[0], warnings=(note, *findings[0].warnings)), *findings[1:])

@@ -1,0 +1,225 @@
+"""Writes the repro of a launch and runs it in every mode that this machine has."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from aoti_debug import wording
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.machine.progress.steps import Step, Steps
+from aoti_debug.repro.evidence import FAILED, Evidence, Mode, gather, modes, this_machine
+from aoti_debug.repro.repro import write_repro
+from aoti_debug.run.runner import RunResult
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.memory_errors.walk_back import makers
+from aoti_debug.wrapper.launches.launch_traits import traits_of
+
+SECONDS = 120.0  # for one mode of a repro
+USAGE = 2  # exit code of a script that does not have the mode: the source of its kernel is incomplete
+
+# Modes of a repro by what they can show.
+EXACT = ("cubin", "native", "operator")
+SOURCE = ("interpret", "checked")  # the kernel's source, interpreted or compiled with checks
+FAULT = (*EXACT, "interpret", "checked", "memcheck", "address")
+OVERRUN = ("poison", "memcheck", "address", "checked", "interpret")
+UNINITIALISED = ("initcheck", "poison")
+REDUNDANT = {"address": "checked"}  # slow modes, and the mode that sees the same accesses
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One mode in which the repro was run, and its result.
+
+    Attributes:
+        began: seconds from the beginning of the triage.
+    """
+
+    mode: Mode
+    evidence: Evidence
+    seconds: float
+    began: float = 0.0
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """The results of running a repro.
+
+    Attributes:
+        repro: its folder; None where the launch cannot be replayed.
+        refused: sentences: why it cannot be replayed, or which modes were not available.
+    """
+
+    repro: Path | None
+    trials: tuple[Trial, ...]
+    refused: tuple[str, ...]
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """The evidence of each trial, in order."""
+        return tuple(trial.evidence for trial in self.trials)
+
+
+def confirm(
+    model: Investigation, diagnosed: DiagnosedRun, launch: Launch, ways: Collection[str], seconds: float = SECONDS
+) -> Confirmation:
+    """Writes the repro of a launch and runs it in each of these ways that the machine has.
+
+    Args:
+        diagnosed: the run that saved the tensors of the launch.
+    """
+    repro, refused = write(diagnosed, launch, model.repro, model.steps)
+    if repro is None:
+        return Confirmation(None, (), (refused,))
+    return run(repro, launch, diagnosed.run, ways, model.steps, seconds)
+
+
+def with_indices(
+    model: Investigation,
+    diagnosed: DiagnosedRun,
+    launch: Launch,
+    ways: Collection[str],
+    save: Callable[[Sequence[Launch]], RunResult],
+) -> tuple[DiagnosedRun, Confirmation]:
+    """`confirm` for a launch whose tensors are not saved yet; also returns the run that saved them.
+
+    Args:
+        save: runs the model and saves the tensors of some launches: this one, and those that made its indices.
+    """
+    saved = save([launch, *makers(diagnosed.dataflow, launch)]).diagnosed
+    return saved, confirm(model, saved, saved.run.launch(launch.id), ways)
+
+
+def same_values(model: Investigation, suspicion: Suspicion) -> Outcome:
+    """Confirms a finding of values or layouts: the launch alone has to make them again."""
+    finding, recorded, launch = suspicion.finding, suspicion.diagnosed, suspicion.launch
+    if launch is None:
+        return Outcome(finding, recorded.run)
+    saved = recorded if any(a.files for a in launch.args) else model.trials.tensors([launch]).diagnosed
+    repro, refused = write(saved, saved.run.launch(launch.id), model.repro, model.steps)
+    if repro is None:
+        return Outcome(replace(finding, warnings=(*finding.warnings, refused)), recorded.run)
+    confirmation = run(repro, launch, recorded.run, EXACT, model.steps)
+    return Outcome(of_values(finding, confirmation), recorded.run)
+
+
+def write(diagnosed: DiagnosedRun, launch: Launch, folder: Path, steps: Steps) -> tuple[Path | None, str]:
+    """The repro's folder, or None and the reason why there is none."""
+    with steps.step("repro") as note:
+        if not traits_of(launch.site.kind).replay:
+            note.text = f"launches of kind {launch.site.kind.value} cannot be replayed"
+            return None, note.text
+        try:
+            written = write_repro(launch.kernel, run=diagnosed, launch=launch.id, output=folder, trusted=True)
+        except AotiDebugError as error:
+            note.text = f"no repro: {error}"
+            return None, note.text
+        note.text = f"{wording.count(written.tensors, 'tensor')}, {folder}"
+        return written.path, ""
+
+
+def run(
+    repro: Path, launch: Launch, recorded: RunDir, ways: Collection[str], steps: Steps, seconds: float = SECONDS
+) -> Confirmation:
+    """Runs a repro in those of the modes `ways` that the machine has, as many at once as it has cores.
+
+    A mode of REDUNDANT is run only if the others do not all show a fault.
+    """
+    machine = this_machine(recorded.manifest.compiler, cuda=recorded.manifest.device == "cuda")
+    requested = [mode for mode in modes(launch.site.kind, recorded.manifest.device, machine) if mode.name in ways]
+    requested.sort(key=lambda mode: mode.name not in EXACT)
+    possible = [mode for mode in requested if not mode.missing]
+    first = [mode for mode in possible if REDUNDANT.get(mode.name) not in {other.name for other in possible}]
+    finished = _run_trials(repro, first, seconds, steps)
+    if any(trial.evidence.outcome != "fault" for trial in finished):
+        finished += _run_trials(repro, [mode for mode in possible if mode not in first], seconds, steps)
+    refused = [f"{mode.name}: {mode.missing}" for mode in requested if mode.missing]
+    refused += [
+        f"{trial.mode.name}: this repro does not have this mode" for trial in finished if _is_not_offered(trial)
+    ]
+    return Confirmation(repro, tuple(trial for trial in finished if not _is_not_offered(trial)), tuple(refused))
+
+
+def _run_trials(repro: Path, modes_: Sequence[Mode], seconds: float, steps: Steps) -> list[Trial]:
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        started = [pool.submit(_trial, repro, mode, seconds, steps) for mode in modes_]
+        return [_record_trial(future, steps) for future in started]
+
+
+def _is_not_offered(trial: Trial) -> bool:
+    return trial.evidence.code == USAGE
+
+
+def _trial(repro: Path, mode: Mode, seconds: float, steps: Steps) -> Trial:
+    began = steps.now
+    evidence = gather(repro, mode.words, seconds)
+    return Trial(mode, evidence, steps.now - began, began)
+
+
+def _record_trial(future: Future[Trial], steps: Steps) -> Trial:
+    trial = future.result()
+    text = "this repro does not have this mode" if _is_not_offered(trial) else headline(trial.evidence)
+    steps.add(Step(f"repro, {trial.mode.name}", trial.seconds, text, began=trial.began))
+    return trial
+
+
+def of_fault(finding: Finding, confirmation: Confirmation) -> Finding:
+    """The finding with the trials that show the fault, and those that do not."""
+    return _with(finding, confirmation, "fault")
+
+
+def of_values(finding: Finding, confirmation: Confirmation) -> Finding:
+    """The finding with the trials that reproduce the recorded values, and those that do not."""
+    return _with(finding, confirmation, "as recorded")
+
+
+def of_hang(finding: Finding, confirmation: Confirmation) -> Finding:
+    """The finding with the trials that hung, which confirm it, and those that ended."""
+    hung = [t for t in confirmation.trials if t.evidence.outcome == FAILED and t.evidence.what.startswith("no end")]
+    ended = [t for t in confirmation.trials if t not in hung]
+    return replace(
+        finding,
+        confirmed_by=tuple(_line(t) for t in hung),
+        contradicted_by=tuple(_line(t) for t in ended),
+        **_repro(confirmation),
+    )
+
+
+def _with(finding: Finding, confirmation: Confirmation, expected: str) -> Finding:
+    ran = [trial for trial in confirmation.trials if trial.evidence.outcome != FAILED]
+    failed = [trial for trial in confirmation.trials if trial.evidence.outcome == FAILED]
+    return replace(
+        finding,
+        confirmed_by=tuple(_line(t) for t in ran if t.evidence.outcome == expected),
+        contradicted_by=tuple(_line(t) for t in ran if t.evidence.outcome != expected),
+        **_repro(confirmation),
+        warnings=(*finding.warnings, *(_line(t) for t in failed)),
+    )
+
+
+def _repro(confirmation: Confirmation) -> dict[str, Any]:
+    """The fields of a finding that name the repro."""
+    if confirmation.repro is None:
+        return {}
+    return {"repro": str(confirmation.repro), "next": (shlex.join(["python", str(confirmation.repro / "repro.py")]),)}
+
+
+def _line(trial: Trial) -> str:
+    return f"{trial.mode.name}: {headline(trial.evidence)}"
+
+
+def headline(evidence: Evidence) -> str:
+    """The result of a repro in one line."""
+    if evidence.sanitize and evidence.accesses and len(evidence.lines) > 1:
+        return evidence.lines[1].strip()
+    outcome = "the same values again" if evidence.outcome == "as recorded" else evidence.outcome
+    return evidence.what.partition("\n")[0] or outcome

@@ -1,0 +1,118 @@
+"""The data that the checks of one triage share, and the results that they return."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.diagnosis.findings import Finding, FindingKind
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.run.runner import RunResult
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.investigation.triage_runs import TriageRuns
+
+
+@dataclass(frozen=True)
+class Investigation:
+    """One model under triage.
+
+    Attributes:
+        repro: the folder that the repro of the guilty launch is written to.
+    """
+
+    options: TriageOptions
+    trials: TriageRuns
+    steps: Steps
+    repro: Path
+
+    @cached_property
+    def first(self) -> RunResult:
+        """A run with the names of all launches.
+
+        Raises:
+            InputMismatch, ArtifactError, TargetError: the model was never called.
+        """
+        return self.trials.names()
+
+    @property
+    def opened(self) -> Mapping[Path, RunDir]:
+        """The runs of `first` and `measured` that were made so far, by their directories."""
+        made = (result for name in ("first", "measured") if (result := vars(self).get(name)) is not None)
+        return {result.run.path: result.run for result in made}
+
+    @cached_property
+    def measured(self) -> RunResult:
+        """A run with statistics of every tensor. If it fails beside what was begun ahead, it is run again, alone."""
+        if self.trials.has_begun_ahead:
+            with contextlib.suppress(AotiDebugError):
+                result = self.trials.values()
+                if result.verdict is None:
+                    return result
+            self.trials.close()
+        return self.trials.values()
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A finding that no repro has confirmed yet.
+
+    Attributes:
+        diagnosed: the run that shows it.
+        needed: the launches of that run whose tensors tell more: "0.3".
+    """
+
+    finding: Finding
+    diagnosed: DiagnosedRun
+    needed: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> RunDir:
+        """The run that shows it, without its diagnosis."""
+        return self.diagnosed.run
+
+    @property
+    def launch(self) -> Launch | None:
+        """The guilty launch; None where none can be named."""
+        where = self.finding.where
+        return self.run.launch(where.launch) if where is not None and where.launch else None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The finding of a triage, and the run behind it.
+
+    Attributes:
+        run: the run that shows it best; None where the model was never called.
+        opened: runs that are read already, by their directories.
+    """
+
+    finding: Finding
+    run: RunDir | None
+    opened: Mapping[Path, RunDir] = field(default_factory=dict)
+
+
+class Check(Protocol):
+    """A kind of finding and how a triage looks for it: a module of aoti_debug/triage/checks/."""
+
+    KIND: FindingKind
+
+    def look(self, model: Investigation, first: RunResult) -> Suspicion | None:
+        """Looks for findings of this kind; one that turns out to be of another kind is confirmed as that kind's.
+
+        Args:
+            first: a run with the names of all launches; more runs are the check's own to make.
+
+        Returns:
+            None where there is nothing to tell; a finding of kind CLEAN where there are only warnings.
+        """
+
+    def confirm(self, model: Investigation, suspicion: Suspicion) -> Outcome:
+        """Replays the guilty launch of a finding of this kind alone, and explains what that shows."""

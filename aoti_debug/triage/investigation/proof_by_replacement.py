@@ -1,0 +1,68 @@
+"""The proof of a wrong launch: a run in which its results are replaced by the program's, with right outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aoti_debug import wording
+from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.replay.healed_outputs import Healing
+from aoti_debug.replay.options import ReplayOptions
+from aoti_debug.replay.replay_session import ReplaySession, options_of
+from aoti_debug.replay.substitution import Source, Substitution
+from aoti_debug.replay.what_if import WhatIf, what_if
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.triage.investigation.investigation import Investigation
+
+FOLDER = "proof"
+_MOST = 4  # launches that are replaced: each takes a run of its own
+
+
+def proof(model: Investigation, run: RunDir, launches: Sequence[str], right: str) -> tuple[str, ...]:
+    """A sentence that says whether the outputs are right with the results of these launches replaced; none if unknown.
+
+    Args:
+        run: of the package; one that saved no tensors is repeated.
+        right: the conclusion where the outputs are right without any replacement.
+    """
+    if not 0 < len(launches) <= _MOST or run.package is None:
+        return ()
+    folder = model.repro.parent / FOLDER
+    options = ReplayOptions(
+        imports=model.options.imports, libraries=model.options.libraries, trusted=model.options.trusted
+    )
+    substitutions = [Substitution(launch, Source.EAGER) for launch in launches]
+    with model.steps.step("proof") as note:
+        try:
+            session = ReplaySession(options_of(run, folder, options), folder, model.steps)
+            found = what_if(session, run, substitutions)
+        except AotiDebugError as error:
+            note.text = f"no proof: {wording.first_line(str(error))}"
+            return ()
+        sentence = _sentence(found, right)
+        note.text = sentence or f"no proof: {wording.comma_separated(found.notes)}"
+    return (sentence,) if sentence else ()
+
+
+def _sentence(found: WhatIf, right: str) -> str:
+    outputs = found.outputs
+    if not outputs.before or not outputs.after or found.after.refused:
+        return ""
+    names = wording.comma_separated([launch.id for launch in found.launches])
+    results = "result" if len(found.launches) == 1 else "results"
+    what = f"with the {results} of {names} replaced by eager's, the outputs"
+    before, after = _largest(outputs.before), _largest(outputs.after)
+    match outputs.healing:
+        case Healing.HEALED:
+            return f"{what} are right: relative error {before} as it is, {after} then"
+        case Healing.RIGHT_BEFORE:
+            return f"as it is, the outputs are eager's within rounding: {right}"
+        case Healing.BROKEN:
+            return f"{what} become wrong: relative error {before} as it is, {after} then"
+        case _:
+            return f"{what} stay wrong: relative error {before} as it is, {after} then"
+
+
+def _largest(errors: Sequence[OutputError]) -> str:
+    return f"{max(error.relative for error in errors):.2g}"

@@ -1,0 +1,163 @@
+"""The runs of a triage: the same package and inputs, recorded in different ways."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug import wording
+from aoti_debug.compare.run_worker import LOG, EvaluationProcess
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.machine.progress.steps import Step, Steps
+from aoti_debug.run.options import RunOptions, recording_everything
+from aoti_debug.run.runner import RunResult, run_with
+from aoti_debug.run.supervise import Observer
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.triage.investigation.background_run import BackgroundRun, Finished
+from aoti_debug.triage.investigation.options import TriageOptions
+
+FLIGHT = 8  # launches whose inputs the flight recorder keeps
+NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer
+_QUIET = {"AOTI_DEBUG_PRINT": "none"}
+SMALL = 1 << 30  # bytes of a package, and of what it saves, that runs twice on a GPU at the same time
+_CORES = 4  # that it takes to run it twice at the same time
+_ALL_TENSORS = "run, level 1, all"
+
+
+class TriageRuns:
+    """Runs one package in different ways; the run directories are in `folder`.
+
+    Attributes:
+        evaluation: the process that prepares to evaluate the program while the model runs; None if none was started.
+        outputs: the folder for what the model returned in the run with all tensors.
+    """
+
+    def __init__(self, package: Path, folder: Path, options: TriageOptions, steps: Steps) -> None:
+        self._options = replace(
+            recording_everything(package, folder),
+            inputs=options.inputs,
+            random_inputs=options.random_inputs,
+            level=3,
+            calls=options.calls,
+            stall=options.stall,
+            imports=options.imports,
+            libraries=options.libraries,
+            crumb_every=1,
+            model=options.name,
+            trusted=options.trusted,
+            environment=_QUIET,
+        )
+        self._steps = steps
+        self.outputs = folder.with_name("outputs")
+        self._ahead: BackgroundRun | None = None
+        self.evaluation: EvaluationProcess | None = None
+
+    def names(self) -> RunResult:
+        """Level 3 with the flight recorder: names the launch and keeps its inputs, in case the fault is rare."""
+        return self._run("run, level 3", replace(self._options, flight=FLIGHT))
+
+    def blocking(self) -> RunResult:
+        """Level 3 with a host that waits for every kernel: tells launches on several streams apart."""
+        options = replace(self._options, flight=FLIGHT, environment={**_QUIET, "CUDA_LAUNCH_BLOCKING": "1"})
+        return self._run("run, one launch at a time", options)
+
+    def values(self) -> RunResult:
+        """Level 2: statistics of every tensor."""
+        return self._run("run, level 2", replace(self._options, level=2))
+
+    def tensors(self, launches: Sequence[Launch], environment: Mapping[str, str] | None = None) -> RunResult:
+        """Level 1: the tensors of some launches."""
+        ids = ",".join(launch.id for launch in launches)
+        variables = {**_QUIET, **(environment or {})}
+        options = replace(self._options, level=1, launch=ids, phase="both", environment=variables)
+        return self._run("run, level 1", options)
+
+    def all_tensors(self) -> RunResult:
+        """Level 1: the tensors of all launches. A run that was begun ahead is taken if it was not disturbed."""
+        finished = self._finished_ahead()
+        if finished is None:
+            return self._run(_ALL_TENSORS, self._all_tensors)
+        result, timings = finished.result, finished.result.run.info.timings
+        self._steps.add(Step(_ALL_TENSORS, finished.seconds, _outcome(result), timings, finished.began))
+        return result
+
+    @property
+    def _all_tensors(self) -> RunOptions:
+        return replace(self._options, level=1, phase="both", outputs=self.outputs)
+
+    @property
+    def has_begun_ahead(self) -> bool:
+        """True while a run goes on in the background that was not asked for yet."""
+        return self._ahead is not None
+
+    def begin_all_tensors(self) -> None:
+        """Begins `all_tensors` in the background, beside whatever runs until it is asked for."""
+        self._ahead = BackgroundRun(self._all_tensors, self._steps)
+
+    def prepare_evaluation(self, device: str, folder: Path) -> None:
+        """Starts the process that will evaluate the program; where it does not start, there is none.
+
+        Args:
+            folder: for its output.
+        """
+        with contextlib.suppress(OSError):
+            self.evaluation = EvaluationProcess(device, folder / LOG)
+
+    def close(self) -> None:
+        """Ends and forgets what was begun ahead."""
+        ahead, self._ahead = self._ahead, None
+        evaluation, self.evaluation = self.evaluation, None
+        if ahead is not None:
+            ahead.cancel()
+        if evaluation is not None:
+            evaluation.close()
+
+    def _finished_ahead(self) -> Finished | None:
+        """The run that was begun ahead; None if there is none, or it could not start."""
+        if self._ahead is None:
+            return None
+        with contextlib.suppress(AotiDebugError):
+            finished = self._ahead.finished()
+            if finished.result.verdict is None:
+                self._ahead = None
+                return finished
+        self.close()
+        return None
+
+    def guarded_tensors(self, launches: Sequence[Launch]) -> RunResult:
+        """Level 1 with guard zones around every buffer: an out-of-bounds write does no damage."""
+        ids = ",".join(launch.id for launch in launches)
+        return self._run("run, level 1, guards", replace(self._options, level=1, launch=ids, phase="both", guards=True))
+
+    def guarded(self) -> RunResult:
+        """Level 3 with guard zones around every buffer."""
+        return self._run("run, guards", replace(self._options, guards=True))
+
+    def poisoned(self, poison: int) -> RunResult:
+        """Level 2 with every new buffer filled with one byte."""
+        return self._run(
+            f"run, buffers begin as {poison:02x}", replace(self._options, level=2, guards=True, poison=poison)
+        )
+
+    def _run(self, name: str, options: RunOptions) -> RunResult:
+        with self._steps.step(name) as note:
+            result = run_with(options, Observer())
+            note.text = _outcome(result)
+            note.timings = result.run.info.timings
+        return result
+
+
+def fits_beside(package: Path, device: str) -> bool:
+    """True if the device and the cores have room for a package in several processes at the same time."""
+    return device != "cpu" and (os.cpu_count() or 1) >= _CORES and package.stat().st_size <= SMALL
+
+
+def _outcome(result: RunResult) -> str:
+    verdict = result.verdict
+    if verdict is None:
+        return f"{wording.count(len(result.run.launches), 'launch')}, no fault"
+    where = f" in {verdict.launch.id} {verdict.launch.kernel}" if verdict.launch else ""
+    return verdict.what.partition("\n")[0] + where

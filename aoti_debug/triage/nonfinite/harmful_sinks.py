@@ -1,0 +1,85 @@
+"""Sinks: the places where a non-finite value does harm (model outputs, and integers computed from NaN)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aoti_debug import dtypes
+from aoti_debug.abi import CallKind
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after
+from aoti_debug.triage.nonfinite.trace_roots import RootSearch
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A place where a non-finite value does harm.
+
+    Attributes:
+        occurrence: a model output, or the operand of an integer result, at the launch that reads it.
+        harm: the predicate of a sentence about the value: "leaves the model as output 2 (buf9)".
+    """
+
+    occurrence: Occurrence
+    harm: str
+
+
+def outputs(run: RunDir, roots: RootSearch, special: Special) -> list[Sink]:
+    """The model outputs that hold such values, and results of branches that no launch reads."""
+    final: dict[object, tuple[Launch, Argument]] = {}
+    for launch in run.launches:
+        if launch.key.kind is not CallKind.MODEL:
+            continue
+        for argument in launch.args:
+            if argument.written and roots.dataflow.is_output(argument):
+                final[launch.key.call, argument.name] = (launch, argument)
+    sinks = [
+        Sink(Occurrence(launch, argument, special), f"leaves the model as {_output_name(run, argument)}")
+        for launch, argument in final.values()
+        if count(statistics_after(argument), special)
+    ]
+    return sinks + _branch_results(run, roots, special)
+
+
+def integers(run: RunDir, roots: RootSearch) -> list[Sink]:
+    """NaN that a launch computes integers from: argmax, a conversion, an index."""
+    sinks = []
+    for launch in run.launches:
+        for result in launch.args:
+            if not result.written or not _is_integer(result):
+                continue
+            for operand in roots.operands_with(launch, result, Special.NAN):
+                if roots.dataflow.is_output(result) or roots.dataflow.readers(launch, result):
+                    harm = f"goes into the integer result {result.name} of {launch.id} {launch.kernel}"
+                    sinks.append(Sink(Occurrence(launch, operand, Special.NAN), harm))
+    return sinks
+
+
+def _branch_results(run: RunDir, roots: RootSearch, special: Special) -> list[Sink]:
+    """Results of a branch or a loop that become outputs of the model without another launch.
+
+    They are those that no launch reads, if the model has an output that no launch mentions.
+    """
+    mentioned = {name for launch in run.launches for spec in launch.site.args for name in (spec.name, spec.base)}
+    if set(run.manifest.outputs) - {""} <= mentioned:
+        return []
+    return [
+        Sink(Occurrence(launch, argument, special), "leaves a branch or a loop of the model, and no launch reads it")
+        for launch in run.launches
+        if launch.site.subgraph
+        for argument in launch.args
+        if count(statistics_after(argument), special) and not roots.dataflow.readers(launch, argument)
+    ]
+
+
+def _output_name(run: RunDir, argument: Argument) -> str:
+    names = (argument.name, argument.spec.base)
+    for position, variable in enumerate(run.manifest.outputs):
+        if variable and variable in names:
+            return f"output {position} ({variable})"
+    return f"the input that it mutates ({argument.name})"
+
+
+def _is_integer(argument: Argument) -> bool:
+    return argument.layout is not None and dtypes.is_integer(argument.layout.dtype)

@@ -1,0 +1,109 @@
+"""NaN and infinities that level 2 recorded in what a launch read and wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from aoti_debug.abi import Phase
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.manifest import Manifest, Role
+from aoti_debug.rundir.formats.statistics import Statistics
+from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.triage.kernel_source import result_slices
+
+
+class Special(str, Enum):
+    """A kind of non-finite value."""
+
+    NAN = "NaN"
+    PLUS_INF = "+Inf"
+    MINUS_INF = "-Inf"
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 for an infinity, 0 for NaN."""
+        return {Special.NAN: 0, Special.PLUS_INF: 1, Special.MINUS_INF: -1}[self]
+
+
+INFINITE = (Special.PLUS_INF, Special.MINUS_INF)
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A kind of non-finite value in an argument of a launch (what the launch wrote there, unless said otherwise)."""
+
+    launch: Launch
+    argument: Argument
+    special: Special
+
+    @property
+    def key(self) -> tuple[object, str, Special]:
+        """The identity of the occurrence within its run."""
+        return self.launch.key, self.argument.name, self.special
+
+
+def count(statistics: Statistics | None, special: Special) -> int:
+    """The number of elements that are NaN, +Inf or -Inf, as asked; 0 without statistics."""
+    if statistics is None:
+        return 0
+    match special:
+        case Special.NAN:
+            return statistics.n_nan
+        case Special.PLUS_INF:
+            return statistics.n_pos_inf
+        case Special.MINUS_INF:
+            return statistics.n_neg_inf
+
+
+def statistics_of(argument: Argument, phase: Phase) -> Statistics | None:
+    """The statistics recorded of an argument; None if there are none, or if its memory was not initialised yet."""
+    recorded = argument.stats.get(phase)
+    return None if recorded is None or recorded.uninitialised else recorded.statistics
+
+
+def statistics_after(argument: Argument) -> Statistics | None:
+    """The statistics after the launch of an argument that it may have written; None for others."""
+    return statistics_of(argument, Phase.AFTER) if argument.written else None
+
+
+class ResultOperands:
+    """Finds the arguments of a launch that the values of a result are computed from."""
+
+    def __init__(self, manifest: Manifest, dataflow: Dataflow) -> None:
+        self._manifest = manifest
+        self._dataflow = dataflow
+        self._allocated = {allocation.name for allocation in manifest.allocations}
+
+    def operands(self, launch: Launch, result: Argument) -> tuple[Argument, ...]:
+        """The operands of a result according to the kernel's source; for an operator, all that it reads."""
+        result_slice = result_slices.launch_slices(launch, self._manifest).get(result.spec.param)
+        operands: dict[str, Argument] = {}
+        for argument in launch.args:
+            if statistics_of(argument, Phase.BEFORE) is None or argument.name in operands:
+                continue
+            if self._is_operand(launch, argument, result, None if result_slice is None else result_slice.sources):
+                operands[argument.name] = argument
+        return tuple(operands.values())
+
+    def _is_operand(self, launch: Launch, argument: Argument, result: Argument, sources: frozenset[str] | None) -> bool:
+        if sources is not None and argument.spec.param in sources:
+            return True
+        if argument.role is Role.IN:
+            return sources is None
+        if argument.role is Role.OUT:
+            return False
+        return (sources is None or argument.name == result.name) and self._was_initialised(launch, argument)
+
+    def _was_initialised(self, launch: Launch, argument: Argument) -> bool:
+        """True if a buffer that the launch writes to had content of its own before.
+
+        What the previous owner of its memory wrote there does not count.
+        """
+        writer = self._dataflow.writer(launch, argument)
+        if writer.launch is None or writer.argument is None:
+            return bool(writer.input)
+        own, written = argument.spec, writer.argument.spec
+        if {own.base, own.name} & {written.base, written.name} - {""}:
+            return True
+        return bool(self._allocated) and (own.base or own.name) not in self._allocated

@@ -1,0 +1,221 @@
+"""A triage directory: the finding of a triage, its package, runs, repro and report.
+
+aoti_debug_triages/
+  latest -> 20261120-231501-4711
+  20261120-231501-4711/  triage.json package.pt2 runs/ repro/ report/index.html
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.diagnosis import findings
+from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.machine.files import atomic_write, json_data, stamped_directories, untrusted_files
+from aoti_debug.machine.files.stamped_directories import LATEST
+from aoti_debug.machine.progress.steps import Step
+from aoti_debug.rundir import run_directory
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.triage.results import finding_kinds
+
+BASE = "aoti_debug_triages"
+NAME = "triage.json"
+FORMAT = 1
+RUNS = "runs"
+REPRO = "repro"
+REPORT = Path("report") / "index.html"
+_MAKES_ONE = "aoti-debug triage MODEL.pt2 makes one"
+
+
+@dataclass(frozen=True)
+class Record:
+    """The contents of triage.json.
+
+    Attributes:
+        versions: of aoti-debug, torch and so on, by name: {"torch": "2.13.0"}.
+        command: the words of the command line.
+        package: the instrumented package; "" where none was built.
+        run: the run directory that shows most of the finding; "" where there is none.
+        between: seconds of the work beside the steps, by name.
+    """
+
+    finding: Finding
+    steps: tuple[Step, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    package: str = ""
+    run: str = ""
+    between: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TriageDir:
+    """A triage directory, read.
+
+    Attributes:
+        opened: runs of it that are read already, by their directories.
+    """
+
+    path: Path
+    record: Record
+    opened: Mapping[Path, RunDir] = field(default_factory=dict, compare=False)
+
+    def open_run(self, path: Path) -> RunDir:
+        """Opens one of its runs, unless that is open.
+
+        Raises:
+            RunDirError: it is damaged.
+        """
+        return self.opened.get(path) or run_directory.open_run(path)
+
+    @property
+    def finding(self) -> Finding:
+        """The triage's finding."""
+        return self.record.finding
+
+    @property
+    def run(self) -> Path | None:
+        """The run to show the finding with; None where there is none, it is gone, or outside of the directory."""
+        path = Path(self.record.run)
+        return path if self.record.run and self._is_inside(path) and (path / "run.json").is_file() else None
+
+    def _is_inside(self, path: Path) -> bool:
+        """True if a path of the record leads into this directory; one that was received may name any."""
+        return path.resolve().is_relative_to(self.path.resolve())
+
+    @property
+    def repro(self) -> Path | None:
+        """The repro; None where there is none or it is gone."""
+        path = Path(self.finding.repro)
+        return path if self.finding.repro and path.exists() else None
+
+    @property
+    def runs(self) -> tuple[Path, ...]:
+        """Run directories of the triage's trials, oldest first."""
+        folder = self.path / RUNS
+        return tuple(folder / name for name in run_directory.runs(folder)) if self._is_inside(folder) else ()
+
+
+def create(base: Path) -> Path:
+    """Makes a new, empty triage directory in `base`; `write` points `latest` to it.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    return stamped_directories.make(base, "name another one")
+
+
+def write(path: Path, record: Record) -> None:
+    """Writes triage.json into a triage directory, whole or not at all, and points the link `latest` to the directory.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        atomic_write.write(path / NAME, to_json(path, record))
+        stamped_directories.link_latest(path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path / NAME}: {error.strerror}", hint="free some room on the disk") from error
+
+
+def to_json(path: Path, record: Record) -> str:
+    """The text of triage.json; paths inside the triage directory are relative to it, as it may be moved."""
+    finding = findings.to_json(findings.map_repros(record.finding, lambda repro: _relative(path, repro)))
+    data = {
+        "format": FORMAT,
+        "finding": finding,
+        "steps": [asdict(step) for step in record.steps],
+        "between": dict(record.between),
+        "versions": dict(record.versions),
+        "command": list(record.command),
+        "package": _relative(path, record.package) or None,
+        "run": _relative(path, record.run) or None,
+        "repro": finding["repro"],
+    }
+    return json.dumps(data, indent=1) + "\n"
+
+
+def open_triage(name: str | Path | None = None, base: Path | None = None) -> TriageDir:
+    """Opens a triage (see `find`).
+
+    Raises:
+        RunDirError: there is none, or it is damaged or of another version.
+    """
+    path = find(name, base)
+    try:
+        return TriageDir(path, _record(path, json_data.parse_versioned(untrusted_files.read_bytes(path, NAME), FORMAT)))
+    except OSError as error:
+        raise RunDirError(f"{path / NAME}: {error.strerror}", hint=_MAKES_ONE) from error
+    except json_data.OtherFormatError as error:
+        raise RunDirError(f"{path} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
+    except json_data.DamagedJsonError as error:
+        raise RunDirError(f"{path / NAME} is damaged: {error}", hint="triage the model again") from error
+
+
+def find(name: str | Path | None = None, base: Path | None = None) -> Path:
+    """The directory of a triage: a path, the name of one in `base`, or `latest` (also for None).
+
+    Raises:
+        RunDirError: there is none.
+    """
+    base = base or Path(BASE)
+    path = stamped_directories.find(name, base, NAME)
+    if path is not None:
+        return path
+    shown = str(name or LATEST)
+    names = triages(base)
+    if not names:
+        raise RunDirError(f"no triages in {base}", hint=_MAKES_ONE)
+    raise RunDirError(f"no triage {shown!r} in {base}", hint=run_directory.name_hint(shown, names))
+
+
+def triages(base: Path) -> tuple[str, ...]:
+    """Names of the finished triages in `base`, oldest first."""
+    return stamped_directories.names(base, NAME)
+
+
+@dataclass(frozen=True)
+class _RecordJson:
+    """The fields of triage.json that are read."""
+
+    finding: Mapping[str, Any]
+    steps: tuple[Step, ...]
+    versions: Mapping[str, str]
+    command: tuple[str, ...]
+    package: str | None
+    run: str | None
+    between: Mapping[str, float] = field(default_factory=dict)
+
+
+def _record(path: Path, data: Mapping[str, Any]) -> Record:
+    """Raises:
+    DamagedJsonError: `data` is no triage.json.
+    """
+    fields = json_data.from_data(_RecordJson, data)
+    finding = findings.from_json(fields.finding, finding_kinds.by_value(), "finding")
+    return Record(
+        finding=findings.map_repros(finding, lambda repro: _absolute(path, repro)),
+        steps=fields.steps,
+        versions=fields.versions,
+        command=fields.command,
+        package=_absolute(path, fields.package),
+        run=_absolute(path, fields.run),
+        between=fields.between,
+    )
+
+
+def _relative(path: Path, name: str) -> str:
+    """`name` relative to `path`, if it is inside it; else absolute."""
+    if not name:
+        return ""
+    file, directory = Path(name).absolute(), path.absolute()
+    return str(file.relative_to(directory)) if file.is_relative_to(directory) else str(file)
+
+
+def _absolute(path: Path, name: str | None) -> str:
+    return str(path / name) if name else ""

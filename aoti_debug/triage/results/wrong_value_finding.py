@@ -1,0 +1,133 @@
+"""The finding of a launch that computes something else than its program says, from a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from aoti_debug import wording
+from aoti_debug.compare.comparison import Comparison, Row
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.measurement import Measurement
+from aoti_debug.compare.text import alteration_sentences, output_text, state_text, values_text
+from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, Place, place_of
+from aoti_debug.recording.values import unravel
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.wrapper.launches.launch_traits import traits_of
+
+WRONG_VALUE = FindingKind(
+    "wrong_value", "a launch computes something else than its program says", "WRONG VALUE", "wrong value", "≉"
+)
+
+
+def finding_of(comparison: Comparison) -> Finding:
+    """The first wrong launch of a comparison; a finding of kind CLEAN that says how much was compared if none is."""
+    row = comparison.first_wrong
+    if row is None and comparison.is_program_altered and not comparison.wrong_states:
+        return _altered(comparison)
+    if row is None:
+        return _state(comparison) if comparison.wrong_states else _clean(comparison)
+    worst, launch = row.worst, row.launch
+    if worst is None:
+        what = f"{launch.kernel} computes something else than its source says"
+        return Finding(WRONG_VALUE, what, place_of(launch), evidence=(row.reason,))
+    where = place_of(launch, worst.argument, None if worst.worst is None else worst.worst.index)
+    what = f"{worst.wrong} of {wording.count(worst.count, 'element')} of {worst.argument} are not what the program says"
+    evidence = (*_element(worst), *_operators(row), *_others(comparison, row))
+    explaining = [suspect for suspect in row.suspects if suspect.how]
+    candidates = explaining or row.suspects
+    only = candidates[0] if len(candidates) == 1 else None
+    origin = None if only is None else replace(where, operator=only.operator, frame=only.line or where.frame)
+    return Finding(WRONG_VALUE, what, where, evidence=evidence, origin=None if origin == where else origin)
+
+
+def bytes_to_save(run: RunDir) -> int:
+    """About how many bytes of tensors a run at level 1 saves: what is written, and once each what is only read."""
+    written, read = 0, {}
+    for launch in run.launches:
+        for argument in launch.args:
+            if argument.layout is None or argument.tensor is None:
+                continue
+            if argument.written:
+                written += argument.layout.bytes
+            else:
+                read[argument.tensor.data_ptr] = argument.layout.bytes
+    return written + sum(read.values())
+
+
+def stage(launch: Launch, outcomes: Sequence[str]) -> tuple[str, ...]:
+    """A sentence about the step of the compilation that went wrong; none where the replays do not tell.
+
+    Args:
+        outcomes: of the replays that ran the kernel's source in another way than the compiled one.
+    """
+    if "as recorded" in outcomes:
+        return ("its source computes the same values in another way of running it: the lowering or fusion is wrong",)
+    if "differs" in outcomes:
+        return ("its source computes other values in another way of running it: its compilation is suspect",)
+    if launch.site.op and not traits_of(launch.site.kind).compiled_for_layouts:
+        return ("it calls an operator: the operator, or the arguments that it is called with, are wrong",)
+    return ()
+
+
+def _state(comparison: Comparison) -> Finding:
+    """The first state of the model that does not change as the program says."""
+    first, *others = map(state_text, comparison.wrong_states)
+    writer = comparison.wrong_states[0].launch
+    launch = next((launch for launch in comparison.run.launches if launch.id == writer), None)
+    return Finding(WRONG_VALUE, first, None if launch is None else place_of(launch), evidence=tuple(others))
+
+
+def _altered(comparison: Comparison) -> Finding:
+    """Wrong outputs of kernels that are right: what they were generated from is not the program any more."""
+    alteration = comparison.alteration
+    assert alteration is not None
+    first, *others = map(output_text, comparison.wrong_outputs)
+    right = f"{comparison.coverage.compared} launches computed what the graph says that they were generated from"
+    evidence = (*alteration_sentences(comparison), *others, right)
+    lost = alteration.lost[0] if alteration.lost else None
+    origin = None if lost is None else Place(operator=lost.operator, frame=lost.line)
+    return Finding(WRONG_VALUE, first, evidence=evidence, origin=origin)
+
+
+def _clean(comparison: Comparison) -> Finding:
+    coverage = comparison.coverage
+    if not coverage.compared:
+        return Finding(CLEAN, "", warnings=("no launch could be compared with the program",))
+    if comparison.wrong_outputs:
+        errors = (*map(output_text, comparison.wrong_outputs), *alteration_sentences(comparison))
+        return Finding(CLEAN, _compared_text(comparison), warnings=errors)
+    what = _compared_text(comparison)
+    if coverage.compared + coverage.through_readers == coverage.launches:
+        return Finding(CLEAN, what)
+    return Finding(CLEAN, what, warnings=("aoti-debug compare tells why the other launches were not compared",))
+
+
+def _compared_text(comparison: Comparison) -> str:
+    coverage = comparison.coverage
+    sources = any(row.verdict is LaunchVerdict.MATCHES_SOURCE for row in comparison.rows)
+    said = "what the sources of their kernels say" if sources else "what the program says"
+    return f"{coverage.compared} of {wording.count(coverage.launches, 'launch')} computed {said}"
+
+
+def _element(worst: Measurement) -> tuple[str, ...]:
+    if worst.worst is None:
+        return ()
+    place = ", ".join(map(str, unravel(worst.worst.index, worst.shape)))
+    return (f"{worst.argument}[{place}] {values_text(worst.worst)}",)
+
+
+def _operators(row: Row) -> tuple[str, ...]:
+    names = [f"{suspect.operator} ({suspect.node})" for suspect in row.suspects]
+    how = [f"{suspect.operator} ({suspect.node}) {suspect.how} explains it" for suspect in row.suspects if suspect.how]
+    places = [suspect.place for suspect in row.suspects if suspect.place]
+    return (*how[:1], *places[:1], *((f"it is computed by {wording.some(names, 3)}",) if len(names) > 1 else ()))
+
+
+def _others(comparison: Comparison, row: Row) -> tuple[str, ...]:
+    before = [r for r in comparison.rows[: comparison.rows.index(row)] if r.outputs]
+    wrong = [r.launch.id for r in comparison.rows if r.verdict is LaunchVerdict.WRONG and r is not row]
+    right = f"{wording.count(len(before), 'launch')} before it computed what the program says"
+    also = (f"also wrong from their own inputs: {wording.some(wrong, 4)}",) if wrong else ()
+    return (right, *also) if before else also

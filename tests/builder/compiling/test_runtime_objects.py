@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from factories import make_manifest
+
+from aoti_debug.builder.compiling import runtime_objects
+from aoti_debug.builder.compiling.site_tables import sites_cpp
+from aoti_debug.builder.compiling.toolchain import Toolchain
+from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend.sources import Flags
+from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
+from aoti_debug.manifest import to_json
+
+FLAGS = Flags("g++", (), (), (), (), (), (), ())
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Toolchain(find_compiler(), Torch("2.13.0", Path("/nowhere"), "fingerprint"))
+
+
+def test_the_runtime_is_for_cpu_and_cuda(tools: Toolchain) -> None:
+    with pytest.raises(ToolchainError, match="models for mps cannot be instrumented"):
+        runtime_objects.compile_runtime(tools, "mps", FLAGS)
+
+
+def test_the_runtime_of_this_machine_is_compiled_meanwhile(tools: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[list[str]] = []
+
+    def note(_: Toolchain, source: Path, output: Path, words: list[str]) -> Path:
+        compiled.append(words)
+        output.write_text("")
+        return output
+
+    monkeypatch.setattr(Toolchain, "compile", note)
+    with runtime_objects.compiled_meanwhile(replace(tools, torch=replace(tools.torch, has_cuda=True))):
+        pass
+    assert compiled == []
+    with runtime_objects.compiled_meanwhile(tools):
+        pass
+    early = len(compiled)
+    assert early > 0
+    inductors = replace(
+        FLAGS, cflags=("O3", "march=native"), definitions=("NDEBUG",), passthrough=("-mavx2",), include_dirs=("/torch",)
+    )
+    assert len(runtime_objects.compile_runtime(tools, "cpu", inductors)) == early
+    assert len(compiled) == early
+    runtime_objects.compile_runtime(tools, "cpu", replace(FLAGS, cflags=("march=haswell",)))
+    assert len(compiled) == 2 * early
+    assert "-march=haswell" in compiled[-1]
+
+
+def test_every_device_has_files() -> None:
+    assert all(list((runtime_objects.RUNTIME / folder).glob("*.cpp")) for folder in runtime_objects.DEVICES.values())
+
+
+def test_tables_have_the_manifest_in_them(tools: Toolchain, tmp_path: Path) -> None:
+    described = make_manifest()
+    compiled = runtime_objects.compile_site_tables(tools, tmp_path, sites_cpp(described), to_json(described))
+    assert to_json(described).encode() in compiled.read_bytes()
+
+
+def test_translation_units_hold_every_file_once_and_are_of_about_equal_size(tmp_path: Path) -> None:
+    files = []
+    for number, size in enumerate((90, 10, 40, 50, 30, 60)):
+        files.append(tmp_path / f"{number}.cpp")
+        files[-1].write_text("x" * size)
+    units = runtime_objects.translation_units(files, 2)
+    included = [line for unit in units for line in unit.splitlines()]
+    assert sorted(included) == [f'#include "{path}"' for path in files]
+    sizes = [sum(path.stat().st_size for path in files if str(path) in unit) for unit in units]
+    assert max(sizes) - min(sizes) <= 10
+    assert len(runtime_objects.translation_units(files, 64)) == len(files)
+
+
+def test_no_two_files_of_the_runtime_have_a_name_in_common(tmp_path: Path) -> None:
+    """So that they compile as one translation unit, and with any division into several."""
+    pytest.importorskip("torch")
+    unit = tmp_path / "runtime.cpp"
+    unit.write_text(*runtime_objects.translation_units(runtime_objects.shared_sources(), 1))
+    words = ["-std=c++17", "-fsyntax-only", f"-I{runtime_objects.RUNTIME}", f"-I{find_torch().directory / 'include'}"]
+    done = subprocess.run([find_compiler().path, *words, str(unit)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.builder.compiling import toolchain
+from aoti_debug.builder.compiling.toolchain import Toolchain
+from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend.sources import Flags
+from aoti_debug.machine.compiler import Compiler, Torch
+
+TOOLS = Toolchain(Compiler("/no/such/compiler", "g++ 13"), Torch("2.13.0", Path("/nowhere"), "fingerprint"))
+
+
+def test_a_compiler_that_cannot_be_started(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        TOOLS.compile(tmp_path / "a.cpp", tmp_path / "a.o", [])
+    assert str(caught.value) == "a.cpp does not compile: /no/such/compiler: No such file or directory"
+    assert caught.value.hint == "set CXX to a working compiler"
+
+
+def test_a_key_depends_on_the_compiler_on_torch_and_on_what_is_compiled() -> None:
+    others = (
+        replace(TOOLS, compiler=Compiler("/no/such/compiler", "g++ 14")),
+        replace(TOOLS, torch=replace(TOOLS.torch, fingerprint="another")),
+    )
+    assert len({TOOLS.key("a"), TOOLS.key("b"), *(tools.key("a") for tools in others)}) == 4
+    assert TOOLS.key("a") == replace(TOOLS, jobs=7).key("a")
+
+
+def test_words_of_flags() -> None:
+    flags = Flags(
+        "g++", ("A=1",), ("/include",), ("O3", "x c++"), ("Wl,-z,now",), ("/lib",), ("m",), ("-march=native",)
+    )
+    assert toolchain.compile_words(flags) == ["-DA=1", "-O3", "-x", "c++", "-I/include", "-march=native"]
+    assert toolchain.link_words(flags) == ("-Wl,-z,now", "-lm", "-L/lib")

@@ -1,0 +1,99 @@
+"""The file that says which part of Inductor is at work."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+
+from aoti_debug.frontend.protocol import build_failure
+from aoti_debug.frontend.protocol.build_failure import LOWERED_GRAPHS, Position, Stage
+from aoti_debug.frontend.worker.position_file import Positions, watched
+from aoti_debug.reference import program
+
+LOWERING = Position(Stage.LOWERING, "aten.mm.default", "mm", "true_graph_0")
+CANDIDATE = Position(Stage.AUTOTUNING, "cpp_gemm_0")
+
+
+def at(folder: Path) -> Position | None:
+    return build_failure.read_position(folder)
+
+
+def test_the_innermost_part_is_in_the_file_and_works_for_the_node_around_it(tmp_path: Path) -> None:
+    with watched(tmp_path, ()) as positions:
+        assert at(tmp_path) is None
+        with positions.at(LOWERING):
+            assert at(tmp_path) == LOWERING
+            with positions.at(CANDIDATE):
+                assert at(tmp_path) == Position(Stage.AUTOTUNING, "cpp_gemm_0", "mm", "true_graph_0")
+            assert at(tmp_path) == LOWERING
+        assert at(tmp_path) is None
+
+
+def raise_in_a_part(positions: Positions) -> None:
+    with positions.at(Position(Stage.CODE)), positions.at(LOWERING):
+        raise RuntimeError("no such layout")
+
+
+def wrap(positions: Positions) -> None:
+    try:
+        raise_in_a_part(positions)
+    except RuntimeError as error:
+        raise ValueError("wrapped") from error
+
+
+def handle(positions: Positions) -> None:
+    with contextlib.suppress(RuntimeError):
+        raise_in_a_part(positions)
+    raise ValueError("another")
+
+
+@pytest.mark.parametrize(("fail", "position"), [(wrap, LOWERING), (handle, None)])
+def test_an_exception_is_of_the_part_that_it_left_first(
+    tmp_path: Path, fail: Callable[[Positions], None], position: Position | None
+) -> None:
+    with pytest.raises(ValueError, match=r"wrapped|another"), watched(tmp_path, ()) as positions:
+        fail(positions)
+    assert at(tmp_path) == position
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), MemoryError()])
+def test_a_lack_of_the_machine_is_of_no_part(tmp_path: Path, error: Exception) -> None:
+    with pytest.raises(type(error)), watched(tmp_path, ()) as positions, positions.at(LOWERING):
+        raise error
+    assert at(tmp_path) is None
+
+
+def test_passes_are_noted_and_torch_stays_as_it_was(tmp_path: Path) -> None:
+    graph = torch.fx.symbolic_trace(torch.nn.ReLU())
+    before = dict(vars(GraphTransformObserver))
+    seen = []
+    with watched(tmp_path, graph.graph.nodes):
+        GraphTransformObserver(graph, "first").apply_graph_pass(lambda _: seen.append(at(tmp_path)))
+        with GraphTransformObserver(graph, "second"):
+            seen.append(at(tmp_path))
+        assert at(tmp_path) is None
+    assert seen == [Position(Stage.PASS, "first"), Position(Stage.PASS, "second")]
+    assert dict(vars(GraphTransformObserver)) == before
+    (graph_,) = program.from_json((tmp_path / LOWERED_GRAPHS).read_bytes()).graphs
+    assert [node.kind.value for node in graph_.nodes] == ["input", "call", "output"]
+
+
+def test_nodes_are_noted_while_they_are_lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor.graph import GraphLowering
+
+    seen = []
+    monkeypatch.setattr(GraphLowering, "run_node", lambda self, node: seen.append((node.name, at(tmp_path))))
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    call = graph.call_function(torch.ops.aten.erf.default, (x,))
+    lowered = SimpleNamespace(is_const_graph=False, name=None)
+    with watched(tmp_path, ()):
+        GraphLowering.run_node(lowered, x)  # type: ignore[arg-type]
+        GraphLowering.run_node(lowered, call)  # type: ignore[arg-type]
+    assert seen == [("x", None), ("erf_default", Position(Stage.LOWERING, "aten.erf.default", "erf_default"))]

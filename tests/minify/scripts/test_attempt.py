@@ -1,0 +1,23 @@
+"""Scripts of attempts: their identity, and the modules that they import."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import parts
+
+from aoti_debug.minify.scripts.attempt import Attempt, script_of
+from aoti_debug.minify.scripts.check import Check
+from aoti_debug.minify.scripts.script_text import Setting
+
+
+def test_other_files_make_another_script(tmp_path: Path) -> None:
+    start = replace(parts.start("aten.relu.default"), folder=tmp_path)
+    hashes = set()
+    for content in ("one", "other"):
+        (tmp_path / "0.pt").write_text(content)
+        script = script_of(Attempt(start, start.units, Check.SAME), "title", Setting())
+        assert script is not None
+        hashes.add(script.hash)
+    assert len(hashes) == 2

@@ -1,0 +1,48 @@
+"""The frames of stack traces."""
+
+from __future__ import annotations
+
+import pytest
+
+from aoti_debug.manifest import ModelLine
+from aoti_debug.recording.stack_frames import frames, own_frames
+
+LAYER = (
+    '  File "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", line 134, in forward\n'
+    "    return F.linear(x)"
+)
+MODEL = 'File "/home/user/model.py", line 11, in forward\n    h = F.gelu(self.l1(x))'
+HELPER = '  File "/venv/lib/python3.12/site-packages/helpers/norm.py", line 7, in norm\n    return x / x.norm()'
+TRACED = '  File "<eval_with_key>.5", line 9, in forward\n    cond = torch.ops.higher_order.cond(a, b)'
+
+
+def test_frames_are_read_outermost_first() -> None:
+    assert frames(f"{MODEL}\n{LAYER}") == (
+        ModelLine("/home/user/model.py", 11, "forward", "h = F.gelu(self.l1(x))"),
+        ModelLine(
+            "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", 134, "forward", "return F.linear(x)"
+        ),
+    )
+
+
+def test_a_frame_may_lack_its_line() -> None:
+    stack = 'File "/a.py", line 1, in f\nFile "/b.py", line 2, in g'
+    assert frames(stack) == (ModelLine("/a.py", 1, "f", ""), ModelLine("/b.py", 2, "g", ""))
+
+
+@pytest.mark.parametrize(
+    ("stack", "file"),
+    [
+        (f"{MODEL}\n{LAYER}", "/home/user/model.py"),
+        (f"{MODEL}\n{HELPER}\n{LAYER}", "/venv/lib/python3.12/site-packages/helpers/norm.py"),
+        (f"{MODEL}\n{TRACED}", "/home/user/model.py"),
+        (f"{MODEL}\n" + LAYER.replace("/venv/lib/python3.12/site-packages", "/src/pytorch"), "/home/user/model.py"),
+        (MODEL.replace("/home/user", "/home/torch/fx_models"), "/home/torch/fx_models/model.py"),
+    ],
+)
+def test_the_innermost_frame_that_is_not_torchs(stack: str, file: str) -> None:
+    assert [frame.file for frame in own_frames([stack])] == [file]
+
+
+def test_each_line_is_named_once() -> None:
+    assert len(own_frames([MODEL, f"{MODEL}\n{LAYER}", LAYER])) == 1

@@ -1,0 +1,153 @@
+"""Building without the parts that fail; the builds and the scripts are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import failures
+import pytest
+
+from aoti_debug.builder.options import BuildOptions
+from aoti_debug.errors import ToolchainError
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, BuildFailureError, Ending, Position, Stage
+from aoti_debug.frontend.protocol.inductor_parts import Candidate, LeftOut
+from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.triage.build_failures import build_without as build
+from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
+from aoti_debug.triage.build_failures.proof_script import Replay
+
+OPTIONS = BuildOptions(Path("model.pt2"), inductor_configs={"max_autotune": True})
+BUILT: Any = SimpleNamespace(stages={})
+
+
+@pytest.fixture
+def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[BuiltWithout, list[BuildOptions]]]:
+    """Builds a model whose builds end in failures, one after the other, and at last succeed."""
+
+    def built(
+        *ends: BuildFailure | None, is_same: bool = True, unconfirmed: tuple[BuildFailure, ...] = ()
+    ) -> tuple[BuiltWithout, list[BuildOptions]]:
+        asked: list[BuildOptions] = []
+
+        def build_report(options: BuildOptions) -> Any:
+            asked.append(options)
+            end = ends[len(asked) - 1]
+            if end is not None:
+                raise BuildFailureError("Inductor cannot lower the model", end, hint="aoti-debug triage")
+            return BUILT
+
+        monkeypatch.setattr(build.builder, "build_report", build_report)
+
+        def replay(failure: BuildFailure, *_: object) -> Replay:
+            return Replay(tmp_path, failure.what, is_same and failure not in unconfirmed)
+
+        monkeypatch.setattr(build, "replay", replay)
+        return build_without(OPTIONS, tmp_path, Steps(), lambda _: "44 launch sites"), asked
+
+    return built
+
+
+Builds = Callable[..., tuple[BuiltWithout, list[BuildOptions]]]
+
+
+def test_a_build_that_succeeds_is_as_it_was_asked_for(builds: Builds) -> None:
+    result, asked = builds(None)
+    assert result == BuiltWithout(BUILT, (), "")
+    assert asked == [OPTIONS]
+
+
+def test_each_part_that_fails_is_left_out(builds: Builds) -> None:
+    result, asked = builds(failures.LOWERING, failures.PASS, failures.CANDIDATE, None)
+    assert result.summary is BUILT
+    assert [finding.what.partition(":")[0] for finding in result.failures] == [
+        "lowering of aten.erf.default",
+        "graph pass my_pass",
+        "autotuning triton_mm_3 with BLOCK_M=128",
+    ]
+    assert result.left_out == (
+        "without the pass my_pass and without the lowering of aten.erf.default and without the candidate triton_mm_3"
+    )
+    assert [options.left_out for options in asked[:2]] == [None, LeftOut(lowerings=("aten.erf.default",))]
+    assert asked[3].inductor_configs == {"max_autotune": True, "disabled_passes": "my_pass"}
+    assert asked[3].left_out == LeftOut((), ("aten.erf.default",), (Candidate("triton_mm_3", "BLOCK_M=128"),))
+
+
+def test_a_kernel_is_left_out_with_all_its_operators(builds: Builds) -> None:
+    _, asked = builds(failures.KERNEL, None)
+    assert asked[1].left_out == LeftOut(lowerings=("aten.relu.default", "aten.erf.default"))
+
+
+def test_a_part_that_fails_again_ends_in_its_finding(builds: Builds) -> None:
+    result, asked = builds(failures.LOWERING, failures.LOWERING)
+    assert (result.summary, result.left_out, len(asked)) == (None, "", 2)
+    (finding,) = result.failures
+    note = "the model cannot be built, also without the lowering of aten.erf.default: it was not run"
+    assert finding.warnings == (note, "built with --inductor-config max_autotune=True")
+
+
+def test_what_does_not_fail_alone_and_does_not_help_stays_an_error(builds: Builds) -> None:
+    with pytest.raises(ToolchainError, match="Inductor cannot lower the model") as caught:
+        builds(failures.LOWERING, failures.LOWERING, failures.LOWERING, is_same=False)
+    assert not isinstance(caught.value, BuildFailureError)
+    assert caught.value.hint.startswith("see whether torch._inductor")
+
+
+DEATH = replace(failures.LOWERING, ending=Ending.DEATH, what="SIGKILL")
+ONCE = "the build failed once: lowering of aten.erf.default: SIGKILL; a second one did not fail in this way"
+
+
+def test_what_fails_once_is_no_finding(builds: Builds) -> None:
+    result, asked = builds(DEATH, None, is_same=False)
+    assert result == BuiltWithout(BUILT, (), "", (ONCE,))
+    assert asked == [OPTIONS, OPTIONS]
+
+
+def test_what_fails_twice_is_a_finding_though_its_repro_compiles(builds: Builds) -> None:
+    result, asked = builds(DEATH, DEATH, None, is_same=False)
+    assert (len(result.failures), result.left_out) == (1, "without the lowering of aten.erf.default")
+    assert result.notes == ()
+    assert asked[:2] == [OPTIONS, OPTIONS]
+
+
+def test_another_failure_of_the_second_build_is_told_with_the_first(builds: Builds) -> None:
+    result, asked = builds(DEATH, failures.PASS, None, unconfirmed=(DEATH,))
+    assert [finding.what for finding in result.failures] == ["graph pass my_pass: no end within 30 s"]
+    assert (result.left_out, result.notes, len(asked)) == ("without the pass my_pass", (ONCE,), 3)
+
+
+def test_a_part_that_fails_in_another_way_without_it_is_told_once(builds: Builds) -> None:
+    result, asked = builds(failures.LOWERING, DEATH, unconfirmed=(DEATH,))
+    assert (result.summary, len(result.failures), result.notes, len(asked)) == (None, 1, (), 2)
+
+
+def test_deaths_that_wander_end_in_an_error(builds: Builds) -> None:
+    deaths = [replace(DEATH, position=Position(Stage.PASS, f"pass_{number}")) for number in range(build.MOST + 1)]
+    with pytest.raises(ToolchainError, match="Inductor cannot lower the model"):
+        builds(*deaths, *deaths[-1:], is_same=False)
+
+
+def test_one_confirmed_failure_is_enough_and_comes_first(builds: Builds) -> None:
+    result, _ = builds(DEATH, DEATH, failures.PASS, failures.PASS, unconfirmed=(DEATH,))
+    assert result.summary is None
+    assert [finding.what.partition(":")[0] for finding in result.failures] == [
+        "graph pass my_pass",
+        "lowering of aten.erf.default",
+    ]
+    assert result.failures[0].warnings[0].startswith("the model cannot be built, also without the pass my_pass")
+
+
+def test_only_so_many_parts_are_left_out(builds: Builds) -> None:
+    others = [
+        BuildFailure(
+            failures.LOWERING.position.__class__(failures.LOWERING.position.stage, f"aten.op{number}.default"),
+            failures.LOWERING.ending,
+            "ValueError: no",
+        )
+        for number in range(build.MOST + 2)
+    ]
+    result, asked = builds(*others)
+    assert (result.summary, len(result.failures), len(asked)) == (None, build.MOST + 1, build.MOST + 1)

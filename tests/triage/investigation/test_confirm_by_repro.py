@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from aoti_debug.diagnosis import findings
+from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.repro.evidence import Evidence, Mode
+from aoti_debug.triage.investigation import confirm_by_repro
+from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, Trial
+
+FAULT = Finding(findings.FAULT, "SIGSEGV")
+
+
+def trial(name: str, outcome: str, what: str = "", code: int = 11) -> Trial:
+    return Trial(Mode(name, ()), Evidence("0.0 k", name, "", "", outcome, code, what, (), ()), 1.0)
+
+
+def confirmed(*trials: Trial) -> Confirmation:
+    return Confirmation(Path("triage/repro"), trials, ())
+
+
+def test_a_fault_that_comes_again_is_confirmed() -> None:
+    found = confirm_by_repro.of_fault(
+        FAULT, confirmed(trial("native", "fault", "SIGSEGV"), trial("checked", "as recorded"))
+    )
+    assert found.confirmed_by == ("native: SIGSEGV",)
+    assert found.contradicted_by == ("checked: the same values again",)
+    assert (found.repro, found.next) == ("triage/repro", ("python triage/repro/repro.py",))
+
+
+def test_values_that_come_again_are_confirmed() -> None:
+    found = confirm_by_repro.of_values(FAULT, confirmed(trial("cubin", "as recorded", code=0)))
+    assert (found.confirmed_by, found.contradicted_by) == (("cubin: the same values again",), ())
+
+
+def test_a_trial_that_failed_says_nothing_either_way() -> None:
+    found = confirm_by_repro.of_fault(FAULT, confirmed(trial("checked", "failed", "it does not compile", 1)))
+    assert (found.confirmed_by, found.contradicted_by) == ((), ())
+    assert found.warnings == ("checked: it does not compile",)
+
+
+def test_a_repro_without_an_end_confirms_a_hang() -> None:
+    found = confirm_by_repro.of_hang(FAULT, confirmed(trial("native", "failed", "no end within 5 s", -9)))
+    assert found.confirmed_by == ("native: no end within 5 s",)
+    assert confirm_by_repro.of_hang(FAULT, confirmed(trial("native", "as recorded"))).confirmed_by == ()
+
+
+def test_without_a_repro_there_is_nothing_to_type() -> None:
+    found = confirm_by_repro.of_fault(FAULT, Confirmation(None, (), ("launches of kind item cannot be replayed",)))
+    assert (found.repro, found.next) == ("", ())
+
+
+Replay = Callable[[dict[str, str]], tuple[list[str], Steps]]
+
+
+@pytest.fixture
+def replay(monkeypatch: pytest.MonkeyPatch) -> Replay:
+    """Runs a repro whose modes have these outcomes, on a machine of two cores; gives the modes that were run."""
+
+    def replay(outcomes: dict[str, str]) -> tuple[list[str], Steps]:
+        ran: list[str] = []
+        together = threading.Barrier(2)
+
+        def gather(repro: Path, words: tuple[str, ...], seconds: float) -> Evidence:
+            (name,) = words
+            if name != "address":
+                together.wait(30)  # only if both go on at once does either end
+            ran.append(name)
+            return trial(name, outcomes[name]).evidence
+
+        monkeypatch.setattr(confirm_by_repro.os, "cpu_count", lambda: 2)
+        monkeypatch.setattr(confirm_by_repro, "this_machine", lambda *_, **__: None)
+        monkeypatch.setattr(confirm_by_repro, "modes", lambda *_: tuple(Mode(name, (name,)) for name in outcomes))
+        monkeypatch.setattr(confirm_by_repro, "gather", gather)
+        steps = Steps()
+        launch = SimpleNamespace(site=SimpleNamespace(kind=None))
+        run = SimpleNamespace(manifest=SimpleNamespace(compiler=None, device="cpu"))
+        confirm_by_repro.run(Path("repro"), launch, run, confirm_by_repro.FAULT, steps)  # type: ignore[arg-type]
+        return ran, steps
+
+    return replay
+
+
+def test_a_sanitizer_is_not_needed_where_the_others_show_the_fault(replay: Replay) -> None:
+    ran, steps = replay({"native": "fault", "checked": "fault", "address": "fault"})
+    assert sorted(ran) == ["checked", "native"]
+    first, second = steps.done
+    assert first.began < second.began + second.seconds
+    assert second.began < first.began + first.seconds
+
+
+@pytest.mark.parametrize("outcome", ["as recorded", "failed"])
+def test_a_sanitizer_is_needed_where_one_of_them_does_not(replay: Replay, outcome: str) -> None:
+    ran, _ = replay({"native": "fault", "checked": outcome, "address": "fault"})
+    assert ran[-1] == "address"
+    assert len(ran) == 3

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from factories import JournalWriter, arg, make_manifest, run_directory, site
+from saved_tensors import described, save
+
+from aoti_debug.abi import Phase
+from aoti_debug.diagnosis import findings
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding, place_of
+from aoti_debug.manifest import Certainty, ModelLine, Provenance, Role
+from aoti_debug.repro.evidence import Evidence, SeenAccess, SeenIndex
+from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.triage.memory_errors.explain_access import explain, explain_overrun
+from aoti_debug.triage.memory_errors.overruns import OVERRUN
+
+torch = pytest.importorskip("torch")
+
+LINES = ("index = ids * 3", "rows = self.table[index]")
+FRAMES = tuple(ModelLine("m.py", line, "forward", text) for line, text in enumerate(LINES, 1))
+GATHER = replace(
+    site("gather", arg("table"), arg("arg0_1"), arg("buf0", Role.OUT)),
+    provenance=Provenance(Certainty.EXACT, source=FRAMES),
+)
+MANIFEST = replace(make_manifest(GATHER), inputs=("arg0_1", "table"), input_names=("ids", "table"))
+FAULT = Finding(findings.FAULT, "SIGSEGV", evidence=("launch 0.0 began and never returned",))
+
+
+def run_of(base: Path, ids: Any, rows: int = 10) -> RunDir:
+    """A gather of rows of 4 that did not return; what it read was saved."""
+    values = (torch.zeros(rows, 4), ids, torch.zeros(len(ids), 4))
+    writer = JournalWriter(level=1)
+    writer.call_begin()
+    writer.launch_begin(0, 0, *(described(value) for value in values))
+    for slot in range(2):
+        writer.tensor_file(0, slot, Phase.BEFORE, f"tensors/{slot}.safetensors")
+    path = run_directory(base, MANIFEST, writer)
+    for slot, name in enumerate(("table", "arg0_1")):
+        save(path / f"tensors/{slot}.safetensors", name, values[slot])
+    return open_run(path)
+
+
+def access(element: int | None, index: SeenIndex | None, argument: str = "table") -> SeenAccess:
+    beyond = 0 if element is None else element - 39
+    return SeenAccess("load", "", argument, "", element, 40, beyond, 4, None, 1, None, index)
+
+
+def seen(*accesses: SeenAccess) -> Evidence:
+    return Evidence("0.0 gather", "checked", "", "", "fault", 11, "out-of-bounds load", accesses, ())
+
+
+def explained(run: RunDir, *accesses: SeenAccess) -> Finding:
+    return explain(FAULT, Dataflow(run), run.launches[0], [seen(*accesses)] if accesses else [])
+
+
+def test_an_index_that_is_used_unchanged_comes_from_the_input(tmp_path: Path) -> None:
+    finding = explained(run_of(tmp_path, torch.tensor([1, 12])), access(48, SeenIndex("arg0_1", 1, 12)))
+    assert finding.where is not None
+    assert (finding.where.argument, finding.where.element) == ("table", 48)
+    assert finding.where.frame == FRAMES[1]
+    assert finding.origin is not None
+    assert (finding.origin.input, finding.origin.element) == ("ids", 1)
+    assert finding.evidence[0] == "out-of-bounds load from table: element 48 of 40, 9 past the end"
+    assert finding.evidence[-1] == FAULT.evidence[0]
+
+
+def test_an_index_that_the_kernel_computes_comes_from_the_kernel(tmp_path: Path) -> None:
+    """5 is a valid row of the table, 3 * 5 is not."""
+    finding = explained(run_of(tmp_path, torch.tensor([1, 5])), access(60, SeenIndex("arg0_1", 1, 5)))
+    assert finding.origin is not None
+    assert (finding.origin.launch, finding.origin.frame) == ("0.0", FRAMES[0])
+
+
+def test_a_large_number_that_is_scaled_first_is_no_index(tmp_path: Path) -> None:
+    """12 is no valid row, but the kernel reads row 36, not row 12."""
+    finding = explained(run_of(tmp_path, torch.tensor([1, 12])), access(144, SeenIndex("arg0_1", 1, 12)))
+    assert finding.origin is not None
+    assert finding.origin.launch == "0.0"
+
+
+def test_an_absurd_number_is_to_blame_even_if_it_is_scaled(tmp_path: Path) -> None:
+    far = 1 << 41
+    finding = explained(run_of(tmp_path, torch.tensor([1, far])), access(far * 12, SeenIndex("arg0_1", 1, far)))
+    assert finding.origin is not None
+    assert finding.origin.input == "ids"
+
+
+def test_any_index_of_an_empty_table_is_bad(tmp_path: Path) -> None:
+    run = run_of(tmp_path, torch.tensor([1, 0]), rows=0)
+    finding = explained(run, access(4, SeenIndex("arg0_1", 0, 1)))
+    assert finding.origin is not None
+    assert finding.origin.input == "ids"
+
+
+def test_without_a_trial_the_value_out_of_range_is_the_origin(tmp_path: Path) -> None:
+    finding = explained(run_of(tmp_path, torch.tensor([1, -30, 12])))
+    assert finding.origin is not None
+    assert (finding.origin.input, finding.origin.element) == ("ids", 1)
+
+
+def test_values_in_range_explain_nothing(tmp_path: Path) -> None:
+    finding = explained(run_of(tmp_path, torch.tensor([1, 2])))
+    assert finding.evidence == FAULT.evidence
+    assert finding.where is not None
+    assert finding.where.frame == FRAMES[1]
+
+
+def test_an_access_with_an_index_is_preferred(tmp_path: Path) -> None:
+    run = run_of(tmp_path, torch.tensor([1, 12]))
+    indexed = access(48, SeenIndex("arg0_1", 1, 12))
+    finding = explained(run, access(7, None, argument="buf0"), indexed)
+    assert finding.where is not None
+    assert finding.where.argument == "table"
+
+
+def test_an_overrun_keeps_its_place_and_gains_its_origin(tmp_path: Path) -> None:
+    run = run_of(tmp_path, torch.tensor([1, 12]))
+    place = place_of(run.launches[0], "buf0", 40)
+    overrun = Finding(OVERRUN, "gather writes past the end of buf0", where=place)
+    found = explain_overrun(overrun, Dataflow(run), run.launches[0], [seen(access(48, SeenIndex("arg0_1", 1, 12)))])
+    assert found.where is not None
+    assert (found.where.argument, found.where.element) == ("buf0", 40)
+    assert found.origin is not None
+    assert found.origin.input == "ids"
+    assert explain_overrun(overrun, Dataflow(run), run.launches[0], []) == overrun

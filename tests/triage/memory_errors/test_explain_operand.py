@@ -1,0 +1,57 @@
+"""Words about the operand that an operator cannot use."""
+
+from __future__ import annotations
+
+import pytest
+
+from aoti_debug.compare.locate.operand import LocatedOperand
+from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
+from aoti_debug.compare.protocol.origin import Operand
+from aoti_debug.diagnosis.findings import FAULT, Finding, Place
+from aoti_debug.manifest import ModelLine
+from aoti_debug.triage.memory_errors.explain_operand import with_operand, words
+
+LINE = ModelLine("model.py", 7, "forward", "    rows = table[index * 3]")
+OTHER = ModelLine("model.py", 6, "forward", "    index = ids * 3")
+BAD = BadOperand("0.1", "index", "aten.index.Tensor", "ids", (5,), 1_000_000, 1, "table", 0, 1000)
+MADE = Computed("mul", "aten.mul.Tensor", "int32", (Operand("ids", (5,), "3000"), Operand("", value="1000000")), "3e9")
+
+
+@pytest.mark.parametrize(
+    ("bad", "text"),
+    [
+        (BAD, "aten.index.Tensor: ids[5] is 1000000, table has 1000 rows"),
+        (
+            BadOperand("0.1", "g", "aten.gather.default", "i", (), -1, 3, "x", 2, 8),
+            "aten.gather.default: i is -1, x has size 8 in dimension 2 (3 elements are bad)",
+        ),
+        (
+            BadOperand("0.1", "d", "aten.div.Tensor_mode", "size", (1, 2), 0, 1),
+            "aten.div.Tensor_mode: size[1, 2] is 0",
+        ),
+        (
+            BadOperand("0.1", "i", "aten.index.Tensor", "mul", (5,), -1294967296, 1, "table", 0, 9, MADE),
+            "aten.index.Tensor: mul[5] is -1294967296, table has 9 rows; aten.mul.Tensor: ids[5] = 3000 * 1000000 = "
+            "-1294967296: 3000000000 does not fit into int32",
+        ),
+    ],
+)
+def test_words(bad: BadOperand, text: str) -> None:
+    assert words(bad) == text
+
+
+def test_the_finding_names_the_operator() -> None:
+    finding = Finding(FAULT, "SIGSEGV", Place("0.1", "cpp_fused_0", frame=OTHER), ("it never returned",))
+    found = with_operand(finding, LocatedOperand(BAD, LINE, None, "in true_graph_0: index = …"))
+    assert found.where is not None
+    assert found.where.frame == LINE
+    assert found.origin is not None
+    assert (found.origin.operator, found.origin.frame) == ("aten.index.Tensor", LINE)
+    assert found.evidence[0].startswith("`rows = table[index * 3]`: aten.index.Tensor: ids[5]")
+    assert found.evidence[1:] == ("in true_graph_0: index = …", "it never returned")
+
+
+def test_the_origin_of_an_index_stays_what_it_is() -> None:
+    origin = Place(input="ids", element=5)
+    finding = Finding(FAULT, "SIGSEGV", Place("0.1", "cpp_fused_0", frame=OTHER), origin=origin)
+    assert with_operand(finding, LocatedOperand(BAD, LINE, None, "")).origin == origin

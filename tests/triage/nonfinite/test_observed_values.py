@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
+
+from aoti_debug.abi import Phase, StatsFlag
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.manifest import Allocation, Arg, Role, Site
+from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.triage.nonfinite.observed_values import ResultOperands, Special, count
+
+HERE, ELSEWHERE = tensor(4, data_ptr=0x1000), tensor(4, data_ptr=0x2000)
+
+
+def write(*args: Arg) -> Site:
+    return site("write", *args)
+
+
+def operands(base: Path, maker: Site | None, reader: Site, result: str, allocated: tuple[str, ...] = ()) -> list[str]:
+    """The operands of a result of `reader`. Its last argument lies where `maker` wrote; all have statistics before."""
+    allocations = tuple(Allocation(name, line=1, guarded=True) for name in allocated)
+    sites = [site_ for site_ in (maker, reader) if site_ is not None]
+    manifest = replace(make_manifest(*sites), allocations=allocations, inputs=("x",))
+    journal = JournalWriter(level=2)
+    if maker is not None:
+        journal.launch(0, 0, HERE)
+    last = len(reader.args) - 1
+    journal.launch_begin(1, len(sites) - 1, *([ELSEWHERE] * last), HERE)
+    for slot, argument in enumerate(reader.args):
+        unset = argument.role is Role.OUT
+        journal.tensor_stats(
+            1, slot, Phase.BEFORE, None if unset else statistics(), flags=StatsFlag.UNINITIALISED if unset else 0
+        )
+    journal.launch_end(1)
+    run = open_run(run_directory(base, manifest, journal))
+    launch = run.launches[-1]
+    argument = launch.argument(result)
+    assert argument is not None
+    return [a.name for a in ResultOperands(manifest, Dataflow(run)).operands(launch, argument)]
+
+
+OUT, CHANGED = arg("buf1", Role.OUT), arg("buf2", Role.INOUT)
+
+
+def test_operands_of_an_operator(tmp_path: Path) -> None:
+    """All that it reads; what it writes only counts if it had contents."""
+    maker, reader = write(CHANGED), write(arg("x"), OUT, arg("x"), CHANGED)
+    assert operands(tmp_path / "a", maker, reader, "buf1") == ["x", "buf2"]
+    assert operands(tmp_path / "b", maker, reader, "buf2") == ["x", "buf2"]
+    assert operands(tmp_path / "c", None, reader, "buf2") == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("written", "changed", "allocated", "had_contents"),
+    [
+        (arg("buf2", Role.OUT), CHANGED, (), True),
+        (arg("buf2", Role.OUT), CHANGED, ("buf2",), True),
+        (arg("buf2_view", Role.OUT, base="buf2"), CHANGED, (), True),
+        (arg("buf2", Role.OUT), arg("buf2_view", Role.INOUT, base="buf2"), (), True),
+        (arg("buf7", Role.OUT), CHANGED, (), False),  # the memory's previous owner
+        (arg("buf7", Role.OUT), CHANGED, ("buf2", "buf7"), False),
+        (arg("buf7", Role.OUT), CHANGED, ("buf7",), True),  # a name for the same buffer
+        (arg("buf7", Role.OUT), arg("buf2_view", Role.INOUT, base="buf2"), ("buf2",), False),
+        (arg("buf7", Role.OUT), arg("buf2_view", Role.INOUT, base="buf3"), ("buf2_view",), True),
+    ],
+)
+def test_buffers_that_had_contents_of_their_own(
+    tmp_path: Path, written: Arg, changed: Arg, allocated: tuple[str, ...], had_contents: bool
+) -> None:
+    found = operands(tmp_path, write(written), write(arg("y"), changed), changed.name, allocated)
+    assert found == (["y", changed.name] if had_contents else ["y"])
+
+
+def test_an_input_that_a_launch_changes_had_contents(tmp_path: Path) -> None:
+    assert operands(tmp_path, None, write(arg("y"), arg("x", Role.INOUT)), "x") == ["y", "x"]
+
+
+def test_counts_of_each_kind() -> None:
+    observed = statistics(n_nan=1, n_pos_inf=2, n_neg_inf=3)
+    assert [(special.sign, count(observed, special), count(None, special)) for special in Special] == [
+        *((0, 1, 0), (1, 2, 0), (-1, 3, 0)),
+    ]

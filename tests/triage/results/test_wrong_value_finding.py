@@ -1,0 +1,158 @@
+"""Findings of wrong values, from comparisons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from recorder import Recorder
+
+from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row, Suspect
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.measurement import Element, Measurement
+from aoti_debug.diagnosis.findings import CLEAN
+from aoti_debug.manifest import Kind, ModelLine
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.triage.checks import wrong_value
+from aoti_debug.triage.results import wrong_value_finding
+
+LINE = ModelLine("/home/user/model.py", 8, "forward", "y = tanh(x)")
+RIGHT = Measurement("buf0", "tanh", "aten.tanh.default", "float32", (2, 3), 6, equals_eager=True)
+WRONG = replace(RIGHT, wrong=2, excess=9.0, worst=Element(4, "1.5", "1.25", "1.2500001"), equals_eager=False)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    """Three launches of kernels a, b and c."""
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf2",))
+    recorder.journal.call_begin()
+    values = torch.zeros(2, 3)
+    for name, reads, writes in (("a", "arg0", "buf0"), ("b", "buf0", "buf1"), ("c", "buf1", "buf2")):
+        recorder.launch(name, {reads: values}, {writes: values}, kind=Kind.CPP)
+    return recorder.run()
+
+
+def compared(run: RunDir, *outputs: Measurement | str) -> Comparison:
+    """A row for each launch: of its measurement, or of the reason why there is none."""
+    rows = tuple(
+        Row(launch, LaunchVerdict.NOT_COMPARABLE, output, bytes=24)
+        if isinstance(output, str)
+        else Row(
+            launch,
+            LaunchVerdict.WRONG if output.wrong else LaunchVerdict.OK,
+            outputs=(output,),
+            suspects=(Suspect("tanh", "aten.tanh.default", LINE),) if output.wrong else (),
+            bytes=24,
+            compared_bytes=24,
+        )
+        for launch, output in zip(run.launches, outputs, strict=True)
+    )
+    return Comparison(run, rows)
+
+
+def test_the_first_wrong_launch(run: RunDir) -> None:
+    finding = wrong_value_finding.finding_of(compared(run, RIGHT, WRONG, WRONG))
+    assert finding.kind is wrong_value_finding.WRONG_VALUE
+    assert finding.what == "2 of 6 elements of buf0 are not what the program says"
+    assert finding.where is not None
+    assert (finding.where.launch, finding.where.kernel, finding.where.element) == ("0.1", "b", 4)
+    assert finding.origin is not None
+    assert (finding.origin.operator, finding.origin.frame) == ("aten.tanh.default", LINE)
+    assert finding.evidence == (
+        "buf0[1, 1] is 1.5, should be 1.25, eager computes 1.2500001",
+        "1 launch before it computed what the program says",
+        "also wrong from their own inputs: 0.2",
+    )
+
+
+def test_of_several_operators_none_is_the_origin(run: RunDir) -> None:
+    comparison = compared(run, RIGHT, WRONG, RIGHT)
+    several = (Suspect("mul", "aten.mul.Tensor", LINE), Suspect("tanh", "aten.tanh.default", LINE))
+    rows = (comparison.rows[0], replace(comparison.rows[1], suspects=several), comparison.rows[2])
+    finding = wrong_value_finding.finding_of(replace(comparison, rows=rows))
+    assert finding.origin is None
+    assert finding.evidence[1] == "it is computed by aten.mul.Tensor (mul), aten.tanh.default (tanh)"
+
+
+def test_the_operator_that_alone_explains_it_is_the_origin(run: RunDir) -> None:
+    comparison = compared(run, RIGHT, WRONG, RIGHT)
+    explaining = Suspect("mul", "aten.mul.Tensor", LINE, "without its second operand")
+    several = (explaining, Suspect("tanh", "aten.tanh.default", LINE))
+    rows = (comparison.rows[0], replace(comparison.rows[1], suspects=several), comparison.rows[2])
+    finding = wrong_value_finding.finding_of(replace(comparison, rows=rows))
+    assert finding.origin is not None
+    assert finding.origin.operator == "aten.mul.Tensor"
+    assert finding.evidence[1] == "aten.mul.Tensor (mul) without its second operand explains it"
+
+
+def test_a_run_without_a_wrong_launch_says_how_much_was_compared(run: RunDir) -> None:
+    whole = wrong_value_finding.finding_of(compared(run, RIGHT, RIGHT, SILENT))
+    assert (whole.kind, whole.what, whole.warnings) == (CLEAN, "2 of 2 launches computed what the program says", ())
+    half = wrong_value_finding.finding_of(compared(run, RIGHT, "no node holds it", RIGHT))
+    assert half.what == "2 of 3 launches computed what the program says"
+    assert half.warnings == ("aoti-debug compare tells why the other launches were not compared",)
+    none = wrong_value_finding.finding_of(compared(run, PRIVATE, SILENT, SILENT))
+    assert (none.what, none.warnings) == ("", ("no launch could be compared with the program",))
+
+
+def test_the_bytes_to_save_count_what_is_only_read_once(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf1",), weights=("weight",))
+    recorder.journal.call_begin()
+    recorder.launch("a", {"arg0": torch.ones(4), "weight": torch.ones(100)}, {"buf0": torch.ones(10)}, kind=Kind.CPP)
+    recorder.launch("b", {"weight": torch.ones(100)}, {"buf0": torch.ones(10)}, kind=Kind.CPP)
+    assert wrong_value_finding.bytes_to_save(recorder.run()) == 4 * (4 + 100 + 10 + 10)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "word"),
+    [
+        (["as recorded"], "the lowering or fusion is wrong"),
+        (["fault", "as recorded"], "the lowering or fusion is wrong"),
+        (["differs"], "its compilation is suspect"),
+        (["failed"], ""),
+        ([], ""),
+    ],
+)
+def test_the_step_that_went_wrong_follows_from_the_replays(run: RunDir, outcomes: list[str], word: str) -> None:
+    sentences = wrong_value_finding.stage(run.launches[0], outcomes)
+    assert len(sentences) == bool(word)
+    assert all(sentence.endswith(word) for sentence in sentences)
+
+
+def test_an_operator_has_no_source_to_run_in_another_way(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",))
+    recorder.journal.call_begin()
+    recorder.launch("aoti_torch_cpu_cos_out", {"arg0": torch.ones(1)}, {"buf0": torch.ones(1)}, op="aten.cos.out")
+    (sentence,) = wrong_value_finding.stage(recorder.run().launches[0], [])
+    assert sentence.startswith("it calls an operator")
+
+
+# ---- models that are not compared
+
+
+def looked(run: RunDir, folder: Path) -> tuple[str, ...]:
+    """The warnings about a run, at which a triage only looks."""
+    options = SimpleNamespace(compare=True)
+    model = SimpleNamespace(options=options, repro=folder / "repro")
+    named = SimpleNamespace(launches=run.launches, package=folder / "package.pt2", manifest=run.manifest)
+    suspicion = wrong_value.look(model, SimpleNamespace(run=named, diagnosed=None))  # type: ignore[arg-type]
+    assert suspicion is not None
+    assert suspicion.finding.kind is CLEAN
+    return suspicion.finding.warnings
+
+
+def test_why_a_model_is_not_compared(run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wrong_value, "has_reference", lambda _: False)
+    reason = "not compared with the program: the package does not hold the graph that it was compiled from"
+    assert looked(run, tmp_path) == (reason,)
+    monkeypatch.setattr(wrong_value, "has_reference", lambda _: True)
+    monkeypatch.setattr(wrong_value, "MOST_LAUNCHES", 2)
+    reason = "not compared with the program: 3 launches are many; aoti-debug compare does"
+    assert looked(run, tmp_path) == (reason,)
+    monkeypatch.setattr(wrong_value, "MOST_LAUNCHES", 3)
+    monkeypatch.setattr(wrong_value, "LARGEST", 143)
+    reason = "not compared with the program: it would save 144 B of tensors; aoti-debug compare does"
+    assert looked(run, tmp_path) == (reason,)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes, wording
+from aoti_debug.compare.evaluate import mapped_program
 from aoti_debug.printing import registration
 from aoti_debug.reference.program import Node
 
@@ -41,13 +42,11 @@ class ExportedWeights:
 
     @cached_property
     def _tensors(self) -> dict[str, object]:
-        import torch
-
         if self._exported is None:
             return {}
         registration.register()
         try:
-            program = torch.export.load(str(self._exported))
+            program = mapped_program.load(self._exported)
         except Exception as error:  # noqa: BLE001 - loading runs code of torch, and of the program's operators
             self.failure = (
                 f"{self._exported} cannot be loaded: {wording.first_line(str(error)) or type(error).__name__}"

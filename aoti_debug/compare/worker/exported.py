@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug import wording
+from aoti_debug.compare.evaluate import mapped_program
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
 from aoti_debug.compare.measure.state_change import state_change
 from aoti_debug.compare.protocol.measurement import ExportedOutputs, StateChange, StatesFailure
@@ -57,7 +58,7 @@ def _results(
     import torch
 
     registration.register()
-    module = torch.export.load(str(exported)).module()
+    module = mapped_program.load(exported).module()
     held: Mapping[str, torch.Tensor] = {**dict(module.named_buffers()), **dict(module.named_parameters())}
     began_alike: set[str] = set()
     with torch.no_grad():
@@ -91,6 +92,6 @@ def _draws_random_numbers(reference: Reference) -> bool:
 
 def _load(recorded: Recorded) -> torch.Tensor | None:
     try:
-        return load_tensors.load_file(Path(recorded.path)).cpu()
+        return load_tensors.map_file(Path(recorded.path)).cpu()
     except RunDirError:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Set
 from typing import Any
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -11,12 +13,35 @@ from aoti_debug.reference.program import Graph, ValueKey
 
 
 def evaluated(
-    evaluation: Evaluation, graph: Graph, region: Region, symbols: Symbols, known: dict[ValueKey, Any]
+    evaluation: Evaluation,
+    graph: Graph,
+    region: Region,
+    symbols: Symbols,
+    known: dict[ValueKey, Any],
+    kept: Set[str] | None = None,
 ) -> Evaluation:
-    """The evaluation, with the known values and those of the nodes of a region."""
+    """The evaluation, with the known values and those of the nodes of a region.
+
+    Args:
+        kept: the nodes whose values are read from it; those of others are dropped after the last node of the region
+            that reads them. None to keep all.
+    """
     for key, value in known.items():
         evaluation.set(key, value)
+    last_uses = {} if kept is None else last_readers(graph, region.nodes)
     for name in region.nodes:
         node = graph.by_name[name]
         evaluation.run(node, symbols.value(node.size) if node.size else None)
+        evaluation.values.drop(last_uses.get(name, frozenset()) - (kept or frozenset()))
     return evaluation
+
+
+def last_readers(graph: Graph, names: Iterable[str]) -> dict[str, Set[str]]:
+    """The nodes whose values some nodes, in order, read for the last time, or never, by that node."""
+    last: dict[str, str] = {}
+    for name in names:
+        last |= dict.fromkeys((name, *graph.by_name[name].inputs), name)
+    uses: dict[str, set[str]] = defaultdict(set)
+    for name, reader in last.items():
+        uses[reader].add(name)
+    return dict(uses)

@@ -93,6 +93,11 @@ class EvaluationProcess:
             raise
 
     @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._child.pid
+
+    @property
     def has_ended(self) -> bool:
         """True if it has ended before it was asked: killed, or out of memory."""
         return self._child.poll() is not None

@@ -18,6 +18,7 @@ value is an object with one member:
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
@@ -162,6 +163,16 @@ class Graph:
         """The value of the node `name` that the node `reader` reads."""
         earlier = [m for m in self.mutators.get(name, ()) if self._order[m] < self._order[reader]]
         return ValueKey(name, earlier[-1] if earlier else "")
+
+    def last_readers(self, names: Iterable[str]) -> Mapping[str, frozenset[str]]:
+        """The nodes whose values some nodes, in order, read for the last time, or never, by that node."""
+        last: dict[str, str] = {}
+        for name in names:
+            last |= dict.fromkeys((name, *self.by_name[name].inputs), name)
+        uses: dict[str, set[str]] = defaultdict(set)
+        for name, reader in last.items():
+            uses[reader].add(name)
+        return {reader: frozenset(read) for reader, read in uses.items()}
 
     def sorted(self, names: Iterable[str]) -> tuple[str, ...]:
         """The names of nodes in the order of execution, each once."""

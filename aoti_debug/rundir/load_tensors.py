@@ -10,6 +10,7 @@ from aoti_debug.abi import Phase
 from aoti_debug.errors import RunDirError
 from aoti_debug.recording.values import Tensor, extent_elements
 from aoti_debug.rundir.formats.stored_tensor import AGAIN, FileLayout, opened_file
+from aoti_debug.rundir.formats.tensor_file_format import ALIGNMENT
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 
@@ -49,6 +50,21 @@ def load_file(path: Path, device: str = "cpu") -> torch.Tensor:
     """
     values, layout = load_values(path)
     return _place(values, layout, _storage(_extent(layout, values.element_size()), device), layout.storage_offset)
+
+
+def map_file(path: Path) -> torch.Tensor:
+    """The tensor of a file as `load_file` returns it, whose elements are read from the disk when they are used.
+
+    One with gaps, in another order, or not aligned in the file is loaded. Writing to it does not change the file.
+
+    Raises:
+        RunDirError: the file is missing or damaged; the message names it.
+    """
+    values, layout = load_values(path)
+    is_as_stored = layout.strides == tuple(values.stride()) and layout.storage_offset == 0
+    if is_as_stored and layout.storage_bytes <= values.nbytes and values.data_ptr() % ALIGNMENT == 0:
+        return values
+    return _place(values, layout, _storage(_extent(layout, values.element_size()), "cpu"), layout.storage_offset)
 
 
 def load_launch(

@@ -15,7 +15,7 @@ ADD = ("aten.add.Tensor",) * 3
 
 def _is_alive(process: EvaluationProcess) -> bool:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(process._child.pid, 0)
+        os.kill(process.pid, 0)
         return True
     return False
 

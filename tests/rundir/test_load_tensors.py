@@ -13,6 +13,7 @@ from aoti_debug.errors import RunDirError
 from aoti_debug.recording.values import Layout, Tensor
 from aoti_debug.rundir import load_tensors
 from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.rundir.write_tensor import write_tensor
 
 torch = pytest.importorskip("torch")
 
@@ -183,3 +184,24 @@ def test_a_dtype_that_this_torch_has_not(tmp_path: Path) -> None:
     save(tmp_path / "t.safetensors", "x", BASE, dtype="torch.float1024")
     with pytest.raises(RunDirError, match="contains float1024"):
         load_tensors.load_file(tmp_path / "t.safetensors")
+
+
+# Mapped
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_mapped_tensor_is_the_same(tmp_path: Path, name: str) -> None:
+    path, value = tmp_path / "x.safetensors", LAYOUTS[name]
+    save(path, "x", value)
+    assert same(load_tensors.map_file(path), load_tensors.load_file(path))
+
+
+def test_writing_to_a_mapped_tensor_does_not_change_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    write_tensor(path, "x", BASE)
+    mapped = load_tensors.map_file(path)
+    assert any(str(path) in line for line in Path("/proc/self/maps").read_text().splitlines())
+    before = path.read_bytes()
+    mapped.zero_()
+    assert path.read_bytes() == before
+    assert torch.equal(load_tensors.map_file(path), BASE)

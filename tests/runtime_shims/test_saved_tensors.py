@@ -20,6 +20,8 @@ from runtime_shims.reference_hash import content_hash
 from runtime_shims.runtime_library import IN, INOUT, OUT, OUTPUT_SLOT, Handle, Runtime, Slot, address_of
 from safetensors.torch import load_file
 
+from aoti_debug.rundir.formats.tensor_file_format import ALIGNMENT
+
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]
 WRITTEN, LINKED, SKIPPED = range(3)
@@ -29,7 +31,7 @@ BEFORE, AFTER = range(2)
 def header_of(path: Path) -> dict[str, Any]:
     data = path.read_bytes()
     (length,) = struct.unpack_from("<Q", data)
-    assert length % 8 == 0
+    assert (8 + length) % ALIGNMENT == 0  # the elements can be mapped
     header: dict[str, Any] = json.loads(data[8 : 8 + length])
     return header
 

@@ -22,6 +22,7 @@ from aoti_debug.compare.evaluate.functions import (
 )
 from aoti_debug.compare.evaluate.terms import largest_of, terms_of
 from aoti_debug.compare.evaluate.weights import ExportedWeights
+from aoti_debug.compare.evaluate.wide_values import Narrow, WideValues, as_narrow, moves, narrow, product, wide
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Evaluation:
         self._stored = stored
         self._adjust = adjust
         self._weights = weights
-        self.values: dict[ValueKey, Any] = {}
+        self.values = WideValues()
         self.fallbacks: dict[str, str] = {}
         self.failures: dict[str, str] = {}
         self.random: set[str] = set()
@@ -76,8 +77,10 @@ class Evaluation:
         self.largest_sum = 0.0
 
     def set(self, key: ValueKey, value: Any) -> None:
-        """Sets a known value; a tensor is converted to the dtype of this arithmetic."""
-        self.values[key] = converted(value, self._arithmetic)
+        """Sets a known value; a tensor is converted to the dtype of this arithmetic, a large input when it is read."""
+        is_input = key.node in self._graph.by_name and self._graph.by_name[key.node].kind is not NodeKind.CALL
+        held = narrow(value, self._arithmetic) if is_input else value
+        self.values[key] = held if isinstance(held, Narrow) else converted(held, self._arithmetic)
 
     def run(self, node: Node, size: int | None = None) -> None:
         """Evaluates a node, or notes why it, or one that it needs, cannot be evaluated.
@@ -109,12 +112,20 @@ class Evaluation:
         Raises:
             NotEvaluableError: it could not be evaluated.
         """
-        if key not in self.values:
-            raise NotEvaluableError(self.failures.get(key.after or key.node, f"{key} was not evaluated"))
+        self._require(key)
         return self.values[key]
 
+    def _require(self, key: ValueKey) -> None:
+        if key not in self.values:
+            raise NotEvaluableError(self.failures.get(key.after or key.node, f"{key} was not evaluated"))
+
     def _result(self, node: Node) -> Any:
-        args, kwargs = self.arguments(node)
+        args, kwargs = self._held_arguments(node)
+        if any(isinstance(item, Narrow) for item in args):
+            result = self._of_large(node, args, kwargs)
+            if result is not None:
+                return result
+        args, kwargs = wide(args), wide(kwargs)
         if self._arithmetic is Arithmetic.KERNEL:
             args = with_rounded_numbers(self._graph, node, args)
         if node.target == CONDITION:
@@ -128,12 +139,28 @@ class Evaluation:
         if is_random(node.target, args, kwargs):
             self.random.add(node.name)
             raise NotEvaluableError(f"random numbers: {node.target}")
-        terms = terms_of(node, args)
+        self._count_terms(node, args)
+        result = self.call(node, args, kwargs)
+        return result if self._adjust is None else self._adjust(node, args, result)
+
+    def _of_large(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of an operator whose arguments need not be converted as a whole; None for any other one."""
+        first, *others = args
+        if moves(node.target) and isinstance(first, Narrow) and not kwargs:
+            self._count_terms(node, args)
+            function = implementation_of(node.target)
+            moved = first.moved(lambda tensor: function(tensor, *wide(others)))
+            return moved if moved.nbytes > first.nbytes // 2 else moved.wide()
+        result = product(node.target, args, lambda parts: self.call(node, parts, wide(kwargs)))
+        if result is not None:
+            self._count_terms(node, args)
+        return result
+
+    def _count_terms(self, node: Node, args: list[Any]) -> None:
+        terms = terms_of(node, as_narrow(args))
         self.terms = max(self.terms, terms)
         if terms > 1 and self._arithmetic is Arithmetic.DOUBLE:
             self.largest_sum = max(self.largest_sum, terms * largest_of(args))
-        result = self.call(node, args, kwargs)
-        return result if self._adjust is None else self._adjust(node, args, result)
 
     def _set_weight(self, node: Node) -> None:
         """Takes a weight from the exported program, unless it is set."""
@@ -207,15 +234,22 @@ class Evaluation:
         Raises:
             NotEvaluableError: a value that it needs could not be evaluated.
         """
+        args, kwargs = self._held_arguments(node)
+        return wide(args), wide(kwargs)
+
+    def _held_arguments(self, node: Node) -> tuple[list[Any], dict[str, Any]]:
+        """The same, where large inputs keep their own dtype."""
         current: dict[str, Any] = {}
         for name in node.inputs:
             if self._graph.by_name[name].kind is NodeKind.SUBGRAPH:
                 current[name] = self._graph.by_name[name].target
                 continue
-            value = self.value(self._graph.value_for(name, node.name))
+            key = self._graph.value_for(name, node.name)
+            self._require(key)
             if name in node.mutates:
-                value = self.values[ValueKey(name, node.name)] = self.to_overwrite(value)
-            current[name] = value
+                current[name] = self.values[ValueKey(name, node.name)] = self.to_overwrite(self.values[key])
+            else:
+                current[name] = self.values.held(key)
         return [python_value(item, current, self._arithmetic, self._device) for item in node.args], {
             name: python_value(item, current, self._arithmetic, self._device) for name, item in node.kwargs.items()
         }

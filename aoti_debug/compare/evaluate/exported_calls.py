@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
@@ -22,8 +23,8 @@ class ExportedCalls:
 
     Args:
         reference: its graphs (`Reference.of_exported`).
-        inputs: the leaves of what it is called with, in order; it may overwrite them.
-        weight: the tensor of a weight, a buffer or a constant, which may be overwritten; None if it is not known.
+        inputs: the leaves of what it is called with, in order.
+        weight: the tensor of a weight, a buffer or a constant; None if it is not known.
 
     Attributes:
         graph: of the whole program.
@@ -40,7 +41,7 @@ class ExportedCalls:
         self._inputs = dict(zip((node.name for node in self._nodes(NodeKind.INPUT)), inputs, strict=False))
         self._replaced: dict[str, torch.Tensor] = {}
         self._kept = frozenset(_overwritten(self.graph))
-        self._last_readers = _last_readers(self.graph)
+        self._last_readers = self.graph.last_readers(node.name for node in self.graph.nodes)
 
     def call(self, seen: Seen | None = None) -> list[Any]:
         """Calls it once; returns what the user gets: tensors, and other values.
@@ -65,7 +66,7 @@ class ExportedCalls:
                     raise NotEvaluableError(evaluation.failures[node.name])
                 if seen is not None:
                     seen(node, evaluation.values[ValueKey(node.name)])
-                self._drop(evaluation, self._last_readers.get(node.name, frozenset()))
+                evaluation.values.drop(self._last_readers.get(node.name, frozenset()) - self._kept)
             self._load(evaluation, output)
             (returned,), replaced = evaluation.arguments(output)
         self._keep(evaluation, replaced)
@@ -92,11 +93,11 @@ class ExportedCalls:
             value = self._inputs.get(name) if node.kind is NodeKind.INPUT else self.state(node.target)
             if value is None:
                 raise NotEvaluableError(f"the {node.kind.value} {node.target or name} is not known")
-            evaluation.set(ValueKey(name), value.to(self._device) if isinstance(value, torch.Tensor) else value)
-
-    def _drop(self, evaluation: Evaluation, names: Set[str]) -> None:
-        for key in [key for key in evaluation.values if key.node in names and key.node not in self._kept]:
-            del evaluation.values[key]
+            held = value.to(self._device) if isinstance(value, torch.Tensor) else value
+            if name in self._kept:
+                evaluation.values[ValueKey(name)] = converted(held.clone(), self._arithmetic)
+            else:
+                evaluation.set(ValueKey(name), held)
 
     def _keep(self, evaluation: Evaluation, replaced: dict[str, Any]) -> None:
         """Keeps what the call has overwritten or replaced, for the next one."""
@@ -129,14 +130,3 @@ def _overwritten(graph: Graph) -> Iterator[str]:
                 base = graph.by_name[base.inputs[0]]  # the tensor that a view is of comes first
             if base.kind in (NodeKind.INPUT, NodeKind.WEIGHT):
                 yield base.name
-
-
-def _last_readers(graph: Graph) -> dict[str, frozenset[str]]:
-    """The values that a node is the last one to read, by that node."""
-    last: dict[str, str] = {}
-    for node in graph.nodes:
-        last |= dict.fromkeys((node.name, *node.inputs), node.name)
-    readers: dict[str, frozenset[str]] = {}
-    for name, reader in last.items():
-        readers[reader] = readers.get(reader, frozenset()) | {name}
-    return readers

@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from aoti_debug.compare.evaluate.wide_values import Narrow, split
 from aoti_debug.reference.program import Node
+
+_PART = 8 << 20  # bytes of a tensor that are looked at together
 
 
 def terms_of(node: Node, args: list[Any]) -> int:
@@ -34,7 +37,9 @@ def largest_of(args: list[Any]) -> float:
     import torch
 
     largest = 1.0
-    for tensor in (item for item in args if isinstance(item, torch.Tensor) and item.dtype == torch.float64):
-        if tensor.numel():
-            largest *= max(1.0, float(torch.nan_to_num(tensor.abs(), 0.0, 0.0).amax()))
+    for item in args:
+        if isinstance(item, torch.Tensor | Narrow) and item.dtype == torch.float64:
+            parts = item.pieces(0, _PART) if isinstance(item, Narrow) else split(item, _PART)
+            found = [float(torch.nan_to_num(part.abs(), 0.0, 0.0).amax()) for part in parts if part.numel()]
+            largest *= max([1.0, *found])
     return largest

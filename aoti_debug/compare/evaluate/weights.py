@@ -1,13 +1,21 @@
-"""The weights of an exported program, read when one is first asked for. Runs in a child process."""
+"""The weights of an exported program, mapped from its archive when they are used. Runs in a child process.
+
+The system reads what is used, and drops it when memory is scarce. What is overwritten is copied page by page; the
+archive does not change.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import zipfile
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes, wording
 from aoti_debug.printing import registration
+from aoti_debug.pt2.program_weights import StoredWeight, stored_weights
 from aoti_debug.reference.program import Node
 
 if TYPE_CHECKING:
@@ -15,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ExportedWeights:
-    """The weights that a launch should have been passed, but was not.
+    """The weights of an exported program.
 
     Args:
         exported: the program; None if it is not known.
@@ -29,22 +37,42 @@ class ExportedWeights:
         self.failure = ""
 
     def value(self, node: Node) -> torch.Tensor | None:
-        """The value of a weight that the program never overwrites; None if it is not known."""
+        """The value of a weight as the program begins with it; None if it is not known, or of another type."""
         import torch
 
-        value = self._tensors.get(node.target)
         type_ = node.types[0] if len(node.types) == 1 else None
-        if not isinstance(value, torch.Tensor) or type_ is None:
+        if self._exported is None or type_ is None:
+            return None
+        stored = self._stored.get(node.target)
+        value = self._loaded.get(node.target) if stored is None else self._mapped(stored)
+        if not isinstance(value, torch.Tensor):
             return None
         is_same = (dtypes.bare_name(value.dtype), tuple(map(str, value.shape))) == (type_.dtype, type_.shape)
         return value.detach() if is_same else None
 
     @cached_property
-    def _tensors(self) -> dict[str, object]:
+    def _stored(self) -> Mapping[str, StoredWeight]:
+        with contextlib.suppress(OSError, zipfile.BadZipFile):
+            return {} if self._exported is None else stored_weights(self._exported)
+        return {}
+
+    def _mapped(self, stored: StoredWeight) -> torch.Tensor:
+        """A tensor on the archive's bytes."""
         import torch
 
-        if self._exported is None:
-            return {}
+        path = self._exported
+        assert path is not None
+        dtype = getattr(torch, stored.dtype)
+        archive = torch.UntypedStorage.from_file(str(path), False, path.stat().st_size)
+        own = archive[stored.begin : stored.begin + stored.nbytes]
+        tensor = torch.empty(0, dtype=dtype)
+        return tensor.set_(own, 0, stored.shape, stored.strides)
+
+    @cached_property
+    def _loaded(self) -> Mapping[str, object]:
+        """All weights, read by torch: those that cannot be mapped are among them."""
+        import torch
+
         registration.register()
         try:
             program = torch.export.load(str(self._exported))

@@ -195,8 +195,7 @@ class WrongOperators:
         """The region with another result of a node, but for nodes that are kept."""
         changed = self._copy()
         first, *others = self._dependent(node, kept)
-        known = self._right.values.items()
-        changed.values = {k: v for k, v in known if (k.after or k.node) not in {first, *others}}
+        changed.values = self._right.values.without({first, *others})
         changed.values[ValueKey(first)] = value
         for name in others:
             changed.run(self._graph.by_name[name])

@@ -13,10 +13,12 @@ The second term is large where values that many elements share are rounded in on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
+from aoti_debug.compare.measure.differences import Differences, Parts
 from aoti_debug.compare.measure.ulp import are_finite
 
 if TYPE_CHECKING:
@@ -29,47 +31,53 @@ _LEAST_BIAS = 0.2  # ULP
 _LARGEST_ERROR = 4.0  # ULP: one element that is far off says nothing about the others
 
 
-def bias(
-    actual: torch.Tensor,
-    evaluated: Sequence[torch.Tensor],
-    perturbed: Sequence[torch.Tensor],
-    step: torch.Tensor,
-    dtype: torch.dtype,
-) -> float:
+def bias(parts: Parts, dtype: torch.dtype) -> float:
     """The mean error in ULP, away from zero, from the arithmetic that is nearest; 0 where it is no bias.
 
     Args:
-        actual: the elements as recorded, in float64.
-        evaluated: in eager, in the kernel's arithmetic and in float64; all as float64.
-        perturbed: in float64, from perturbed inputs.
-        step: one ULP at each element.
         dtype: of the output.
     """
     import torch
 
-    if dtypes.bare_name(dtype) not in _FEW_BITS or actual.numel() < LEAST_ELEMENTS:
+    if dtypes.bare_name(dtype) not in _FEW_BITS:
         return 0.0
-    double = evaluated[-1]
-    usable = double.abs() >= torch.finfo(dtype).smallest_normal
-    for values in (actual, *evaluated):
-        if not are_finite(values):
-            usable &= values.isfinite()
-    count = int(usable.sum())
+    count = sum(int(_usable(part, dtype).sum()) for part in parts)
     if count < LEAST_ELEMENTS:
         return 0.0
 
-    def mean(first: torch.Tensor, second: torch.Tensor) -> float:
-        error = ((first - second) / step * double.sign()).clamp(-_LARGEST_ERROR, _LARGEST_ERROR)
-        return float(torch.where(usable, error, torch.zeros_like(error)).sum()) / count
+    def mean(first: Callable[[Differences], torch.Tensor], second: Callable[[Differences], torch.Tensor]) -> float:
+        total = 0.0
+        for part in parts:
+            error = ((first(part) - second(part)) / part.step * part.double.sign()).clamp(
+                -_LARGEST_ERROR, _LARGEST_ERROR
+            )
+            total += float(torch.where(_usable(part, dtype), error, torch.zeros_like(error)).sum())
+        return total / count
 
     means = []
-    for values in evaluated:
-        means.append(mean(actual, values.to(dtype).to(torch.float64)))
+    for evaluated in (_eager, _kernel, _double):
+        means.append(mean(_actual, lambda part, of=evaluated: of(part).to(dtype).to(torch.float64)))  # type: ignore[misc]
         if abs(means[-1]) <= _LEAST_BIAS:
             return 0.0
-    if double[usable].abs().unique().numel() < _LEAST_MAGNITUDES:  # one rounding may decide about all elements
+    magnitudes = [part.double[_usable(part, dtype)].abs().unique() for part in parts]
+    if torch.cat(magnitudes).unique().numel() < _LEAST_MAGNITUDES:  # one rounding may decide about all elements
         return 0.0
     nearest = min(means, key=abs)
-    moved = max((abs(mean(values, double)) for values in perturbed), default=0.0)
+    count_perturbed = len(next(iter(parts)).perturbed)
+    moved = max((abs(mean(lambda part, i=i: part.perturbed[i], _double)) for i in range(count_perturbed)), default=0.0)  # type: ignore[misc]
     allowed = _LEAST_BIAS + min(8 / count**0.5, 0.25) + 2 * (max(means) - min(means)) + 4 * moved
     return nearest if abs(nearest) > allowed else 0.0
+
+
+_actual, _eager, _kernel, _double = map(operator.attrgetter, ("actual", "eager", "kernel", "double"))
+
+
+def _usable(part: Differences, dtype: torch.dtype) -> torch.Tensor:
+    """True for the elements that are numbers, and not subnormal."""
+    import torch
+
+    usable = part.double.abs() >= torch.finfo(dtype).smallest_normal
+    for values in (part.actual, part.eager, part.kernel, part.double):
+        if not are_finite(values):
+            usable &= values.isfinite()
+    return usable

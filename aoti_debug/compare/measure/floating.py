@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aoti_debug.compare.measure.bias import bias
+from aoti_debug.compare.measure.differences import GROUPS, Differences, Parts
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject, element, measurement, spread
-from aoti_debug.compare.measure.ulp import are_finite, finite, median, relative_difference, rms, ulp, unit
+from aoti_debug.compare.measure.ulp import finite, median, relative_difference, unit
+from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
 from aoti_debug.compare.protocol.measurement import Measurement
 
@@ -16,78 +19,174 @@ if TYPE_CHECKING:
     import torch
 
 _STORE, _ARITHMETIC, _EAGER = 2.0, 8.0, 4.0
-_SIMILAR_BITS = 2  # of an exponent: elements are of similar size if the others are equal, or differ by one
-_LEAST_EXPONENT = -1100  # below that of any float64
-_GROUPS = (1024 - _LEAST_EXPONENT >> _SIMILAR_BITS) + 1
 
 
 def measure_floating(subject: Subject, output: Evaluated) -> Measurement:
     """Measures an output of a real floating dtype, of at least one element."""
     import torch
 
-    dtype = output.actual.dtype
-    actual, eager, double = (_flat(t) for t in (output.actual, output.eager, output.double))
-    is_equal = torch.equal(actual, eager)
-    error = (actual - double).abs_()
-    if is_equal and not output.perturbed and not bool(error.any()):
+    parts = Parts(output)
+    if not output.perturbed and all(part.is_exact for part in parts):
         return measurement(subject, output, equals_eager=True)
-    has_own_kernel = output.kernel is not output.eager or output.kernel.dtype != dtype
-    kernel = _flat(output.kernel).to(dtype).to(torch.float64) if has_own_kernel else eager
-    eager_error = error if is_equal else (eager - double).abs_()
-    kernel_error = (kernel - double).abs_() if has_own_kernel else eager_error
-    are_numbers = all(map(are_finite, (error, eager_error, kernel_error)))
-    step, size = ulp(double, dtype), finite(double.abs())
-    others = torch.maximum(finite(eager_error), finite(kernel_error)) if has_own_kernel else finite(eager_error)
-    perturbed = [_flat(t) for t in output.perturbed]
-    change = torch.stack([finite((p - double).abs_()) for p in perturbed]).amax(0) if perturbed else None
-    allowed = _allowed(output, step, size, others, change)
-    ratio, in_ulp = error / allowed, error / step
-    misplaced: torch.Tensor | None = None
-    if not are_numbers:
-        both = actual.isfinite() & double.isfinite()
-        misplaced = ~both & ~_nonfinite_as_expected(actual, (eager, kernel, double), allowed, dtype)
-        misplaced &= ~_overflows_in_another_order(actual, double, output)
-        ratio = ratio.masked_fill_(~both, 0.0).masked_fill_(misplaced, torch.inf)
-        in_ulp = in_ulp.masked_fill_(~both, 0.0)
-        is_equal = bool(((actual == eager) | (actual.isnan() & eager.isnan())).all())
-    wrong = _count_beyond(ratio)
-    leaning = 0.0 if wrong else bias(actual, (eager, kernel, double), perturbed, step, dtype)
+    dtype, count = output.actual.dtype, output.actual.numel()
+    sums = _Sums(parts)
+    judged = _Judged(parts, lambda part: _judge(part, sums, output), count)
+    leaning = 0.0 if judged.wrong else bias(parts, dtype)
     if leaning:
-        ratio = (1 + error / step).masked_fill_(~(actual.isfinite() & double.isfinite() & (actual != kernel)), 0.0)
-        wrong = _count_beyond(ratio)
-    worst = int(ratio.argmax())
-    root, double_root = rms(finite(error)), rms(size)
-    eager_root = root if eager_error is error else rms(finite(eager_error))
-    if output.actual.is_contiguous() and output.double.is_contiguous():
+        judged = _Judged(parts, lambda part: _leaning(part, sums, output), count)
+    root, double_root, eager_root = (_root(square, count) for square in (sums.error, sums.size, sums.eager_error))
+    if not parts.is_one or (output.actual.is_contiguous() and output.double.is_contiguous()):
         relative = min(root / max(double_root, SMALLEST), LARGEST) if root else 0.0
     else:  # in another order, sums are rounded otherwise
         relative = relative_difference(output.actual, output.double)
+    moved = _root(sums.change, count) / max(unit(dtype) * double_root, SMALLEST) if output.perturbed else -1.0
     return measurement(
         subject,
         output,
-        wrong=wrong,
-        excess=min(float(ratio[worst]), LARGEST),
-        worst=element(worst, output) if float(ratio[worst]) > 0 else None,
+        wrong=judged.wrong,
+        excess=min(judged.excess, LARGEST),
+        worst=element(judged.worst, output) if judged.excess > 0 else None,
         bias=leaning,
-        equals_eager=is_equal,
-        ulp_median=median(in_ulp),
-        ulp_max=float(in_ulp.max()),
-        atol=float(finite(error).max()),
-        rtol=_largest_relative(error, actual, double),
+        equals_eager=sums.is_equal,
+        ulp_median=judged.ulp_median,
+        ulp_max=judged.ulp_max,
+        atol=sums.atol,
+        rtol=sums.rtol,
         rms=root,
         relative=relative,
         relative_ulp=relative / torch.finfo(dtype).eps,
         eager_rms=eager_root,
-        eager_ulp_max=float((finite(eager_error) / step).max()),
-        sensitivity=-1.0 if change is None else rms(change) / max(unit(dtype) * double_root, SMALLEST),
-        spread=spread(output, ratio, in_ulp, misplaced) if wrong else None,
+        eager_ulp_max=sums.eager_ulp,
+        sensitivity=moved,
+        spread=judged.spread(output) if judged.wrong else None,
     )
 
 
-def _flat(values: torch.Tensor) -> torch.Tensor:
+class _Sums:
+    """Sums and maxima of the differences of an output.
+
+    Attributes:
+        is_equal: True if the output equals eager's, but for signs of zero and of NaN.
+        error, eager_error, size, change: sums of squares.
+        atol, rtol: the largest error, and the largest relative one.
+        eager_ulp: the largest error of eager, in ULP.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self.is_equal = True
+        self.error = self.eager_error = self.size = self.change = 0.0
+        self.atol = self.rtol = self.eager_ulp = 0.0
+        self._others: torch.Tensor | None = None
+        self._change: torch.Tensor | None = None
+        for part in parts:
+            self._add(part)
+
+    def _add(self, part: Differences) -> None:
+        error, eager_error = finite(part.error), finite(part.eager_error)
+        same = part.is_equal
+        if not part.are_numbers:
+            same = bool(((part.actual == part.eager) | (part.actual.isnan() & part.eager.isnan())).all())
+        self.is_equal &= same
+        self.error += float(error.square().sum())
+        self.eager_error += float(eager_error.square().sum())
+        self.size += float(part.size.square().sum())
+        self.atol = max(self.atol, float(error.max()))
+        self.rtol = max(self.rtol, _largest_relative(part.error, part.actual, part.double))
+        self.eager_ulp = max(self.eager_ulp, float((eager_error / part.step).max()))
+        self._others = _largest_in(part.groups, part.others, self._others)
+        if part.change is not None:
+            self.change += float(part.change.square().sum())
+            self._change = _largest_in(part.groups, part.change, self._change)
+
+    def allowed(self, part: Differences, output: Evaluated) -> torch.Tensor:
+        """The error that each element of a part may have."""
+        assert self._others is not None
+        growth = 1 + output.terms**0.5 / 4
+        allowed = part.size * unit(output.actual.dtype)
+        if self._change is not None:
+            allowed += _largest_of(part.groups, self._change)
+        allowed *= _ARITHMETIC * growth
+        return allowed.add_(part.step, alpha=_STORE).add_(_largest_of(part.groups, self._others), alpha=_EAGER)
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """A part of an output.
+
+    Attributes:
+        ratio: the error of each element as a multiple of what is allowed.
+        misplaced: True for NaN and infinities where none should be, and numbers where one should be; None without any.
+    """
+
+    ratio: torch.Tensor
+    in_ulp: torch.Tensor
+    misplaced: torch.Tensor | None
+
+
+class _Judged:
+    """The wrong elements of an output.
+
+    Attributes:
+        wrong: the number of elements that are.
+        worst: the element whose error is the largest multiple, `excess`, of what is allowed.
+        ulp_median, ulp_max: the median and the largest error in ULP.
+    """
+
+    def __init__(self, parts: Parts, judge: Callable[[Differences], _Judgement], count: int) -> None:
+        self._parts, self._judge = parts, judge
+        self.wrong = self.worst = begin = 0
+        self.excess = 0.0
+        in_ulp: torch.Tensor | None = None
+        for judgement in map(judge, parts):
+            largest = int(judgement.ratio.argmax())
+            if float(judgement.ratio[largest]) > self.excess:
+                self.worst, self.excess = begin + largest, float(judgement.ratio[largest])
+            self.wrong += _count_beyond(judgement.ratio)
+            in_ulp = judgement.in_ulp.new_empty(count) if in_ulp is None else in_ulp
+            end = begin + judgement.ratio.numel()
+            in_ulp[begin:end] = judgement.in_ulp
+            begin = end
+        assert in_ulp is not None
+        self.ulp_max, self.ulp_median = float(in_ulp.max()), median(in_ulp)
+
+    def spread(self, output: Evaluated) -> ErrorSpread | None:
+        """The distribution of the errors."""
+        import torch
+
+        judgements = list(map(self._judge, self._parts))
+        none = (torch.zeros_like(j.ratio, dtype=torch.bool) if j.misplaced is None else j.misplaced for j in judgements)
+        ratio, in_ulp = (torch.cat([getattr(j, name) for j in judgements]) for name in ("ratio", "in_ulp"))
+        return spread(output, ratio, in_ulp, torch.cat(list(none)))
+
+
+def _judge(part: Differences, sums: _Sums, output: Evaluated) -> _Judgement:
+    """Judges the elements of a part by what rounding explains."""
     import torch
 
-    return values.to(torch.float64).reshape(-1)
+    allowed = sums.allowed(part, output)
+    ratio, in_ulp = part.error / allowed, part.error / part.step
+    if part.are_numbers:
+        return _Judgement(ratio, in_ulp, None)
+    both = part.actual.isfinite() & part.double.isfinite()
+    evaluated = (part.eager, part.kernel, part.double)
+    misplaced = ~both & ~_nonfinite_as_expected(part.actual, evaluated, allowed, output.actual.dtype)
+    misplaced &= ~_overflows_in_another_order(part.actual, part.double, output)
+    ratio = ratio.masked_fill_(~both, 0.0).masked_fill_(misplaced, torch.inf)
+    return _Judgement(ratio, in_ulp.masked_fill_(~both, 0.0), misplaced)
+
+
+def _leaning(part: Differences, sums: _Sums, output: Evaluated) -> _Judgement:
+    """Judges the elements of a part of an output that leans to one side: all that differ are wrong."""
+    judgement = _judge(part, sums, output)
+    differs = part.actual.isfinite() & part.double.isfinite() & (part.actual != part.kernel)
+    return replace(judgement, ratio=(1 + part.error / part.step).masked_fill_(~differs, 0.0))
+
+
+def _root(squares: float, count: int) -> float:
+    """The root of the mean of squares, from their sum."""
+    import torch
+
+    return min(float(torch.tensor(squares / count, dtype=torch.float64).sqrt()), LARGEST)
 
 
 def _count_beyond(ratio: torch.Tensor) -> int:
@@ -95,40 +194,18 @@ def _count_beyond(ratio: torch.Tensor) -> int:
     return 0 if float(ratio.max()) <= 1 else int((ratio > 1).sum())
 
 
-def _allowed(
-    output: Evaluated, step: torch.Tensor, size: torch.Tensor, others: torch.Tensor, change: torch.Tensor | None
-) -> torch.Tensor:
-    """The error that each element may have.
-
-    Args:
-        step: one ULP at each element.
-        size: the magnitude of each element.
-        others: what eager and the kernel's arithmetic get wrong.
-        change: how much the elements move when the inputs are perturbed; None if it is not known.
-    """
-    groups = _similar(size, step)
-    growth = 1 + output.terms**0.5 / 4
-    allowed = size * unit(output.actual.dtype)
-    if change is not None:
-        allowed += _largest_of(groups, change)
-    allowed *= _ARITHMETIC * growth
-    return allowed.add_(step, alpha=_STORE).add_(_largest_of(groups, others), alpha=_EAGER)
-
-
-def _similar(size: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
-    """The group of each value, from 1, by its exponent; zero has that of the smallest numbers."""
+def _largest_in(groups: torch.Tensor, values: torch.Tensor, known: torch.Tensor | None) -> torch.Tensor:
+    """The largest of the values of each group, and of those that are known."""
     import torch
 
-    exponent = torch.frexp(torch.maximum(size, step)).exponent.long()
-    return exponent.sub_(_LEAST_EXPONENT).bitwise_right_shift_(_SIMILAR_BITS).add_(1)
+    own = torch.zeros(GROUPS, dtype=values.dtype, device=values.device) if known is None else known
+    return own.scatter_reduce_(0, groups, values, "amax")
 
 
-def _largest_of(groups: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """The largest of the values of the same group and of its two neighbours, for each element."""
+def _largest_of(groups: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    """The largest of a group and of its two neighbours, for each element."""
     import torch
 
-    own = torch.zeros(_GROUPS + 2, dtype=values.dtype, device=values.device)
-    own.scatter_reduce_(0, groups, values, "amax")
     largest = own.clone()
     largest[1:-1] = torch.maximum(torch.maximum(own[:-2], own[1:-1]), own[2:])
     return largest.index_select(0, groups)

@@ -44,6 +44,12 @@ def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluati
     return torch.isclose(chosen, correct, rtol=_tolerance(elements), atol=0.0, equal_nan=True).reshape(actual.shape)
 
 
+def read(graph: Graph, name: str) -> tuple[str, ...]:
+    """The node that holds the elements of which a node holds an index, if it does: their values are looked at."""
+    selection = _selection(graph, graph.by_name[name])
+    return () if selection is None else selection.inputs[:1]
+
+
 def _selection(graph: Graph, node: Node) -> Node | None:
     """The operator that chose the indices; None if the node holds no indices."""
     if node.target in INDEX_ALONE:

@@ -128,14 +128,12 @@ class _Source:
         return _Loaded(self._path, self.inputs)
 
     def _leaves(self) -> list[Any]:
-        """The leaves of the inputs: tensors that a call may overwrite."""
-        import torch
         from torch.utils import _pytree as pytree
 
         given = self.inputs
         assert given is not None
-        leaves = pytree.tree_leaves((given.args, dict(given.kwargs)))
-        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        leaves: list[Any] = pytree.tree_leaves((given.args, dict(given.kwargs)))
+        return leaves
 
     def _weight(self, node: Node) -> torch.Tensor | None:
         path = self._recorded.get(node.target)
@@ -144,8 +142,7 @@ class _Source:
             value = _load(Recorded("", node.target, path))
             if type_ is not None and value is not None and tuple(map(str, value.shape)) == type_.shape:
                 return value
-        value = self._exported_weights.value(node)
-        return None if value is None else value.clone()
+        return self._exported_weights.value(node)
 
 
 class _Loaded:
@@ -255,6 +252,6 @@ def _draws_random_numbers(reference: Reference) -> bool:
 
 def _load(recorded: Recorded) -> torch.Tensor | None:
     try:
-        return load_tensors.load_file(Path(recorded.path)).cpu()
+        return load_tensors.map_file(Path(recorded.path)).cpu()
     except RunDirError:
         return None

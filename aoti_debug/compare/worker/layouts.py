@@ -29,7 +29,7 @@ _VIEWS = frozenset(
 
 def load(graph: Graph, item: KnownValue, device: str) -> torch.Tensor:
     """The recorded tensor as the launch was passed it."""
-    return _logical(graph, item, _on(load_tensors.load_file(Path(item.recorded.path)), device))
+    return _logical(graph, item, _on(load_tensors.map_file(Path(item.recorded.path)), device))
 
 
 def load_value(graph: Graph, item: KnownValue, symbols: Symbols, device: str) -> torch.Tensor:
@@ -39,7 +39,7 @@ def load_value(graph: Graph, item: KnownValue, symbols: Symbols, device: str) ->
         NotEvaluableError: only a part of the value was recorded.
     """
     types = graph.by_name[item.value.node].types
-    tensor = _on(load_tensors.load_file(Path(item.recorded.path)), device)
+    tensor = _on(load_tensors.map_file(Path(item.recorded.path)), device)
     if len(types) != 1 or types[0] is None:
         return _logical(graph, item, tensor)
     whole = _in_shape(tensor, types[0], item, symbols)
@@ -85,7 +85,7 @@ class Parts:
         self._storage: torch.Tensor | None = None
         self.covered = torch.zeros(extent, dtype=torch.bool)
         for recorded in (item.recorded, *item.parts):
-            part = load_tensors.load_file(Path(recorded.path)).cpu()
+            part = load_tensors.map_file(Path(recorded.path)).cpu()
             if recorded.storage != extent or part.storage_offset() + _extent(part) > extent or not part.numel():
                 raise NotEvaluableError(reason)
             if self._storage is None:

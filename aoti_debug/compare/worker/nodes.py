@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -11,12 +12,24 @@ from aoti_debug.reference.program import Graph, ValueKey
 
 
 def evaluated(
-    evaluation: Evaluation, graph: Graph, region: Region, symbols: Symbols, known: dict[ValueKey, Any]
+    evaluation: Evaluation,
+    graph: Graph,
+    region: Region,
+    symbols: Symbols,
+    known: dict[ValueKey, Any],
+    kept: Set[str] | None = None,
 ) -> Evaluation:
-    """The evaluation, with the known values and those of the nodes of a region."""
+    """The evaluation, with the known values and those of the nodes of a region.
+
+    Args:
+        kept: the nodes whose values are read from it; those of others are dropped after the last node of the region
+            that reads them. None to keep all.
+    """
     for key, value in known.items():
         evaluation.set(key, value)
+    last_uses = {} if kept is None else graph.last_readers(region.nodes)
     for name in region.nodes:
         node = graph.by_name[name]
         evaluation.run(node, symbols.value(node.size) if node.size else None)
+        evaluation.values.drop(last_uses.get(name, frozenset()) - (kept or frozenset()))
     return evaluation

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
@@ -51,16 +51,13 @@ def evaluate_program(
     states: dict[str, list[ProgramState]] = defaultdict(list)
     for state in program.states:
         states[state.mutator].append(state)
-    last_uses = _last_uses(graph)
+    last_uses = graph.last_readers(node.name for node in graph.nodes)
+    begin = _Begin(evaluation, graph, program, device)
     with torch.no_grad():
-        for item in program.inputs:
-            try:
-                evaluation.set(item.value, load_value(graph, item, symbols, device))
-            except (NotEvaluableError, RunDirError) as error:
-                evaluation.failures[item.value.node] = str(error)
         for node in graph.nodes:
+            begin.load(node.inputs)
             is_evaluated = node.kind in (NodeKind.CALL, NodeKind.WEIGHT) or node.is_empty
-            if not is_evaluated or ValueKey(node.name) in evaluation.values:
+            if not is_evaluated or begin.has(node.name):
                 continue
             evaluation.run(node, symbols.value(node.size) if node.size else None)
             if node.name in evaluation.random:
@@ -70,14 +67,40 @@ def evaluate_program(
                     yield from _difference(evaluation, graph, output, symbols, device)
             for state in states.get(node.name, ()):
                 yield from _state_change(evaluation, graph, state, program, device)
-            for name in last_uses.get(node.name, ()):
-                for key in [key for key in evaluation.values if key.node == name]:
-                    del evaluation.values[key]
+            evaluation.values.drop(last_uses.get(node.name, frozenset()))
     if kept is not None:
         yield from save_outputs(evaluation, graph, program, kept)
     failed = [reason for name, reason in evaluation.failures.items() if graph.by_name[name].kind is NodeKind.CALL]
     if failed:
         yield ProgramFailure(failed[0])
+
+
+class _Begin:
+    """The inputs and weights that a program begins with, each of them loaded when the first node reads it."""
+
+    def __init__(self, evaluation: Evaluation, graph: Graph, program: ProgramRun, device: str) -> None:
+        self._evaluation, self._graph, self._device = evaluation, graph, device
+        self._symbols = Symbols(known=program.symbols)
+        self._items = {item.value.node: item for item in program.inputs}
+        self._remaining = dict(self._items)
+
+    def has(self, name: str) -> bool:
+        """True if a node is one of them."""
+        return name in self._items
+
+    def load(self, names: Iterable[str]) -> None:
+        """Loads those that were not loaded yet; one that cannot be is evaluated, if it is a weight that is known."""
+        for name in names:
+            item = self._remaining.pop(name, None)
+            if item is None:
+                continue
+            try:
+                self._evaluation.set(item.value, load_value(self._graph, item, self._symbols, self._device))
+            except (NotEvaluableError, RunDirError) as error:
+                self._evaluation.failures[name] = str(error)
+                node = self._graph.by_name[name]
+                if node.kind is NodeKind.WEIGHT or node.is_empty:
+                    self._evaluation.run(node)
 
 
 def _take_drawn(
@@ -118,14 +141,3 @@ def _state_change(
         return
     if before.shape == after.shape == expected.shape:
         yield state_change(state.name, program.call, state.launch, before, after, expected)
-
-
-def _last_uses(graph: Graph) -> dict[str, tuple[str, ...]]:
-    """The nodes that are read for the last time by a node, by that node."""
-    last: dict[str, str] = {}
-    for node in graph.nodes:
-        last |= dict.fromkeys((node.name, *node.inputs), node.name)
-    uses: dict[str, tuple[str, ...]] = {}
-    for name, reader in last.items():
-        uses[reader] = (*uses.get(reader, ()), name)
-    return uses

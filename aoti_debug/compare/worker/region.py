@@ -87,15 +87,18 @@ class RegionEvaluator:
         with torch.no_grad():
             inputs = region_inputs(graph, region, symbols, self._device, self._weights)
             known = inputs.known
+            read = frozenset(item.value.node for item in region.outputs)
+            read |= frozenset(name for item in region.outputs for name in index_ties.read(graph, item.value.node))
 
             def evaluate(
                 arithmetic: Arithmetic,
                 values: dict[ValueKey, Any],
                 stored: Set[str] = frozenset(),
                 adjust: Adjustment | None = None,
+                kept: Set[str] | None = read,
             ) -> Evaluation:
                 evaluation = Evaluation(self._reference, graph, arithmetic, self._device, stored, adjust, self._weights)
-                return evaluated(evaluation, graph, region, symbols, values)
+                return evaluated(evaluation, graph, region, symbols, values, kept)
 
             double = evaluate(Arithmetic.DOUBLE, known)
             eager = evaluate(Arithmetic.EAGER, known)
@@ -125,7 +128,7 @@ class RegionEvaluator:
                 names = {output.argument for output in measured}
                 compared = [item for item in region.outputs if item.recorded.argument in names]
                 try:
-                    right = evaluate(Arithmetic.KERNEL, known)
+                    right = evaluate(Arithmetic.KERNEL, known, kept=None)
                     written = [WrittenValue(item, load(graph, item, self._device), symbols) for item in compared]
                     wrong = {output.argument for output in measured if output.wrong}
                     explanations = explanations_of(

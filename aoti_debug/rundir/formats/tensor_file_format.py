@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+ALIGNMENT = 64  # bytes, of the elements in a file: what torch's allocator gives, so that they can be mapped
+_LENGTH = struct.Struct("<Q")
 _LONGEST_NAME = 255
 _STEPS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
 _MASK = 2**64 - 1
@@ -75,8 +77,8 @@ def header(name: str, layout: Layout) -> bytes:
     }
     entry = {"dtype": dtype.safetensors, "shape": shape, "data_offsets": [0, layout.bytes]}
     text = _compact({"__metadata__": metadata, name: entry}).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text
+    text += b" " * (-(_LENGTH.size + len(text)) % ALIGNMENT)
+    return _LENGTH.pack(len(text)) + text
 
 
 def _compact(value: object) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from anonymous_memory import growth
 from torch import Tensor, nn
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
@@ -84,6 +85,28 @@ def test_a_region_may_end_in_weights() -> None:
     assert (set(nodes), used) == ({"mul", "scale"}, (ValueKey("x"),))
     with pytest.raises(NotClosedError):
         slice_to(GRAPH, ValueKey("add"), known, Symbols(), takes_weights=True)
+
+
+def test_what_is_overwritten_stays_as_it_is_in_the_archive(weights: ExportedWeights) -> None:
+    value = weights.value(SCALE)
+    assert value is not None
+    value.add_(1)
+    again = weights.value(SCALE)
+    assert again is not None
+    assert torch.equal(again, torch.arange(4.0))
+
+
+def test_weights_take_no_memory(tmp_path: Path) -> None:
+    module, path = nn.Linear(4096, 4096), tmp_path / "model.pt2"  # 64 MiB
+    with torch.no_grad():
+        torch.export.save(torch.export.export(module.eval(), (torch.randn(1, 4096),)), path)
+    node = Node("w", NodeKind.WEIGHT, "weight", types=(TensorType("float32", "cpu", ("4096", "4096"), ()),))
+    with torch.no_grad(), growth() as grown:
+        value = ExportedWeights(path).value(node)
+        assert value is not None
+        total = value.sum()
+    assert grown.bytes < 32 << 20
+    assert torch.equal(total, module.weight.sum())
 
 
 def test_a_program_that_cannot_be_loaded_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,168 @@
+"""The differences of a floating output from its evaluations, those of a part of its elements at a time.
+
+In float64 an output takes two to eight times its size, and a dozen such tensors are needed to judge it. So those of a
+large one are made of a part of it, used, and dropped. Runs in a child process.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from aoti_debug.compare.measure.evaluated import Evaluated
+from aoti_debug.compare.measure.ulp import are_finite, finite, ulp
+
+if TYPE_CHECKING:
+    import torch
+
+_PART = 1 << 20  # elements
+_SIMILAR_BITS = 2  # of an exponent: elements are of similar size if the others are equal, or differ by one
+_LEAST_EXPONENT = -1100  # below that of any float64
+GROUPS = (1024 - _LEAST_EXPONENT >> _SIMILAR_BITS) + 3  # the first and the last one are empty
+
+
+class Differences:
+    """A part of an output, flat and in float64.
+
+    Attributes:
+        eager, double: the values of evaluations.
+        is_equal: True if the output equals eager's, but for signs of zero.
+        error: of the output, from float64.
+    """
+
+    def __init__(self, output: Evaluated) -> None:
+        import torch
+
+        self._output = output
+        self.actual, self.eager, self.double = (_flat(t) for t in (output.actual, output.eager, output.double))
+        self.is_equal = torch.equal(self.actual, self.eager)
+        self.error = (self.actual - self.double).abs_()
+
+    @property
+    def is_exact(self) -> bool:
+        """True if float64 gives the output as well."""
+        return self.is_equal and not bool(self.error.any())
+
+    @cached_property
+    def kernel(self) -> torch.Tensor:
+        """The values of the kernel's arithmetic, rounded to the dtype of the output."""
+        import torch
+
+        return _flat(self._output.kernel).to(self._output.actual.dtype).to(torch.float64) if self._own else self.eager
+
+    @cached_property
+    def eager_error(self) -> torch.Tensor:
+        """The error of eager."""
+        return self.error if self.is_equal else (self.eager - self.double).abs_()
+
+    @cached_property
+    def kernel_error(self) -> torch.Tensor:
+        """The error of the kernel's arithmetic."""
+        return (self.kernel - self.double).abs_() if self._own else self.eager_error
+
+    @cached_property
+    def others(self) -> torch.Tensor:
+        """The larger one of the two, 0 where it is infinite or NaN."""
+        import torch
+
+        eager = finite(self.eager_error)
+        return torch.maximum(eager, finite(self.kernel_error)) if self._own else eager
+
+    @cached_property
+    def are_numbers(self) -> bool:
+        """True if nothing is infinite or NaN."""
+        return all(map(are_finite, (self.error, self.eager_error, self.kernel_error)))
+
+    @cached_property
+    def step(self) -> torch.Tensor:
+        """One ULP at each element."""
+        return ulp(self.double, self._output.actual.dtype)
+
+    @cached_property
+    def size(self) -> torch.Tensor:
+        """The magnitude of each element."""
+        return finite(self.double.abs())
+
+    @cached_property
+    def groups(self) -> torch.Tensor:
+        """The group of each element, from 1, by its exponent; zero has that of the smallest numbers."""
+        import torch
+
+        exponent = torch.frexp(torch.maximum(self.size, self.step)).exponent.long()
+        return exponent.sub_(_LEAST_EXPONENT).bitwise_right_shift_(_SIMILAR_BITS).add_(1)
+
+    @cached_property
+    def perturbed(self) -> tuple[torch.Tensor, ...]:
+        """The values from perturbed inputs."""
+        return tuple(_flat(t) for t in self._output.perturbed)
+
+    @cached_property
+    def change(self) -> torch.Tensor | None:
+        """The distance that the elements move when the inputs are perturbed; None if it is not known."""
+        import torch
+
+        return (
+            torch.stack([finite((p - self.double).abs_()) for p in self.perturbed]).amax(0) if self.perturbed else None
+        )
+
+    @property
+    def _own(self) -> bool:
+        """True if the kernel's arithmetic is another one than eager's."""
+        return self._output.kernel is not self._output.eager or self._output.kernel.dtype != self._output.actual.dtype
+
+
+class Parts:
+    """The parts of an output, in row-major order; that of an output of one part is computed once."""
+
+    def __init__(self, output: Evaluated) -> None:
+        self._output = output
+        self.is_one = output.actual.numel() <= _PART
+
+    def __iter__(self) -> Iterator[Differences]:
+        if self.is_one:
+            yield self._only
+            return
+        for place in _places(tuple(self._output.actual.shape)):
+            yield Differences(_each(self._output, operator.itemgetter(place)))
+
+    @cached_property
+    def _only(self) -> Differences:
+        return Differences(self._output)
+
+
+def _places(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Yields the places of parts of a tensor, which together are all of it, in row-major order."""
+    size, *others = shape
+    inner = math.prod(others)
+    if inner > _PART:
+        for index in range(size):
+            for place in _places(tuple(others)):
+                yield slice(index, index + 1), *place
+        return
+    step = max(1, _PART // inner)
+    for begin in range(0, size, step):
+        yield (slice(begin, begin + step),)
+
+
+def _each(output: Evaluated, function: Callable[[torch.Tensor], torch.Tensor]) -> Evaluated:
+    """The output with the result of a function for each of its tensors."""
+    eager = function(output.eager)
+    return replace(
+        output,
+        actual=function(output.actual),
+        eager=eager,
+        kernel=eager if output.kernel is output.eager else function(output.kernel),
+        double=function(output.double),
+        perturbed=tuple(map(function, output.perturbed)),
+        ties=None,
+    )
+
+
+def _flat(values: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return values.to(torch.float64).reshape(-1)

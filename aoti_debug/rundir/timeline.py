@@ -48,6 +48,7 @@ class RecordedStats:
     layout: Layout | None
     values: bytes  # the elements, row-major; empty if there are too many
     reason: str
+    replay: int | None = None  # of the CUDA graph that captured the call, from 1; None: the call was not captured
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,7 @@ class ModelCall:
     failed: bool
     begin_ns: int  # from the journal's start
     end_ns: int | None
+    replays: int | None  # of its CUDA graph, that had begun when their statistics were recorded; None: there are none
 
     def __str__(self) -> str:
         return f"{'c' if self.kind is CallKind.CONSTANT else ''}{self.call}"
@@ -200,7 +202,7 @@ class Launch:
 class _Parts:
     """The records of one launch."""
 
-    __slots__ = ("begin", "end", "fault", "files", "grids", "printed", "stats")
+    __slots__ = ("begin", "end", "fault", "files", "grids", "printed", "replayed", "stats")
 
     def __init__(self) -> None:
         self.begin: records.LaunchBegin | None = None
@@ -208,6 +210,7 @@ class _Parts:
         self.grids: tuple[records.GridRecord, ...] = ()
         self.files: tuple[records.TensorFile, ...] = ()
         self.stats: tuple[records.TensorStats, ...] = ()
+        self.replayed: tuple[records.ReplayStats, ...] = ()
         self.fault: Fault | None = None
         self.printed: str | None = None
 
@@ -219,9 +222,11 @@ class _Parts:
         stats: dict[str, dict[Phase, RecordedStats]] = defaultdict(dict)
         for f in self.files:
             files[site.args[f.slot].name][f.phase] = SavedTensor(f.status, f.path, f.bytes, f.hash, f.reason)
-        for s in self.stats:
+        for s, replay in (*((s, None) for s in self.stats), *((r.stats, r.replay) for r in self.replayed)):
             name = site.args[s.slot].name
-            stats[name][s.phase] = RecordedStats(s.uninitialised, s.statistics, s.hash, s.layout, s.values, s.reason)
+            stats[name][s.phase] = RecordedStats(
+                s.uninitialised, s.statistics, s.hash, s.layout, s.values, s.reason, replay
+            )
         return tuple(
             Argument(
                 slot,
@@ -269,6 +274,7 @@ def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
     notes: list[records.NoteRecord] = []
     damages: list[records.GuardDamage] = []
     watched: list[WatchpointRecord] = []
+    replays: dict[tuple[CallKind, int], int] = {}
     ended = False
     for record in ordered:
         match record:
@@ -283,6 +289,9 @@ def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
                 parts[record.key].files += (record,)
             case records.TensorStats():
                 parts[record.key].stats += (record,)
+            case records.ReplayStats():
+                parts[record.stats.key].replayed += (record,)
+                replays[record.stats.key.kind, record.stats.key.call] = record.begun
             case records.FaultRecord():
                 fault = Fault(
                     record.domain, record.code, record.text, record.launch, record.kind, record.call, record.time_ns
@@ -306,7 +315,9 @@ def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
                 ended = True
     kernels = {kernel.id: kernel for kernel in manifest.kernels}
     return Timeline(
-        calls=tuple(_call(begin, call_ends.get((begin.kind, begin.call))) for begin in call_begins),
+        calls=tuple(
+            _call(begin, call_ends.get(key := (begin.kind, begin.call)), replays.get(key)) for begin in call_begins
+        ),
         launches=tuple(_launch(begin, parts[begin.key], manifest, kernels) for begin in begins),
         faults=tuple(faults),
         notes=tuple(notes),
@@ -316,7 +327,7 @@ def assemble(ordered: Iterable[records.Record], manifest: Manifest) -> Timeline:
     )
 
 
-def _call(begin: records.CallBegin, end: records.CallEnd | None) -> ModelCall:
+def _call(begin: records.CallBegin, end: records.CallEnd | None, replays: int | None) -> ModelCall:
     return ModelCall(
         kind=begin.kind,
         call=begin.call,
@@ -329,6 +340,7 @@ def _call(begin: records.CallBegin, end: records.CallEnd | None) -> ModelCall:
         failed=end is not None and end.failed,
         begin_ns=begin.time_ns,
         end_ns=None if end is None else end.time_ns,
+        replays=replays,
     )
 
 
@@ -340,6 +352,7 @@ def _launch(begin: records.LaunchBegin, parts: _Parts, manifest: Manifest, kerne
         )
     site = manifest.sites[begin.site]
     slots = [*(record.slot for record in parts.files), *(record.slot for record in parts.stats)]
+    slots += [record.stats.slot for record in parts.replayed]
     unknown = [slot for slot in slots if not 0 <= slot < len(site.args)]  # one of a rescued tensor may be negative
     if unknown:
         raise RunDirError(

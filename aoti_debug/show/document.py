@@ -70,6 +70,7 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
                 "stream": hex(call.stream),
                 "ended": call.ended,
                 "failed": call.failed,
+                "replays": call.replays,
             }
             for call in run.timeline.calls
         ],
@@ -192,6 +193,7 @@ def _phase(run: RunDir, argument: Argument, phase: Phase, measurer: Measurer) ->
         "values": None if values is None else [_number(value) for value in values],
         "hash": _hash(recorded, saved),
         "file": str(run.tensor_path(saved)) if saved and saved.path else None,
+        "replay": recorded.replay if recorded else None,
     }
 
 

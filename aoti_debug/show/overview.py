@@ -17,6 +17,7 @@ from aoti_debug.show.argument_names import argument_names
 from aoti_debug.show.fault import verdict_lines
 from aoti_debug.show.grid import Column
 from aoti_debug.show.measured import Measurer, hash_text, worst_value
+from aoti_debug.show.replayed import replay_lines
 from aoti_debug.show.value_cells import aligned
 from aoti_debug.show.watched import watch_lines
 from aoti_debug.site_filter import SiteFilter
@@ -132,6 +133,7 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     hidden += [f"{title} is left out" for title in table.dropped]
     if hidden:
         lines.append(f"{', '.join(hidden)}; --wide shows everything")
+    lines += replay_lines(run, part.shown, width)
     if measurer.exhausted:
         lines.append(
             f"worst values stop after {wording.byte_size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others"

@@ -99,6 +99,7 @@ constexpr size_t kCounterBytes = StatisticsBatch::kMostTensors * sizeof(uint32_t
 constexpr size_t kScratchBytes = kCounterBytes + (kMostBlocks + StatisticsBatch::kMostTensors) * sizeof(Partial);
 
 constexpr size_t kWordBytes = sizeof(StatisticsSlot::words);
+static_assert(kWordBytes == 256 && sizeof(StatisticsSlot) == 1280, "as docs/performance.md says");
 
 size_t slot_bytes(const PendingStatistics& pending) {
   return pending.value_bytes == 0 ? kWordBytes : sizeof(StatisticsSlot);

@@ -194,6 +194,12 @@ class Launch:
         """The recorded values, one for each of the site's args."""
         return self._parts.arguments(self.site)
 
+    @property
+    def replay(self) -> int | None:
+        """The last replay of its CUDA graph that measured one of its tensors; None if none did."""
+        replays = [stats.replay for a in self.args for stats in a.stats.values() if stats.replay is not None]
+        return max(replays, default=None)
+
     def argument(self, name: str) -> Argument | None:
         """The argument of a name; None if there is none."""
         return next((argument for argument in self.args if argument.name == name), None)

@@ -13,7 +13,7 @@ from aoti_debug.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.show import cells, elements, model_lines, text
 from aoti_debug.show.fx_nodes import own_nodes
 from aoti_debug.show.measured import HASH_ONLY, Measurer, phases, short_hash
-from aoti_debug.show.replayed import last_replay, replay_fact
+from aoti_debug.show.replayed import replay_fact
 from aoti_debug.values import Layout, Value
 
 _MAX_NODES = 6
@@ -46,13 +46,14 @@ def detail(
         lines.append(f"  {'files':<11}{_relative(folder)}/")
     if tensors:
         lines.append("  arguments")
-    replay = last_replay(launch)
     printed: set[tuple[str, Value]] = set()
     for argument in tensors:
         repeated = (argument.name, argument.after) in printed
         printed.add((argument.name, argument.after))
         shown = choice or phases(argument)
-        lines += [_repeated(argument)] if repeated else _argument(argument, measurer, shown, folder, replay, width)
+        lines += (
+            [_repeated(argument)] if repeated else _argument(argument, measurer, shown, folder, launch.replay, width)
+        )
     numbers = [a for a in launch.args if _is_number(a)]
     if numbers:
         lines.append("  numbers")

@@ -119,6 +119,7 @@ def _launch(run: RunDir, launch: Launch, measurer: Measurer) -> dict[str, Any]:
         "sequence": launch.sequence,
         "begin_ns": launch.begin_ns,
         "end_ns": launch.end_ns,
+        "replay": launch.replay,
         "args": [_argument(run, argument, measurer) for argument in launch.args],
         "grids": [_grid(grid) for grid in launch.grids],
         "source": [json_data.to_data(frame) for frame in provenance.source],

@@ -11,16 +11,9 @@ from aoti_debug.rundir.timeline import Launch, ModelCall
 _SHOWN = 6  # calls
 
 
-def last_replay(launch: Launch) -> int | None:
-    """The last replay that measured a tensor of a launch; None if none did."""
-    replays = [recorded.replay for a in launch.args for recorded in a.stats.values() if recorded.replay is not None]
-    return max(replays, default=None)
-
-
 def replay_fact(launch: Launch) -> str:
     """ "statistics of replay 731 of the CUDA graph"; "" if no replay measured the launch."""
-    replay = last_replay(launch)
-    return "" if replay is None else _of_replay(replay)
+    return "" if launch.replay is None else _of_replay(launch.replay)
 
 
 def replay_lines(run: RunDir, launches: Sequence[Launch], width: int) -> list[str]:

@@ -75,6 +75,7 @@ def test_statistics_that_replays_left(tmp_path: Path) -> None:
     assert [call.replays for call in found.calls] == [None, 8]
     eager, captured = found.launches
     assert [argument.stats for argument in eager.args] == [{}, {}]
+    assert (eager.replay, captured.replay) == (None, 8)
     read, written = captured.args
     assert (read.stats[Phase.BEFORE].replay, written.stats[Phase.AFTER].replay) == (7, 8)
     assert written.stats[Phase.AFTER].statistics == statistics(n_nan=2)

@@ -45,6 +45,11 @@ std::vector<std::function<void()>> g_graph;  // what a replay does
 uint8_t* g_flight = nullptr;
 std::map<void*, std::deque<std::function<void()>>> g_work;  // what streams have yet to do for the flight recorder
 
+void add_node(std::function<void()> what) {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_graph.push_back(std::move(what));
+}
+
 void work(void* stream, std::function<void()> what) {
   if (g_flight_waits == 0) return what();
   const std::lock_guard<std::mutex> lock(g_mutex);
@@ -126,24 +131,36 @@ bool register_crumbs(void* base, size_t) {
 
 bool write_crumb(void*, size_t offset, uint32_t value) {
   if (g_capturing != 0) {
-    g_graph.push_back([=] { memcpy(g_crumbs + offset, &value, sizeof(value)); });
+    add_node([=] { memcpy(g_crumbs + offset, &value, sizeof(value)); });
     return true;
   }
   __atomic_store_n(reinterpret_cast<uint32_t*>(g_crumbs + offset), value, __ATOMIC_RELAXED);
   return true;
 }
 
+// The statistics of a tensor that replays measure.
+struct FakeKept {
+  std::atomic<uint32_t> replay{0};
+  StatsResult result{};
+};
+
 // A call that is captured, and the tensor whose statistics were added last.
 struct FakeCapture {
   uint32_t replays = 0;
   StatsResult result{};
   std::deque<CapturedWatch> found;
+  std::deque<FakeKept> kept;
 };
+
+static std::deque<FakeCapture> g_captures;
 
 void* begin_captured(void*, CrumbWord first, size_t replays_offset) {
   if (g_no_graph_nodes != 0) return nullptr;
-  FakeCapture* const call = new FakeCapture;
-  g_graph.push_back([=] {
+  FakeCapture* const call = [] {
+    const std::lock_guard<std::mutex> lock(g_mutex);
+    return &g_captures.emplace_back();
+  }();
+  add_node([=] {
     ++call->replays;
     memcpy(g_crumbs + replays_offset, &call->replays, sizeof(uint32_t));
     memcpy(g_crumbs + first.offset, &first.value, sizeof(uint32_t));
@@ -156,7 +173,7 @@ static void find_specials(const TensorView& view, StatsResult* result);
 bool add_stats(void* captured, void*, const TensorView& view) {
   FakeCapture* const call = static_cast<FakeCapture*>(captured);
   const std::vector<int64_t> sizes(view.sizes, view.sizes + view.ndim), strides(view.strides, view.strides + view.ndim);
-  g_graph.push_back([=] {
+  add_node([=] {
     TensorView mine = view;
     mine.sizes = sizes.data();
     mine.strides = strides.data();
@@ -172,7 +189,7 @@ const CapturedWatch* add_watch(void* captured, void*, const WatchNode* nodes, ui
   FakeCapture* const call = static_cast<FakeCapture*>(captured);
   CapturedWatch* const found = &call->found.emplace_back();
   const std::vector<WatchNode> condition(nodes, nodes + count);
-  g_graph.push_back([=] {
+  add_node([=] {
     ++found->evaluated;
     const StatsResult& result = call->result;
     const uint32_t statistic = condition_holds(condition.data(), count, result.stats);
@@ -187,19 +204,13 @@ const CapturedWatch* add_watch(void* captured, void*, const WatchNode* nodes, ui
   return found;
 }
 
-// The statistics of a tensor that replays measure.
-struct FakeKept {
-  std::atomic<uint32_t> replay{0};
-  StatsResult result{};
-};
-
 static void measure(const TensorView& view, StatsWanted wanted, StatsResult* result);
 
 void keep_stats(void* captured, void*, const TensorView* views, int count, StatsWanted wanted, const void** kept) {
   FakeCapture* const call = static_cast<FakeCapture*>(captured);
   std::vector<std::function<void()>> work;
   for (int i = 0; i < count; ++i) {
-    FakeKept* const mine = new FakeKept;
+    FakeKept* const mine = &call->kept.emplace_back();
     const TensorView view = views[i];
     const std::vector<int64_t> sizes(view.sizes, view.sizes + view.ndim),
         strides(view.strides, view.strides + view.ndim);
@@ -212,7 +223,7 @@ void keep_stats(void* captured, void*, const TensorView* views, int count, Stats
       mine->replay = g_tears != 0 ? UINT32_MAX : call->replays;
     });
   }
-  g_graph.push_back([work] {
+  add_node([work] {
     for (const auto& each : work) each();
   });
 }

@@ -209,6 +209,7 @@ EXPORT uint64_t h_sizeof(const char* name) {
   SIZE(LaunchEnd);
   SIZE(TensorFile);
   SIZE(TensorStats);
+  SIZE(ReplayStats);
   SIZE(Fault);
   SIZE(GuardDamage);
   SIZE(Print);

@@ -246,3 +246,29 @@ def test_watchpoints_and_statistics_share_a_graph(captured: Callable[..., Model]
     found = journal()
     assert [(r.launch, r.replay) for r in found.of("watch_hit")] == [(1, 1)]
     assert rows(found) == [(1, *row, 1) for row in ROWS]
+
+
+def test_tensors_beyond_the_limit_are_not_measured(
+    load: Load, device_library: Path, journal: Decode, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runtime = load(device_library, LEVEL="hash")
+    handles = [Handle(torch.ones(1)) for _ in range(128)]
+    for handle in handles:
+        runtime.lib.f_mark(handle.pointer)
+    site = runtime.site(0, "k", *(Slot(f"x{i}", role=IN, value=i) for i in range(128)))
+    values = [handle.value for handle in handles]
+    for capturing, launches in ((0, 1), (1, 513)):
+        runtime.lib.f_set(b"capturing", capturing)
+        with runtime.call():
+            for _ in range(launches):
+                with runtime.launch(site, *values):
+                    pass
+    runtime.lib.f_set(b"capturing", 0)
+    runtime.lib.f_set(b"replay", 2)
+    runtime.unload()
+    found = journal()
+    assert len(found.of("replay_stats")) == 512 * 128
+    assert {r.launch for r in found.of("replay_stats")} == set(range(512))
+    assert (
+        capfd.readouterr().err.count("CUDA graphs measure no further tensors in their replays: they measure 65536") == 1
+    )

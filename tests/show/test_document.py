@@ -129,6 +129,7 @@ def test_hashes_without_statistics(tmp_path: Path) -> None:
 def test_replays_of_a_captured_call(tmp_path: Path) -> None:
     found = as_json(replayed(tmp_path))
     assert [(call["capturing"], call["replays"]) for call in found["calls"]] == [(True, 8)]
+    assert [launch["replay"] for launch in found["launches"]] == [8, 8]
     x, y = found["launches"][1]["args"]
     assert (x["before"]["replay"], y["after"]["replay"]) == (8, 7)
     assert y["after"]["statistics"]["n_nan"] == 1

@@ -7,13 +7,13 @@ from recorded import CUDA, X, level_2, replayed
 
 from aoti_debug.abi import CallFlag, Phase
 from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.show.replayed import last_replay, replay_fact, replay_lines
+from aoti_debug.show.replayed import replay_fact, replay_lines
 
 
 def test_a_call_that_was_not_captured_has_no_replays(tmp_path: Path) -> None:
     run = level_2(tmp_path)
     assert replay_lines(run, run.launches, 100) == []
-    assert last_replay(run.launches[0]) is None
+    assert run.launches[0].replay is None
     assert replay_fact(run.launches[0]) == ""
 
 

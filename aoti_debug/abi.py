@@ -101,6 +101,7 @@ class RecordType(int, Enum):
     WATCH_HIT = 17
     WATCH_COUNT = 18
     PRINT = 19
+    REPLAY_STATS = 20
 
 
 class ValueTag(int, Enum):
@@ -337,6 +338,7 @@ TENSOR_STATS = Struct(
         ("layout", "I"),
     ),
 )
+REPLAY_STATS = Struct("ReplayStats", (("replay", "I"), ("begun", "I")))
 FAULT = Struct(
     "Fault",
     (
@@ -410,6 +412,7 @@ STRUCTS = (
     LAUNCH_END,
     TENSOR_FILE,
     TENSOR_STATS,
+    REPLAY_STATS,
     FAULT,
     GUARD_DAMAGE,
     PRINT,

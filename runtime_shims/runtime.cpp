@@ -20,6 +20,7 @@
 #include "launches/inspector.h"
 #include "launches/launch_guards.h"
 #include "launches/launch_record.h"
+#include "launches/replay_statistics.h"
 #include "launches/substitute.h"
 #include "launches/watch_launch.h"
 #include "machine/parallel.h"
@@ -84,6 +85,7 @@ void finish_run() {
   // At exit another thread may still be within a call: then what it uses stays.
   const bool idle = run->active_calls.load() == 0;
   look_at_remaining(*run, idle);
+  record_replays(*run);
   run->finish(idle);
   if (idle) delete run;
 }
@@ -99,6 +101,7 @@ void finish_run_of_last_container() {
   release_crashes();
   drain_prints();
   look_at_remaining(*run, true);
+  record_replays(*run);
   run->finish(true);
   delete run;
 }
@@ -180,6 +183,23 @@ CallState* push_call(ThreadState* thread) {
   return call;
 }
 
+// The level in force in a call. A graph that captures it can measure tensors, but not save them.
+uint8_t level_of(const CallState& call) {
+  const uint32_t level = call.run->config.level;
+  const bool applies = !call.capturing || (call.captured != nullptr && measures_tensors(level));
+  return static_cast<uint8_t>(applies ? level : uint32_t{LEVEL_NAMES});
+}
+
+// What becomes of the tensors of a call that is captured.
+std::string capture_text(const CallState& call) {
+  const std::string begin = "a CUDA graph is being captured: ";
+  if (call.run->config.level == LEVEL_SAVE) return begin + "tensors are not saved";
+  const char* const what = call.run->config.level == LEVEL_HASH ? "hashes" : "statistics";
+  if (call.level == LEVEL_NAMES) return begin + "it keeps no " + what + " of tensors";
+  return begin + "the " + what +
+         " of its last replay are recorded when the run ends, those of earlier replays are not kept";
+}
+
 void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* stream) {
   Run* run = g_run.load(std::memory_order_acquire);
   if (run == nullptr) run = start_run();
@@ -194,14 +214,14 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   call->kind = kind == AOTI_DEBUG_CALL_CONSTANT ? AOTI_DEBUG_CALL_CONSTANT : AOTI_DEBUG_CALL_MODEL;
   call->call = run->calls[call->kind].fetch_add(1);
   const bool capturing = call->capturing = run->has_device && device::is_capturing(stream);
-  call->level = static_cast<uint8_t>(capturing ? uint32_t{LEVEL_NAMES} : run->config.level);
+  if (run->has_device) begin_breadcrumbs(*call);
+  call->level = level_of(*call);
   call->summarised = !capturing && call->kind == AOTI_DEBUG_CALL_MODEL && run->summaries.wants(call->call);
   call->inspecting =
       call->level == LEVEL_SAVE ? run->store != nullptr : measures_tensors(call->level) || run->config.print;
   call->inspecting |= run->config.inspector != nullptr;
   call->substituting = run->substitutions != nullptr && !capturing;
   call->inspecting |= call->summarised;
-  if (run->has_device) begin_breadcrumbs(*call);
   call->watching = run->watchpoints != nullptr && (!capturing || call->captured != nullptr);
   if (run->has_device) {
     if (!capturing && (call->level != LEVEL_NAMES || call->watching || call->summarised))
@@ -216,7 +236,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   }
   record_call_begin(*call, capturing, run->journal.now_ns());
   if (capturing && run->config.level != LEVEL_NAMES && !run->capture_noted.exchange(true)) {
-    run->note(NOTE_CAPTURING, "a CUDA graph is being captured: tensors are neither printed, hashed nor saved", true);
+    run->note(NOTE_CAPTURING, capture_text(*call), true);
   }
 }
 

@@ -231,7 +231,9 @@ class JournalWriter:
         call: int = 0,
         kind: CallKind = CallKind.MODEL,
         content: int = 0xDEADBEEF12345678,
+        replay: tuple[int, int] | None = None,
     ) -> None:
+        """`replay`: that measured it, and how many had begun."""
         s = statistics or Statistics(0, 0, 0, 0, 0, None, None, 0, 0, 0.0, 0.0)
         extrema = [_bits(0 if value is None else value, integer) for value in (s.min, s.max)]
         layout_id = 0 if layout is None else self._layout(Tensor(0, layout))
@@ -256,7 +258,10 @@ class JournalWriter:
             len(values),
             layout_id,
         )
-        self._record(RecordType.TENSOR_STATS, payload + values, flags=flags)
+        if replay is None:
+            self._record(RecordType.TENSOR_STATS, payload + values, flags=flags)
+        else:
+            self._record(RecordType.REPLAY_STATS, abi.REPLAY_STATS.codec.pack(*replay) + payload + values, flags=flags)
 
     def fault(
         self, launch: int | None, domain: FaultDomain, code: int = -1, text: str = "it failed", call: int = 0

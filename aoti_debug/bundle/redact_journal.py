@@ -98,6 +98,9 @@ class _JournalBlock:
             fields[7:9] = [0, 0]
         abi.TENSOR_FILE.codec.pack_into(self._data, body, *fields)
 
+    def replay_stats(self, body: int, end: int) -> None:
+        self.tensor_stats(body + abi.REPLAY_STATS.size, end)
+
     def tensor_stats(self, body: int, end: int) -> None:
         if not self._redaction.removes_tensors:
             return
@@ -154,6 +157,7 @@ _REDACTORS: dict[int, Callable[[_JournalBlock, int, int], None]] = {
     RecordType.LAUNCH_END.value: _JournalBlock.launch_end,
     RecordType.TENSOR_FILE.value: _JournalBlock.tensor_file,
     RecordType.TENSOR_STATS.value: _JournalBlock.tensor_stats,
+    RecordType.REPLAY_STATS.value: _JournalBlock.replay_stats,
     RecordType.FAULT.value: _JournalBlock.fault,
     RecordType.NOTE.value: _JournalBlock.note,
     RecordType.GUARD.value: _JournalBlock.guard_damage,

@@ -67,6 +67,7 @@ class RecordedCalls:
             arguments = (*(str(tensors[a.slot, Phase.BEFORE]) for a in read), *number_texts(launch.args))
         operators = () if site.op else self._fused.of_site(site, numbers)
         note = launch.id if launch.status is LaunchStatus.RETURNED else f"{launch.id}, {launch.status.value}"
+        note += f", replay {launch.replay}" if launch.replay is not None else ""
         return Call(
             operator=operator_name(site.op) if site.op else site.kernel,
             arguments=arguments,

@@ -89,9 +89,15 @@ class _Recorded:
     launch: Launch
     shape: tuple[int, ...] | None
     hash: tuple[int, ...]
+    replay: int = 0  # of a CUDA graph
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """The launch, and its replay: those of other replays may differ."""
+        return self.launch.key.call, self.launch.key.launch, self.replay
 
 
-_Key = tuple[Subject, str, tuple[int, ...]]  # the launch too, except of a weight
+_Key = tuple[Subject, str, tuple[int, ...]]  # the place too, except of a weight
 
 
 def agreement(ranks: Sequence[RankRun], expected: Expectation) -> Agreement:
@@ -170,7 +176,6 @@ def _recorded(run: RunDir, expected: Expectation) -> Iterator[tuple[_Key, _Recor
     for launch in run.launches:
         if launch.key.kind is not CallKind.MODEL:
             continue
-        place = (launch.key.call, launch.key.launch)
         for argument in launch.args:
             name = input_or_weight_name(run.manifest, argument)
             if name in chosen and name not in met and argument.role is not Role.OUT:
@@ -180,13 +185,13 @@ def _recorded(run: RunDir, expected: Expectation) -> Iterator[tuple[_Key, _Recor
             if _matches(argument.name, expected.agree) or _matches(f"{launch.kernel}:{argument.name}", expected.agree):
                 phases = (Phase.AFTER, Phase.BEFORE) if argument.written else (Phase.BEFORE,)
                 if recorded := _tensor(Subject.NAMED, argument.name, launch, argument, phases):
-                    yield (Subject.NAMED, argument.name, place), recorded
+                    yield (Subject.NAMED, argument.name, recorded.place), recorded
     for first, launch in waits(run):
         if not gives_equal_results(first.site) or not is_of_all_ranks(first.site):
             continue
         for argument in launch.args:
             if recorded := _tensor(Subject.COLLECTIVE, first.kernel, launch, argument, (Phase.AFTER,)):
-                yield (Subject.COLLECTIVE, first.kernel, (launch.key.call, launch.key.launch)), recorded
+                yield (Subject.COLLECTIVE, first.kernel, recorded.place), recorded
                 break
 
 
@@ -200,7 +205,7 @@ def _tensor(
         if saved is not None and saved.status is not SaveStatus.SKIPPED:
             return _Recorded(subject, name, launch, shape, saved.hash)
         if measured is not None and measured.hash is not None:
-            return _Recorded(subject, name, launch, shape, (measured.hash,))
+            return _Recorded(subject, name, launch, shape, (measured.hash,), measured.replay or 0)
     return None
 
 

@@ -65,6 +65,7 @@ class Compactor:
             "thread": shown["thread"],
             "stream": shown["stream_slot"],
             "loops": shown["loops"],
+            "replay": shown["replay"],
             "fault": None if fault is None else self._redaction.redact(fault["text"]),
             "grids": [self._grid(grid) for grid in shown["grids"]],
             "args": [self._argument(argument) for argument in shown["args"]],

@@ -49,6 +49,7 @@ class RecordedStats:
     layout: Layout | None
     values: bytes  # the elements, row-major; empty if there are too many
     reason: str
+    replay: int | None = None  # of the CUDA graph that captured the call, from 1; None: the call was not captured
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ class ModelCall:
     failed: bool
     begin_ns: int  # from the journal's start
     end_ns: int | None
+    replays: int | None  # of its CUDA graph, that had begun when their statistics were recorded; None: there are none
 
     def __str__(self) -> str:
         return f"{'c' if self.kind is CallKind.CONSTANT else ''}{self.call}"
@@ -193,6 +195,12 @@ class Launch:
         """The recorded values, one for each of the site's args."""
         return self._parts.arguments(self.site)
 
+    @property
+    def replay(self) -> int | None:
+        """The last replay of its CUDA graph that measured one of its tensors; None if none did."""
+        replays = [stats.replay for a in self.args for stats in a.stats.values() if stats.replay is not None]
+        return max(replays, default=None)
+
     def argument(self, name: str) -> Argument | None:
         """The argument of a name; None if there is none."""
         return next((argument for argument in self.args if argument.name == name), None)
@@ -201,7 +209,7 @@ class Launch:
 class _Parts:
     """The records of one launch."""
 
-    __slots__ = ("begin", "end", "fault", "files", "grids", "printed", "stats")
+    __slots__ = ("begin", "end", "fault", "files", "grids", "printed", "replayed", "stats")
 
     def __init__(self) -> None:
         self.begin: journal_records.LaunchBegin | None = None
@@ -209,6 +217,7 @@ class _Parts:
         self.grids: tuple[journal_records.GridRecord, ...] = ()
         self.files: tuple[journal_records.TensorFile, ...] = ()
         self.stats: tuple[journal_records.TensorStats, ...] = ()
+        self.replayed: tuple[journal_records.ReplayStats, ...] = ()
         self.fault: Fault | None = None
         self.printed: str | None = None
 
@@ -220,9 +229,11 @@ class _Parts:
         stats: dict[str, dict[Phase, RecordedStats]] = defaultdict(dict)
         for f in self.files:
             files[site.args[f.slot].name][f.phase] = SavedTensor(f.status, f.path, f.bytes, f.hash, f.reason)
-        for s in self.stats:
+        for s, replay in (*((s, None) for s in self.stats), *((r.stats, r.replay) for r in self.replayed)):
             name = site.args[s.slot].name
-            stats[name][s.phase] = RecordedStats(s.uninitialised, s.statistics, s.hash, s.layout, s.values, s.reason)
+            stats[name][s.phase] = RecordedStats(
+                s.uninitialised, s.statistics, s.hash, s.layout, s.values, s.reason, replay
+            )
         return tuple(
             Argument(
                 slot,
@@ -270,6 +281,7 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
     notes: list[journal_records.NoteRecord] = []
     damages: list[journal_records.GuardDamage] = []
     watched: list[WatchpointRecord] = []
+    replays: dict[tuple[CallKind, int], int] = {}
     ended = False
     for record in ordered:
         match record:
@@ -284,6 +296,9 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
                 parts[record.key].files += (record,)
             case journal_records.TensorStats():
                 parts[record.key].stats += (record,)
+            case journal_records.ReplayStats():
+                parts[record.stats.key].replayed += (record,)
+                replays[record.stats.key.kind, record.stats.key.call] = record.begun
             case journal_records.FaultRecord():
                 fault = Fault(
                     record.domain, record.code, record.text, record.launch, record.kind, record.call, record.time_ns
@@ -307,7 +322,9 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
                 ended = True
     kernels = {kernel.id: kernel for kernel in manifest.kernels}
     return Timeline(
-        calls=tuple(_call(begin, call_ends.get((begin.kind, begin.call))) for begin in call_begins),
+        calls=tuple(
+            _call(begin, call_ends.get(key := (begin.kind, begin.call)), replays.get(key)) for begin in call_begins
+        ),
         launches=tuple(_launch(begin, parts[begin.key], manifest, kernels) for begin in begins),
         faults=tuple(faults),
         notes=tuple(notes),
@@ -317,7 +334,7 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
     )
 
 
-def _call(begin: journal_records.CallBegin, end: journal_records.CallEnd | None) -> ModelCall:
+def _call(begin: journal_records.CallBegin, end: journal_records.CallEnd | None, replays: int | None) -> ModelCall:
     return ModelCall(
         kind=begin.kind,
         call=begin.call,
@@ -330,6 +347,7 @@ def _call(begin: journal_records.CallBegin, end: journal_records.CallEnd | None)
         failed=end is not None and end.failed,
         begin_ns=begin.time_ns,
         end_ns=None if end is None else end.time_ns,
+        replays=replays,
     )
 
 
@@ -343,6 +361,7 @@ def _launch(
         )
     site = manifest.sites[begin.site]
     slots = [*(record.slot for record in parts.files), *(record.slot for record in parts.stats)]
+    slots += [record.stats.slot for record in parts.replayed]
     unknown = [slot for slot in slots if not 0 <= slot < len(site.args)]  # one of a rescued tensor may be negative
     if unknown:
         raise RunDirError(

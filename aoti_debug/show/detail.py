@@ -14,6 +14,7 @@ from aoti_debug.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.show import elements, model_lines, terminal_cells, text
 from aoti_debug.show.argument_statistics import HASH_ONLY, Measurer, phases, short_hash
 from aoti_debug.show.fx_nodes import own_nodes
+from aoti_debug.show.replayed import replay_fact
 
 _MAX_NODES = 6
 _PHASES = {Phase.BEFORE: "before", Phase.AFTER: "after"}
@@ -50,7 +51,9 @@ def detail(
         repeated = (argument.name, argument.after) in printed
         printed.add((argument.name, argument.after))
         shown = choice or phases(argument)
-        lines += [_repeated(argument)] if repeated else _argument(argument, measurer, shown, folder, width)
+        lines += (
+            [_repeated(argument)] if repeated else _argument(argument, measurer, shown, folder, launch.replay, width)
+        )
     numbers = [a for a in launch.args if _is_number(a)]
     if numbers:
         lines.append("  numbers")
@@ -107,6 +110,8 @@ def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
         facts.append(("subgraph", site.subgraph))
     if launch.loops:
         facts.append(("iteration", ", ".join(map(str, launch.loops))))
+    if measured := replay_fact(launch):
+        facts.append(("measured", measured))
     if run.manifest.device != "cpu":
         facts.append(("stream", f"slot {launch.stream_slot}, sequence {launch.sequence}"))
     return [line for label, fact in facts for line in _labelled(label, fact, width)]
@@ -153,7 +158,7 @@ def _repeated(argument: Argument) -> str:
 
 
 def _argument(
-    argument: Argument, measurer: Measurer, shown: Sequence[Phase], folder: Path | None, width: int
+    argument: Argument, measurer: Measurer, shown: Sequence[Phase], folder: Path | None, replay: int | None, width: int
 ) -> list[str]:
     role = text.ROLES[argument.role]
     layout = argument.layout
@@ -165,7 +170,7 @@ def _argument(
         words.append(f"of {argument.spec.base}")
     lines = wording.flowed(words, width, hang=" " * 12)
     for phase in shown:
-        lines += _phase(argument, phase, measurer, folder, width)
+        lines += _phase(argument, phase, measurer, folder, replay, width)
     return lines
 
 
@@ -180,7 +185,9 @@ def _placement(argument: Argument, layout: Layout) -> list[str]:
     return words
 
 
-def _phase(argument: Argument, phase: Phase, measurer: Measurer, folder: Path | None, width: int) -> list[str]:
+def _phase(
+    argument: Argument, phase: Phase, measurer: Measurer, folder: Path | None, replay: int | None, width: int
+) -> list[str]:
     measurement = measurer.measure(argument, phase)
     recorded, saved = argument.stats.get(phase), argument.files.get(phase)
     label = f"      {_PHASES[phase]:<8}"
@@ -189,6 +196,8 @@ def _phase(argument: Argument, phase: Phase, measurer: Measurer, folder: Path | 
         words = text.statistics(measurement.statistics)
     if recorded is not None and recorded.hash is not None:
         words = [f"#{recorded.hash:016x}"] if measurement.reason == HASH_ONLY else [*words, short_hash(recorded.hash)]
+    if recorded is not None and recorded.replay != replay:
+        words = [*words, f"of replay {recorded.replay}"]
     lines: list[str] = []
     if words:
         lines += wording.flowed([label + words[0], *words[1:]], width, hang=" " * len(label))

@@ -70,6 +70,7 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
                 "stream": hex(call.stream),
                 "ended": call.ended,
                 "failed": call.failed,
+                "replays": call.replays,
             }
             for call in run.timeline.calls
         ],
@@ -118,6 +119,7 @@ def _launch(run: RunDir, launch: Launch, measurer: Measurer) -> dict[str, Any]:
         "sequence": launch.sequence,
         "begin_ns": launch.begin_ns,
         "end_ns": launch.end_ns,
+        "replay": launch.replay,
         "args": [_argument(run, argument, measurer) for argument in launch.args],
         "grids": [_grid(grid) for grid in launch.grids],
         "source": [json_data.to_data(frame) for frame in provenance.source],
@@ -192,6 +194,7 @@ def _phase(run: RunDir, argument: Argument, phase: Phase, measurer: Measurer) ->
         "values": None if values is None else [_number(value) for value in values],
         "hash": _hash(recorded, saved),
         "file": str(run.tensor_path(saved)) if saved and saved.path else None,
+        "replay": recorded.replay if recorded else None,
     }
 
 

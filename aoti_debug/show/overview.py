@@ -18,6 +18,7 @@ from aoti_debug.show import text, text_table
 from aoti_debug.show.argument_names import argument_names
 from aoti_debug.show.argument_statistics import Measurer, hash_text, worst_value
 from aoti_debug.show.fault import verdict_lines
+from aoti_debug.show.replayed import replay_lines
 from aoti_debug.show.text_table import Column
 from aoti_debug.show.value_cells import aligned
 from aoti_debug.show.watchpoint_hits import watch_lines
@@ -133,6 +134,7 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     hidden += [f"{title} is left out" for title in table.dropped]
     if hidden:
         lines.append(f"{', '.join(hidden)}; --wide shows everything")
+    lines += replay_lines(run, part.shown, width)
     if measurer.exhausted:
         lines.append(
             f"worst values stop after {wording.byte_size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others"

@@ -36,13 +36,16 @@ class Crumbs {
   uint16_t captured_slot(void* stream);
 
   // Has every replay of what is captured now begin with `sequence`, and count itself. nullptr: it does not; otherwise
-  // what device::add_stats and device::add_watch take.
+  // what device::add_stats, device::keep_stats and device::add_watch take.
   void* begin_captured(void* stream, uint16_t slot, uint32_t sequence) const;
 
   // Says, on the host, that the device has completed `sequence`.
   void complete(uint16_t slot, uint32_t sequence) {
     __atomic_store_n(&slots()[slot].completed, sequence, __ATOMIC_RELAXED);
   }
+
+  // How many replays of a captured call have begun.
+  uint32_t replays(uint16_t slot) const { return __atomic_load_n(&slots()[slot].replays, __ATOMIC_ACQUIRE); }
 
   // Whether a crumb follows the launch that ends now.
   bool is_due(uint16_t slot, uint64_t now_ns, uint32_t sequence) {

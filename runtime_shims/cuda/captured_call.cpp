@@ -3,12 +3,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "statistics_batch.h"
-#include "statistics_request.h"
+#include "statistics_launch.h"
 #include "stream_state.h"
 
 namespace aoti_debug::cuda {
@@ -95,7 +96,27 @@ bool add_beside(CUstream stream, CUfunction function, void* job) {
 
 constexpr const char* kModule = "Graphs";
 constexpr size_t kCounterBytes = StatisticsBatch::kMostTensors * sizeof(uint32_t);
-constexpr size_t kScratchBytes = kCounterBytes + (kMostBlocks + 1) * sizeof(Partial);
+constexpr size_t kScratchBytes = kCounterBytes + (kMostBlocks + StatisticsBatch::kMostTensors) * sizeof(Partial);
+
+constexpr size_t kWordBytes = sizeof(StatisticsSlot::words);
+static_assert(kWordBytes == 256 && sizeof(StatisticsSlot) == 1280, "as docs/performance.md says");
+
+size_t slot_bytes(const PendingStatistics& pending) {
+  return pending.value_bytes == 0 ? kWordBytes : sizeof(StatisticsSlot);
+}
+
+// The content hash of the values; that of the tensor where there are none.
+uint64_t hash_of_values(const device::StatsResult& result) {
+  const uint32_t bytes = result.stats.value_bytes;
+  if (bytes == 0) return result.stats.hash;
+  uint64_t sum = 0;
+  for (uint32_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    memcpy(&word, result.values + at, std::min<size_t>(sizeof(word), bytes - at));
+    sum += hash_term(word, at / sizeof(word));
+  }
+  return hash_finish(sum, bytes);
+}
 
 }  // namespace
 
@@ -110,21 +131,21 @@ std::unique_ptr<CapturedCall> CapturedCall::begin(CUstream stream, ReplayJob job
   return launch_kernel(kernel.function, Grid{1, 1}, stream, &job) ? std::move(call) : nullptr;
 }
 
+bool CapturedCall::take_scratch() {
+  if (scratch_ == 0) scratch_ = device_.take(kScratchBytes);
+  return scratch_ != 0;
+}
+
+StatisticsScratch CapturedCall::scratch() const { return {scratch_, scratch_ + kCounterBytes, replays_}; }
+
 bool CapturedCall::add_statistics(CUstream stream, const device::TensorView& view) {
   StreamState& mine = stream_state(current_context(), stream);
   StatisticsRequest request = request_statistics(view, device::StatsWanted::kNumbers, mine);
-  if (request.module == nullptr) return false;
-  const Kernels::Kernel& kernel = state().kernels.get(request.module, "aoti_debug_statistics");
-  if (scratch_ == 0) scratch_ = device_.take(kScratchBytes);
-  const CUdeviceptr slot = device_.take(sizeof(StatisticsSlot));
-  if (kernel.function == nullptr || scratch_ == 0 || slot == 0) return false;
+  const CUdeviceptr slot = take_scratch() ? device_.take(kWordBytes) : 0;
+  if (request.module == nullptr || slot == 0) return false;
   request.job.slot = slot;
-  BatchBuilder builder(false, mine.most_blocks);
-  builder.add(request.job, request.layout.dims);
-  builder.batch().counters = scratch_;
-  builder.batch().partials = scratch_ + kCounterBytes;
-  const Grid grid = builder.divide();
-  if (!launch_kernel(kernel.function, grid, stream, &builder.batch())) return false;
+  launch_statistics(stream, mine.most_blocks, false, scratch(), &request, &request + 1);
+  if (!request.pending.skipped.empty()) return false;
   watched_ = WatchJob{};
   watched_.slot = slot;
   watched_.replays = replays_;
@@ -142,6 +163,58 @@ const CapturedWatch* CapturedCall::add_watch(CUstream stream, const WatchNode* n
   watched_.n_nodes = count;
   if (!add_beside(stream, kernel.function, &watched_)) return nullptr;
   return reinterpret_cast<const CapturedWatch*>(watched_.record);
+}
+
+const KeptStatistics* CapturedCall::keep(StatisticsRequest* request) {
+  KeptStatistics& kept = kept_.emplace_back();
+  if (request->module != nullptr) {
+    const CUdeviceptr slot = take_scratch() ? host_.take(slot_bytes(request->pending)) : 0;
+    request->job.slot = slot;
+    kept.slot = reinterpret_cast<const StatisticsSlot*>(slot);
+    if (slot == 0) request->module = nullptr;
+    if (slot == 0) request->pending.skipped = "there is no memory for its statistics";
+  }
+  kept.pending = request->pending;
+  return &kept;
+}
+
+void CapturedCall::keep_statistics(CUstream stream, const device::TensorView* views, int count,
+                                   device::StatsWanted wanted, const void** kept) {
+  StreamState& mine = stream_state(current_context(), stream);
+  StatisticsRequest requests[StatisticsBatch::kMostTensors];
+  for (int first = 0; first < count;) {
+    const int n = std::min(count - first, static_cast<int>(std::size(requests)));
+    for (int i = 0; i < n; ++i) {
+      requests[i] = request_statistics(views[first + i], wanted, mine);
+      kept[first + i] = keep(&requests[i]);
+    }
+    launch_statistics(stream, mine.most_blocks, wanted != device::StatsWanted::kNumbers, scratch(), requests,
+                      requests + n);
+    for (int i = 0; i < n; ++i) kept_[kept_.size() - static_cast<size_t>(n - i)].pending = requests[i].pending;
+    first += n;
+  }
+}
+
+device::Kept read(const KeptStatistics& kept, device::StatsResult* result, uint32_t* replay) {
+  StatisticsSlot copy{};
+  const PendingStatistics& pending = kept.pending;
+  *replay = 0;
+  if (kept.slot == nullptr || !pending.skipped.empty()) {
+    finish(pending, copy, result);
+    return device::Kept::kWhole;
+  }
+  bool alike = true;
+  for (uint32_t i = 0; i < kPartialWords; ++i) {
+    copy.words[i] = __atomic_load_n(&kept.slot->words[i], __ATOMIC_ACQUIRE);
+    alike = alike && copy.words[i] >> 32 == copy.words[0] >> 32;
+  }
+  if (!alike) return device::Kept::kTorn;
+  *replay = static_cast<uint32_t>(copy.words[0] >> 32);
+  if (*replay == 0) return device::Kept::kNothing;
+  memcpy(copy.values, kept.slot->values, pending.value_bytes);
+  finish(pending, copy, result);
+  if (hash_of_values(*result) != result->stats.hash) result->stats.value_bytes = 0;  // the next replay is storing them
+  return device::Kept::kWhole;
 }
 
 }  // namespace aoti_debug::cuda

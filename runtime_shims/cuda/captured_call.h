@@ -1,13 +1,17 @@
-// What a CUDA graph holds of a call that it captures, beside the model's own nodes: the count of replays and the
-// conditions of watchpoints. It stays until the process ends, since the graph may be replayed at any time.
+// What a CUDA graph holds of a call that it captures, beside the model's own nodes: the count of replays, what
+// tensors' statistics were in the last one, and the conditions of watchpoints. It stays until the process ends, since
+// the graph may be replayed at any time.
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 
 #include "device/device.h"
 #include "driver.h"
 #include "graph_jobs.h"
+#include "statistics_batch.h"
+#include "statistics_request.h"
 
 namespace aoti_debug::cuda {
 
@@ -38,6 +42,15 @@ class Pieces {
   size_t left_ = 0;
 };
 
+// The statistics of a tensor, of the last replay that has measured it.
+struct KeptStatistics {
+  PendingStatistics pending;
+  const StatisticsSlot* slot = nullptr;  // in host memory; nullptr: there is nothing to measure
+};
+
+// May be called while a replay stores them. `replay` is its number, or 0 where the result is that of every replay.
+device::Kept read(const KeptStatistics& kept, device::StatsResult* result, uint32_t* replay);
+
 class CapturedCall {
  public:
   // Adds what begins a replay, except for `job.replays`. nullptr where that fails.
@@ -46,6 +59,11 @@ class CapturedCall {
   // Adds the statistics of a tensor, which the stream's next work waits for. False where there are none.
   bool add_statistics(CUstream stream, const device::TensorView& view);
 
+  // Adds the statistics of tensors, which the stream's next work waits for. Each replay leaves its own in `kept`, where
+  // the next one finds them.
+  void keep_statistics(CUstream stream, const device::TensorView* views, int count, device::StatsWanted wanted,
+                       const void** kept);
+
   // Adds a condition on the statistics that were added last; nullptr where that fails. What is captured later does not
   // wait for it.
   const CapturedWatch* add_watch(CUstream stream, const WatchNode* nodes, uint32_t count);
@@ -53,11 +71,18 @@ class CapturedCall {
  private:
   CapturedCall();
 
+  // The place of a request's result; without one, the request is skipped.
+  const KeptStatistics* keep(StatisticsRequest* request);
+
+  bool take_scratch();
+  StatisticsScratch scratch() const;
+
   Pieces device_;
   Pieces host_;
   CUdeviceptr replays_ = 0;  // of a uint32_t in device memory
   CUdeviceptr scratch_ = 0;  // of the statistics; 0: none were wanted yet
   WatchJob watched_{};       // of the tensor that was added last
+  std::deque<KeptStatistics> kept_;
 };
 
 }  // namespace aoti_debug::cuda

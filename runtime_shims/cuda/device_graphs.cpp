@@ -1,4 +1,6 @@
 // What a CUDA graph holds of a call that it captures (device.h).
+#include <algorithm>
+
 #include "captured_call.h"
 #include "stream_state.h"
 
@@ -22,6 +24,20 @@ bool add_stats(void* captured, void* stream, const TensorView& view) {
     return static_cast<CapturedCall*>(captured)->add_statistics(of, view);
   };
   return on_stream(stream, add, false);
+}
+
+void keep_stats(void* captured, void* stream, const TensorView* views, int count, StatsWanted wanted,
+                const void** kept) {
+  const auto keep = [&](CUstream of, StreamState&) {
+    static_cast<CapturedCall*>(captured)->keep_statistics(of, views, count, wanted, kept);
+    return true;
+  };
+  std::fill_n(kept, count, nullptr);
+  on_stream(stream, keep, false);
+}
+
+Kept read_kept(const void* kept, StatsResult* result, uint32_t* replay) {
+  return read(*static_cast<const KeptStatistics*>(kept), result, replay);
 }
 
 const CapturedWatch* add_watch(void* captured, void* stream, const WatchNode* nodes, uint32_t count) {

@@ -1,48 +1,24 @@
 // Statistics of tensors in device memory (device.h): launches their kernels and takes their results.
 #include <iterator>
 #include <mutex>
-#include <string_view>
 
-#include "statistics_batch.h"
-#include "statistics_request.h"
+#include "statistics_launch.h"
 #include "stream_state.h"
 
 namespace aoti_debug::cuda {
 namespace {
 
-// A tensor whose result has a place in the ring.
-struct Prepared {
-  uint64_t number;
-  StatisticsRequest request;
-};
-
-void prepare(const device::TensorView& view, device::StatsWanted wanted, StreamState& mine, Prepared* prepared) {
-  StatisticsRequest& request = prepared->request = request_statistics(view, wanted, mine);
-  prepared->number = mine.ring->push(request.pending);
-  if (request.module == nullptr) return mine.ring->arrive(prepared->number);
-  mine.ring->address(prepared->number, &request.job);
-}
-
-// Launches those that have the module of the first; none of them has one then. The rest is for further launches.
-void launch_alike(CUstream stream, StreamState& mine, bool hashed, Prepared* first, Prepared* end) {
-  const char* const module = first->request.module;
-  const Kernels::Kernel& kernel = state().kernels.get(module, "aoti_debug_statistics");
-  BatchBuilder builder(hashed, mine.most_blocks);
-  uint64_t numbers[StatisticsBatch::kMostTensors];
-  for (Prepared* each = first; each != end; ++each) {
-    StatisticsRequest& request = each->request;
-    if (request.module != module || !builder.add(request.job, request.layout.dims)) continue;
-    numbers[builder.batch().n_tensors - 1] = each->number;
-    request.module = nullptr;
+// A request whose result has a place in the ring, with that number.
+StatisticsRequest prepare(const device::TensorView& view, device::StatsWanted wanted, StreamState& mine,
+                          uint64_t* number) {
+  StatisticsRequest request = request_statistics(view, wanted, mine);
+  *number = mine.ring->push(request.pending);
+  if (request.module == nullptr) {
+    mine.ring->arrive(*number);
+  } else {
+    mine.ring->address(*number, &request.job);
   }
-  mine.ring->address(&builder.batch());
-  std::string_view why = kernel.error;
-  if (kernel.function != nullptr) {
-    const Grid grid = builder.divide();
-    if (launch_kernel(kernel.function, grid, stream, &builder.batch())) return;
-    why = "its statistics could not be enqueued";
-  }
-  for (uint32_t i = 0; i < builder.batch().n_tensors; ++i) mine.ring->skip(numbers[i], why);
+  return request;
 }
 
 int begin_statistics(CUstream stream, const device::TensorView* views, int count, device::StatsWanted wanted) {
@@ -53,17 +29,18 @@ int begin_statistics(CUstream stream, const device::TensorView* views, int count
   StreamState& mine = stream_state(context, stream);
   if (mine.ring == nullptr) mine.ring = StatisticsRing::create(stream);
   if (mine.ring == nullptr) return 0;
-  Prepared prepared[StatisticsBatch::kMostTensors];
+  StatisticsRequest requests[StatisticsBatch::kMostTensors];
+  uint64_t numbers[StatisticsBatch::kMostTensors];
   int begun = 0;
   while (begun < count && mine.ring->room() != 0) {
-    Prepared* end = prepared;
-    for (; begun < count && end != std::end(prepared) && mine.ring->room() != 0; ++begun) {
-      prepare(views[begun], wanted, mine, end++);
+    size_t n = 0;
+    for (; begun < count && n != std::size(requests) && mine.ring->room() != 0; ++begun, ++n) {
+      requests[n] = prepare(views[begun], wanted, mine, &numbers[n]);
     }
-    for (Prepared* each = prepared; each != end; ++each) {
-      while (each->request.module != nullptr) {
-        launch_alike(stream, mine, wanted != device::StatsWanted::kNumbers, each, end);
-      }
+    const bool hashed = wanted != device::StatsWanted::kNumbers;
+    launch_statistics(stream, mine.most_blocks, hashed, mine.ring->scratch(), requests, requests + n);
+    for (size_t i = 0; i < n; ++i) {
+      if (!requests[i].pending.skipped.empty()) mine.ring->skip(numbers[i], requests[i].pending.skipped);
     }
   }
   return begun;

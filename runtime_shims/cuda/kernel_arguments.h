@@ -31,10 +31,10 @@ struct Elements {
 
 // One tensor's result, in host memory that the device writes. Each word of the Partial is stored together with the
 // result's ticket, at once: so it has arrived when all have, in whatever order, and the device need not wait for any.
-// The values are there before.
+// The values are there before; where none are shown, the slot need not have room for them.
 struct StatisticsSlot {
-  uint64_t values[kShownBytes / 8];
   uint64_t words[kPartialWords];  // the ticket in the upper half
+  uint64_t values[kShownBytes / 8];
 };
 
 AOTI_DEBUG_FN uint64_t with_ticket(uint32_t word, uint32_t ticket) { return uint64_t(ticket) << 32 | word; }
@@ -68,6 +68,7 @@ struct StatisticsBatch {
   uint32_t n_dims;                         // in `dims`
   uint64_t partials;                       // device address of a Partial for each block
   uint64_t counters;                       // device address of a uint32_t for each tensor, all 0
+  uint64_t replays;                        // of the uint32_t that is the ticket of all; 0: each job has its own
   StatisticsJob jobs[kMostTensors];
   Dimension dims[kMostDims];
 };

@@ -192,7 +192,9 @@ __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
   uint32_t word;
   __builtin_memcpy(&word, reinterpret_cast<const char*>(shared) + threadIdx.x * sizeof(word), sizeof(word));
   volatile uint64_t* words = reinterpret_cast<StatisticsSlot*>(job.slot)->words;
-  words[threadIdx.x] = with_ticket(word, job.ticket);
+  uint32_t ticket = job.ticket;
+  if (batch.replays != 0) ticket = *reinterpret_cast<const volatile uint32_t*>(batch.replays);
+  words[threadIdx.x] = with_ticket(word, ticket);
 }
 
 template <uint32_t kBytes>

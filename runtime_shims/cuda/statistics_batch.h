@@ -9,6 +9,15 @@
 
 namespace aoti_debug::cuda {
 
+constexpr uint32_t kMostBlocks = 1024;
+
+// What the blocks of one launch share.
+struct StatisticsScratch {
+  uint64_t counters = 0;  // device address of a uint32_t for each tensor, all 0
+  uint64_t partials = 0;  // of a Partial for each block: kMostBlocks, and one for each tensor
+  uint64_t replays = 0;   // of the uint32_t that is the ticket of every result; 0: each has its own
+};
+
 class BatchBuilder {
  public:
   // `most_blocks`: those that the device has room for at a time; a batch has at most so many and one for each tensor.
@@ -25,6 +34,12 @@ class BatchBuilder {
     memcpy(batch_.dims + batch_.n_dims, dims, n_dims * sizeof(Dimension));
     batch_.n_dims += n_dims;
     return true;
+  }
+
+  void use(const StatisticsScratch& scratch) {
+    batch_.counters = scratch.counters;
+    batch_.partials = scratch.partials;
+    batch_.replays = scratch.replays;
   }
 
   // Gives each tensor its blocks; returns the grid for all of them.

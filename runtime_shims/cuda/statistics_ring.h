@@ -1,58 +1,18 @@
 // The results of one stream's statistics kernels: a ring in pinned host memory that the device writes.
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string_view>
 #include <vector>
 
-#include "device/device.h"
 #include "driver.h"
-#include "kernel_arguments.h"
-#include "partial_numbers.h"
+#include "pending_statistics.h"
+#include "statistics_batch.h"
 
 namespace aoti_debug::cuda {
 
 constexpr uint32_t kRingSlots = 1024;
-constexpr uint32_t kMostBlocks = 1024;
-
-// What the host knows about a result that is on its way.
-struct PendingStatistics {
-  uint64_t numel = 0;
-  uint64_t bytes = 0;
-  uint32_t integer = 0;  // TensorStats::integer
-  uint32_t value_bytes = 0;
-  device::StatsWanted wanted = device::StatsWanted::kAll;
-  std::string_view skipped;  // why there are no statistics; then nothing was launched. It lives as long as the process
-};
-
-// Leaves what is behind `value_bytes` of the values as it is.
-inline void finish(const PendingStatistics& pending, const StatisticsSlot& slot, device::StatsResult* result) {
-  TensorStats& stats = result->stats;
-  stats = TensorStats{};
-  result->nan_index = result->pos_inf_index = result->neg_inf_index = 0;
-  stats.numel = pending.numel;
-  if (!pending.skipped.empty()) {
-    stats.reserved[0] = STATS_SKIPPED;
-    stats.value_bytes = static_cast<uint32_t>(std::min(pending.skipped.size(), sizeof(result->values)));
-    memcpy(result->values, pending.skipped.data(), stats.value_bytes);
-    return;
-  }
-  const Partial total = partial_in(slot);
-  if (pending.wanted != device::StatsWanted::kNumbers) stats.hash = hash_finish(total.hash, pending.bytes);
-  stats.value_bytes = pending.value_bytes;
-  memcpy(result->values, slot.values, pending.value_bytes);
-  if (pending.wanted == device::StatsWanted::kHash) {
-    stats.integer = static_cast<uint8_t>(pending.integer);
-    stats.mean = stats.std = quiet_nan();
-    return;
-  }
-  set_numbers(total, pending.integer, &stats);
-  result->nan_index = total.nan_index;
-  result->pos_inf_index = total.pos_inf_index;
-  result->neg_inf_index = total.neg_inf_index;
-}
 
 class StatisticsRing {
  public:
@@ -102,10 +62,7 @@ class StatisticsRing {
     job->slot = device_slots_ + number % kRingSlots * sizeof(StatisticsSlot);
     job->ticket = ticket(number);
   }
-  void address(StatisticsBatch* batch) const {
-    batch->counters = scratch_;
-    batch->partials = scratch_ + kCounterBytes;
-  }
+  StatisticsScratch scratch() const { return {scratch_, scratch_ + kCounterBytes, 0}; }
 
   // Results that are there, oldest first.
   int take(device::StatsResult* results, int capacity) {
@@ -119,7 +76,7 @@ class StatisticsRing {
  private:
   static constexpr size_t kCounterBytes = 256;
   static_assert(StatisticsBatch::kMostTensors * sizeof(uint32_t) <= kCounterBytes, "");
-  static constexpr size_t kMostPartials = kMostBlocks + StatisticsBatch::kMostTensors;  // see BatchBuilder
+  static constexpr size_t kMostPartials = kMostBlocks + StatisticsBatch::kMostTensors;  // see StatisticsScratch
 
   StatisticsRing() : pending_(kRingSlots) {}
 

@@ -24,6 +24,16 @@ struct TensorView {
   size_t element_bytes;
 };
 
+// What is wanted of a tensor: its hash, with its values where it has at most 64 elements; numbers alone; or everything.
+enum class StatsWanted : uint8_t { kHash, kNumbers, kAll };
+
+struct StatsResult {
+  TensorStats stats;        // call, launch, slot, kind, phase and layout are the caller's to fill
+  uint8_t values[64 * 16];  // elements of a tensor of at most 64, stats.value_bytes of them
+  // row-major indices of the first NaN, infinity and negative infinity; they mean nothing where there is none
+  uint64_t nan_index, pos_inf_index, neg_inf_index;
+};
+
 // Whether tensors of this device type are in this device's memory (false: host memory).
 bool owns(int32_t device_type);
 
@@ -54,6 +64,22 @@ bool add_stats(void* captured, void* stream, const TensorView& view);
 // Adds a condition on the statistics that were added last; what is captured later does not wait for it. What it finds
 // may be read at any time until the process ends; nullptr: it could not be added.
 const CapturedWatch* add_watch(void* captured, void* stream, const WatchNode* nodes, uint32_t count);
+
+// What is left of a tensor's statistics.
+enum class Kept : uint8_t {
+  kNothing,  // no replay has measured it
+  kTorn,     // a replay was storing them
+  kWhole,
+};
+
+// Adds the statistics of several tensors, in as few kernels as there are dtypes; what the last replay has measured
+// stays in host memory. `kept[i]` is what read_kept takes; nullptr: they could not be added.
+void keep_stats(void* captured, void* stream, const TensorView* views, int count, StatsWanted wanted,
+                const void** kept);
+
+// Reads what is there now, until the process ends; waits for nothing. `replay` is the number of the replay that has
+// measured it, from 1; 0: `result` is the same in every replay.
+Kept read_kept(const void* kept, StatsResult* result, uint32_t* replay);
 
 // ---- the flight recorder
 
@@ -102,20 +128,10 @@ bool write_memory(void* stream, uint64_t address, size_t bytes, const void* host
 
 // ---- level 2: statistics on the device
 
-// What is wanted of a tensor: its hash, with its values where it has at most 64 elements; numbers alone; or everything.
-enum class StatsWanted : uint8_t { kHash, kNumbers, kAll };
-
 // Enqueues the statistics of several tensors, in as few kernels as there are dtypes; returns at once. The results are
 // picked up by `take_stats`, in the order in which they were begun on this stream. Returns how many of the first
 // tensors were begun (fewer: there is no room, take first).
 int begin_stats(void* stream, const TensorView* views, int count, StatsWanted wanted);
-
-struct StatsResult {
-  TensorStats stats;        // call, launch, slot, kind, phase and layout are the caller's to fill
-  uint8_t values[64 * 16];  // elements of a tensor of at most 64, stats.value_bytes of them
-  // row-major indices of the first NaN, infinity and negative infinity; they mean nothing where there is none
-  uint64_t nan_index, pos_inf_index, neg_inf_index;
-};
 
 // Results that are ready, oldest first: with `wait`, waits for all that are enqueued on the stream. Returns how many of
 // `results` were filled, or -1 on a device error (results that arrived before it can be taken with wait = false).

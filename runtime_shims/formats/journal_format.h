@@ -48,22 +48,23 @@ typedef struct BlockHeader {
 } BlockHeader;        // 16 bytes
 
 typedef enum RecordType {
-  RECORD_CALL_BEGIN = 1,    // CallBegin
-  RECORD_CALL_END = 2,      // CallEnd
-  RECORD_LAYOUT = 3,        // Layout, then int64_t sizes[ndim], int64_t strides[ndim]
-  RECORD_LAUNCH_BEGIN = 4,  // LaunchBegin, then SlotValue[n_values]: every slot (an OUTPUT_SLOT has tag VALUE_UNSET)
-  RECORD_GRID = 5,          // Grid, then uint64_t arguments[n_arguments]
-  RECORD_LAUNCH_END = 6,    // LaunchEnd, then SlotValue[n_values]: what the call makes, in slot order
-  RECORD_TENSOR_FILE = 7,   // TensorFile, then char path[path_bytes] (relative to the run), char reason[reason_bytes]
-  RECORD_TENSOR_STATS = 8,  // TensorStats, then the elements' bytes (row-major), value_bytes of them
-  RECORD_FAULT = 9,         // Fault, then char text[text_bytes]
-  RECORD_NOTE = 10,         // Note, then char text[text_bytes]
-  RECORD_RUN_END = 11,      // no payload: the package was unloaded in order
-  RECORD_GUARD = 12,        // GuardDamage
-  RECORD_WATCH = 16,        // Watch, then char text[text_bytes]
-  RECORD_WATCH_HIT = 17,    // WatchHit
-  RECORD_WATCH_COUNT = 18,  // WatchCount; the last one of a watchpoint counts
-  RECORD_PRINT = 19,        // Print, then char text[text_bytes]
+  RECORD_CALL_BEGIN = 1,     // CallBegin
+  RECORD_CALL_END = 2,       // CallEnd
+  RECORD_LAYOUT = 3,         // Layout, then int64_t sizes[ndim], int64_t strides[ndim]
+  RECORD_LAUNCH_BEGIN = 4,   // LaunchBegin, then SlotValue[n_values]: every slot (an OUTPUT_SLOT has tag VALUE_UNSET)
+  RECORD_GRID = 5,           // Grid, then uint64_t arguments[n_arguments]
+  RECORD_LAUNCH_END = 6,     // LaunchEnd, then SlotValue[n_values]: what the call makes, in slot order
+  RECORD_TENSOR_FILE = 7,    // TensorFile, then char path[path_bytes] (relative to the run), char reason[reason_bytes]
+  RECORD_TENSOR_STATS = 8,   // TensorStats, then the elements' bytes (row-major), value_bytes of them
+  RECORD_FAULT = 9,          // Fault, then char text[text_bytes]
+  RECORD_NOTE = 10,          // Note, then char text[text_bytes]
+  RECORD_RUN_END = 11,       // no payload: the package was unloaded in order
+  RECORD_GUARD = 12,         // GuardDamage
+  RECORD_WATCH = 16,         // Watch, then char text[text_bytes]
+  RECORD_WATCH_HIT = 17,     // WatchHit
+  RECORD_WATCH_COUNT = 18,   // WatchCount; the last one of a watchpoint counts
+  RECORD_PRINT = 19,         // Print, then char text[text_bytes]
+  RECORD_REPLAY_STATS = 20,  // ReplayStats, then what a TENSOR_STATS has
 } RecordType;
 
 typedef struct RecordHeader {
@@ -215,6 +216,12 @@ typedef struct TensorStats {
   uint32_t layout;  // Layout::id of this block
 } TensorStats;      // 120 bytes
 
+// The statistics of a tensor of a call that a CUDA graph has captured, as its last replay left them.
+typedef struct ReplayStats {
+  uint32_t replay;  // that has measured them, from 1
+  uint32_t begun;   // replays that had begun by the time of the record
+} ReplayStats;      // 8 bytes, then a TensorStats; RecordHeader::flags are those of TENSOR_STATS
+
 typedef enum FaultDomain {
   FAULT_EXCEPTION = 1,  // a C++ exception left the callee; code is -1
   FAULT_SHIM = 2,       // the callee returned an AOTITorchError
@@ -313,7 +320,7 @@ typedef struct WatchCount {
 
 typedef enum NoteCode {
   NOTE_RECORDING_STOPPED = 1,  // a limit, a full disk, a directory that cannot be written
-  NOTE_CAPTURING = 2,          // levels 1, 2 and hash stand aside under CUDA graph capture
+  NOTE_CAPTURING = 2,          // what is not recorded of calls that a CUDA graph captures
   NOTE_CONFIGURATION = 3,      // an environment variable that was not understood
   NOTE_CRUMBS_OFF = 4,         // breadcrumbs could not be set up
   NOTE_FLIGHT_OFF = 5,         // the flight recorder could not be set up
@@ -361,6 +368,7 @@ static_assert(sizeof(Grid) == 40, "");
 static_assert(sizeof(LaunchEnd) == 16, "");
 static_assert(sizeof(TensorFile) == 48, "");
 static_assert(sizeof(TensorStats) == 120, "");
+static_assert(sizeof(ReplayStats) == 8, "");
 static_assert(sizeof(Fault) == 24, "");
 static_assert(sizeof(GuardDamage) == 72, "");
 static_assert(sizeof(Print) == 16, "");

@@ -11,6 +11,8 @@
 #include "deferral.h"
 #include "device/device.h"
 #include "launch_record.h"
+#include "replay_statistics.h"
+#include "statistics_record.h"
 #include "subjects.h"
 #include "tensors/dtype.h"
 #include "tensors/hashing.h"
@@ -22,37 +24,6 @@ namespace aoti_debug {
 namespace {
 
 constexpr int64_t kShownElements = 64;
-
-uint32_t layout_id(JournalWriter& journal, const TensorMeta& meta, uint32_t payload, uint64_t now_ns) {
-  uint32_t memo = 0;
-  const uint32_t id = journal.layout(meta, payload, now_ns, &memo);
-  if (id != JournalWriter::kNoLayout || !journal.next_block()) return id;
-  return journal.layout(meta, payload, now_ns, &memo);
-}
-
-void record_stats(ThreadState& thread, const Sight& sight, uint64_t now_ns) {
-  const bool measured = sight.state == Sight::State::kMeasured;
-  const bool unread = sight.state == Sight::State::kUnread;
-  TensorStats record{};
-  if (measured) record = sight.stats;
-  record.call = sight.id.call;
-  record.launch = sight.id.launch;
-  record.kind = sight.id.kind;
-  record.slot = sight.slot;
-  record.phase = static_cast<uint8_t>(sight.phase);
-  record.numel = static_cast<uint64_t>(element_count(sight.meta));
-  const void* tail = unread ? static_cast<const void*>(sight.text.data()) : sight.values.data();
-  record.value_bytes = static_cast<uint32_t>(unread ? sight.text.size() : sight.values.size());
-  const uint32_t payload = static_cast<uint32_t>(sizeof(record)) + record.value_bytes;
-  record.layout = layout_id(thread.journal, sight.meta, payload, now_ns);
-  uint8_t* to = thread.journal.start(payload);
-  if (to == nullptr) return;
-  memcpy(to, &record, sizeof(record));
-  if (record.value_bytes != 0) memcpy(to + sizeof(record), tail, record.value_bytes);
-  const uint16_t as_read = sight.wanted == device::StatsWanted::kHash ? STATS_HASH_ONLY : 0;
-  const uint16_t flags = measured ? as_read : unread ? uint16_t{STATS_SKIPPED} : uint16_t{STATS_UNINITIALISED};
-  thread.journal.finish(RECORD_TENSOR_STATS, flags, now_ns);
-}
 
 void print_sight(ThreadState& thread, const Sight& sight) {
   if (sight.state == Sight::State::kHeadline) {
@@ -99,7 +70,7 @@ void show(ThreadState& thread, const Sight& sight) {
   if (sight.summarised && sight.state == Sight::State::kMeasured) summarise(run, sight);
   const bool is_launch = sight.state == Sight::State::kHeadline;
   const uint32_t level = run.config.level;
-  if (!is_launch && measures_tensors(level)) record_stats(thread, sight, run.journal.now_ns());
+  if (!is_launch && measures_tensors(level)) record_statistics(thread, sight, run.journal.now_ns());
   if (run.config.print && (is_launch || level == LEVEL_VALUES)) print_sight(thread, sight);
 }
 
@@ -127,10 +98,10 @@ void measure_on_host(StatisticsMemo& memo, Sight& sight) {
   sight.stats.value_bytes = static_cast<uint32_t>(bytes);
 }
 
-// Measures one tensor, or has the device do it, and hands it on in order. `handle` is its AtenTensorHandle.
-void measure(CallState& call, Sight sight, uint64_t handle) {
-  ThreadState& thread = *call.thread;
+// Whether the device has to measure the tensor. Otherwise it is measured here, or `text` says why not.
+bool is_for_device(const CallState& call, Sight& sight) {
   const uint8_t role = sight.site->slots[sight.slot].role;
+  StatisticsMemo& memo = call.thread->statistics;
   sight.text = unreadable(sight.meta);
   if (sight.phase == PHASE_BEFORE && role == AOTI_DEBUG_ROLE_OUT) {
     sight.state = Sight::State::kUninitialised;
@@ -139,22 +110,33 @@ void measure(CallState& call, Sight sight, uint64_t handle) {
   } else if (dtype(sight.meta.dtype).kind == Kind::kPacked) {
     sight.state = Sight::State::kUnread;
     sight.text = std::string("not read: ") + dtype(sight.meta.dtype).name + " is packed";
-  } else if (sight.meta.device_type == kDeviceCpu) {
-    sight.wanted == device::StatsWanted::kHash ? hash_on_host(thread.statistics, sight)
-                                               : measure_on_host(thread.statistics, sight);
+  } else if (sight.meta.device_type != kDeviceCpu) {
+    return true;
+  } else if (call.capturing) {
+    sight.state = Sight::State::kUnread;
+    sight.text = "not read: it is in host memory, and a replay runs nothing on the host";
   } else {
+    sight.wanted == device::StatsWanted::kHash ? hash_on_host(memo, sight) : measure_on_host(memo, sight);
+  }
+  return false;
+}
+
+// Measures one tensor, or has the device do it, and hands it on in order. `handle` is its AtenTensorHandle.
+void measure(CallState& call, Sight sight, uint64_t handle) {
+  if (is_for_device(call, sight)) {
     sight.own_dims();
     const device::TensorView view = view_of(sight.meta);
     HeldTensor held = held_for(call, sight, handle);
     return call.queue->begin(std::move(sight), view, std::move(held));
   }
-  if (call.queue == nullptr) return show(thread, sight);
+  if (call.queue == nullptr) return show(*call.thread, sight);
   sight.own_dims();
   call.queue->add(std::move(sight));
 }
 
 void measure_all(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool after) {
   CallState& call = *launch.call;
+  std::vector<CapturedSight> captured;
   for (const Subject& subject : subjects(launch, values, phase, after)) {
     Sight sight;
     sight.phase = phase;
@@ -167,8 +149,15 @@ void measure_all(const LaunchState& launch, const AotiDebugValue* values, Phase 
     const bool is_recorded = measures_tensors(call.level);
     if (call.level == LEVEL_HASH && !sight.summarised) sight.wanted = device::StatsWanted::kHash;
     if (!is_recorded) sight.wanted = device::StatsWanted::kNumbers;
-    measure(call, std::move(sight), tensor_handle(launch.site->slots[subject.slot], values));
+    if (call.capturing) {
+      if (is_for_device(call, sight)) sight.state = Sight::State::kWaiting;
+      sight.own_dims();
+      captured.push_back({std::move(sight)});
+    } else {
+      measure(call, std::move(sight), tensor_handle(launch.site->slots[subject.slot], values));
+    }
   }
+  if (!captured.empty()) measure_in_replays(call, std::move(captured));
 }
 
 void record_skipped(ThreadState& thread, const SaveRequest& request, const std::string& reason) {

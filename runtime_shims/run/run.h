@@ -19,6 +19,7 @@
 #include "machine/periodic_thread.h"
 #include "run_directory.h"
 #include "saving/tensor_store.h"
+#include "statistics/captured_statistics.h"
 #include "statistics/statistics_queue.h"
 #include "statistics/summaries.h"
 #include "substitutions.h"
@@ -103,7 +104,8 @@ class Run {
   Headlines headlines{&live};
   std::unique_ptr<TensorStore> store;            // level 1, and for watchpoints that save
   std::unique_ptr<Watchpoints> watchpoints;      // nullptr: there are none
-  CapturedWatches captured_watches;              // of calls that CUDA graphs capture
+  CapturedStatistics captured_statistics;        // of calls that CUDA graphs capture
+  CapturedWatches captured_watches;              // of such calls
   PeriodicThread replay_observer;                // looks at them
   std::unique_ptr<Substitutions> substitutions;  // nullptr: there are none
   std::atomic<uint32_t> sequence{0};
@@ -111,6 +113,7 @@ class Run {
   std::atomic<uint32_t> active_calls{0};
   std::atomic<bool> capture_noted{false};
   std::atomic<bool> uncrumbed_capture_noted{false};
+  std::atomic<bool> full_capture_noted{false};
   std::atomic<bool> unwatched_capture_noted{false};
   std::atomic<bool> idle_watch_actions_noted{false};
   std::once_flag crumbs_tried;

@@ -21,25 +21,6 @@ void fail(Sight& sight, const char* why) {
   }
 }
 
-void fill(Sight& sight, const device::StatsResult& result) {
-  if (sight.twin != nullptr) fill(*sight.twin, result);
-  const uint8_t* end = result.values + result.stats.value_bytes;
-  if (is_skipped(result)) {
-    sight.state = Sight::State::kUnread;
-    sight.text = "not read: " + std::string(result.values, end);
-    return;
-  }
-  sight.state = Sight::State::kMeasured;
-  if (sight.wanted == device::StatsWanted::kHash) {
-    sight.stats = TensorStats{};
-    sight.stats.hash = result.stats.hash;
-    return;
-  }
-  sight.stats = result.stats;
-  sight.specials = {result.nan_index, result.pos_inf_index, result.neg_inf_index};
-  sight.values.assign(result.values, end);
-}
-
 }  // namespace
 
 void Sight::own_dims() {
@@ -47,6 +28,25 @@ void Sight::own_dims() {
   dims.insert(dims.end(), meta.strides, meta.strides + meta.ndim);
   meta.sizes = dims.data();
   meta.strides = dims.data() + meta.ndim;
+}
+
+void Sight::take(const device::StatsResult& result) {
+  if (twin != nullptr) twin->take(result);
+  const uint8_t* end = result.values + result.stats.value_bytes;
+  if (is_skipped(result)) {
+    state = State::kUnread;
+    text = "not read: " + std::string(result.values, end);
+    return;
+  }
+  state = State::kMeasured;
+  if (wanted == device::StatsWanted::kHash) {
+    stats = TensorStats{};
+    stats.hash = result.stats.hash;
+    return;
+  }
+  stats = result.stats;
+  specials = {result.nan_index, result.pos_inf_index, result.neg_inf_index};
+  values.assign(result.values, end);
 }
 
 void StatsQueue::add(Sight sight) {
@@ -152,7 +152,7 @@ bool StatsQueue::receive(bool wait) {
   for (Sight& sight : sights_) {
     if (sight.state != Sight::State::kOnDevice) continue;
     if (used < count) {
-      fill(sight, results_[used++]);
+      sight.take(results_[used++]);
     } else if (failed && count < kCapacity) {
       fail(sight, "not read: the device reports an error");
       --n_waiting_;

@@ -56,6 +56,9 @@ struct Sight {
   Sight& operator=(Sight&&) = default;
 
   void own_dims();
+
+  // Takes what a device has measured of it.
+  void take(const device::StatsResult& result);
 };
 
 class StatsQueue {

@@ -1,4 +1,4 @@
-"""Breadcrumbs and watchpoints that a CUDA graph holds, on a real device: faults and hits name replay and launch."""
+"""What a CUDA graph holds of a captured call, on a real device: breadcrumbs, watchpoints, statistics."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ import pytest
 import torch
 from built_model import Built
 
+from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.manifest import Role
 from aoti_debug.rundir import run_directory
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import RecordedStats
+from aoti_debug.show.replayed import replay_lines
 
 pytestmark = [
     pytest.mark.cuda,
@@ -46,14 +51,17 @@ except Exception as error:
 """
 
 
-@pytest.mark.parametrize(("every", "most_suspects"), [({"AOTI_DEBUG_CRUMB_EVERY": "1"}, 1), ({}, 16)])
+@pytest.mark.parametrize(
+    ("settings", "most_suspects"),
+    [({"AOTI_DEBUG_CRUMB_EVERY": "1"}, 1), ({}, 16), ({"AOTI_DEBUG_LEVEL": "2", "AOTI_DEBUG_PRINT": "none"}, 16)],
+)
 def test_a_fault_in_a_replay_names_replay_and_launches(
-    build: Callable[[str], Built], tmp_path: Path, every: dict[str, str], most_suspects: int
+    build: Callable[[str], Built], tmp_path: Path, settings: dict[str, str], most_suspects: int
 ) -> None:
     built = build("gather")
     done = subprocess.run(
         [sys.executable, "-c", FAULT_IN_A_REPLAY, str(built.program), str(built.package)],
-        env={**os.environ, "AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_DIR": str(tmp_path), **every},
+        env={**os.environ, "AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_DIR": str(tmp_path), **settings},
         capture_output=True,
         text=True,
         check=False,
@@ -99,3 +107,98 @@ def test_nan_in_a_replay_names_replay_and_launch(build: Callable[[str], Built], 
     assert {hit.replay for hit in watchpoint.recorded} == {731}
     assert watchpoint.hits == 3 * len(watchpoint.recorded)
     assert "in replay 731 of the CUDA graph" in done.stderr
+
+
+MEASURED = """
+import sys, torch
+import cuda_models
+args, kwargs = torch.export.load(sys.argv[1]).example_inputs
+model = torch._inductor.aoti_load_package(sys.argv[2], True)
+model(*args)
+torch.cuda.synchronize()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    captured = model(*args)
+for _ in range(4):
+    graph.replay()
+torch.cuda.synchronize()
+args[0].copy_(args[0].flip(0))
+graph.replay()
+torch.cuda.synchronize()
+eager = model(*args)
+torch.cuda.synchronize()
+pairs = zip(captured, eager) if isinstance(captured, (list, tuple)) else [(captured, eager)]
+print(all(torch.equal(a.float(), b.float()) for a, b in pairs))
+"""
+
+
+def measured(build: Callable[[str], Built], name: str, level: str, out: Path) -> RunDir:
+    """Call 0 is eager, call 1 captured and replayed 5 times, call 2 eager with the inputs of the last replay."""
+    built = build(name)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(built.program), str(built.package)],
+        env={**os.environ, "AOTI_DEBUG_LEVEL": level, "AOTI_DEBUG_DIR": str(out), "AOTI_DEBUG_PRINT": "none"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "True"
+    run = run_directory.open_run(base=out)
+    assert [call.capturing for call in run.timeline.calls] == [False, True, False]
+    return run
+
+
+def recorded(run: RunDir, call: int) -> dict[tuple[int, int, Phase], RecordedStats]:
+    """By launch, argument and phase; not what a launch finds in a buffer that it fills: it may be anything."""
+    return {
+        (launch.key.launch, argument.slot, phase): stats
+        for launch in run.launches
+        if launch.key.call == call
+        for argument in launch.args
+        for phase, stats in argument.stats.items()
+        if argument.role is Role.IN or phase is Phase.AFTER
+    }
+
+
+@pytest.mark.parametrize("name", ["two_specialisations", "dtypes"])
+def test_the_statistics_of_the_last_replay_are_those_of_a_call(
+    build: Callable[[str], Built], tmp_path: Path, name: str
+) -> None:
+    run = measured(build, name, "2", tmp_path)
+    replayed, eager = recorded(run, 1), recorded(run, 2)
+    assert replayed.keys() == eager.keys()
+    assert len(replayed) > len(run.launches) / 3
+    assert {stats.replay for stats in replayed.values()} == {5}
+    assert {stats.replay for stats in eager.values()} == {None}
+    for key, stats in replayed.items():
+        other = eager[key]
+        assert (stats.hash, stats.values, stats.layout and stats.layout.shape, stats.reason) == (
+            other.hash,
+            other.values,
+            other.layout and other.layout.shape,
+            other.reason,
+        ), key
+        if stats.statistics is None or other.statistics is None:
+            assert stats.statistics is other.statistics
+            continue
+        found, expected = vars(stats.statistics), vars(other.statistics)
+        exact = found.keys() - {"mean", "std"}
+        assert {field: found[field] for field in exact} == {field: expected[field] for field in exact}, key
+        for field in ("mean", "std"):
+            assert found[field] == pytest.approx(expected[field], rel=1e-9, abs=1e-12, nan_ok=True), key
+    assert [call.replays for call in run.timeline.calls] == [None, 5, None]
+    assert replay_lines(run, run.launches, 200) == [
+        "call 1: statistics of replay 5 of the CUDA graph, the last one; earlier replays are not kept"
+    ]
+    assert any("earlier replays are not kept" in note.text for note in run.timeline.notes)
+
+
+def test_the_hashes_of_the_last_replay_are_those_of_a_call(build: Callable[[str], Built], tmp_path: Path) -> None:
+    run = measured(build, "dtypes", "hash", tmp_path)
+    replayed, eager = recorded(run, 1), recorded(run, 2)
+    assert {key: stats.hash for key, stats in replayed.items()} == {key: stats.hash for key, stats in eager.items()}
+    assert {stats.replay for stats in replayed.values()} == {5}
+    assert {stats.statistics for stats in replayed.values()} == {None}
+    first = recorded(run, 0)
+    assert any(first[key].hash != stats.hash for key, stats in eager.items()), "the inputs did not change"

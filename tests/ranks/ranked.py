@@ -54,6 +54,7 @@ class Rank:
         clock: by how many seconds its clock is ahead.
         late: the seconds between its last call that ended and the one that did not.
         hashes: of the weight and of the sum.
+        replays: of the CUDA graph that captured each call; 0: none did.
         skipped: launches of a call that it does not have.
         exit: as run.json says it.
     """
@@ -67,6 +68,7 @@ class Rank:
     clock: float = 0.0
     late: float = 0.0
     hashes: tuple[int, int] = (1, 2)
+    replays: int = 0
     skipped: tuple[int, ...] = ()
     exit: Exit = field(default_factory=lambda: Exit(ExitKind.RUNNING))
 
@@ -118,6 +120,7 @@ def write_rank(path: Path, number: int, world_size: int, rank: Rank, package: Ma
 
 def _call(writer: JournalWriter, call: int, rank: Rank, stops: int | None) -> None:
     weight, total = rank.hashes
+    replay = (rank.replays, rank.replays) if rank.replays else None
     values = ((Y, X, W), (Y,), (Y,), (Y, Z))
     writer.call_begin(call)
     for launch in range(4):
@@ -125,11 +128,15 @@ def _call(writer: JournalWriter, call: int, rank: Rank, stops: int | None) -> No
             continue
         writer.launch_begin(launch, launch, *values[launch], call=call)
         if launch == 0:
-            writer.tensor_stats(launch, 2, Phase.BEFORE, _statistics(), layout=W.layout, call=call, content=weight)
+            writer.tensor_stats(
+                launch, 2, Phase.BEFORE, _statistics(), layout=W.layout, call=call, content=weight, replay=replay
+            )
         if launch == stops:
             break
         if launch == 2:
-            writer.tensor_stats(launch, 0, Phase.AFTER, _statistics(), layout=Y.layout, call=call, content=total)
+            writer.tensor_stats(
+                launch, 0, Phase.AFTER, _statistics(), layout=Y.layout, call=call, content=total, replay=replay
+            )
         writer.launch_end(launch, call=call)
     if stops is not None and rank.fault:
         writer.fault(stops, FaultDomain.EXCEPTION, -1, rank.fault, call=call)

@@ -40,6 +40,15 @@ def test_results_of_some_ranks_are_not_compared(tmp_path: Path) -> None:
     assert (found.compared, found.disagreements) == (1, ())  # the weight
 
 
+def test_results_of_different_replays_are_not_compared(tmp_path: Path) -> None:
+    ranks = opened(tmp_path, Rank(replays=8), Rank(replays=8), Rank(hashes=(1, 5), replays=9)).ranks
+    found = agreement(ranks, Expectation())
+    assert (found.compared, found.disagreements) == (3, ())  # the weight, and the sum of each call by two ranks
+    other = opened(tmp_path / "same", Rank(replays=8), Rank(replays=8), Rank(hashes=(1, 5), replays=8)).ranks
+    (odd,) = agreement(other, Expectation()).disagreements
+    assert (odd.subject, odd.odd) == (Subject.COLLECTIVE, (2,))
+
+
 def test_without_a_majority_no_rank_is_the_odd_one(tmp_path: Path) -> None:
     (found,) = agreement(opened(tmp_path, Rank(), Rank(hashes=(7, 2))).ranks, Expectation()).disagreements
     assert (found.groups, found.odd) == (((0,), (1,)), ())

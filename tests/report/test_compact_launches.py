@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from recorded import replayed
 from subjects import SECRETS, device_fault, run
 
 from aoti_debug.report.compact_launches import STATISTICS, Compactor, merge_phases, merge_recordings
@@ -30,6 +31,12 @@ def test_sites_layouts_and_stacks_are_stored_once(tmp_path: Path) -> None:
     assert second["args"][0][2][0][STATISTICS.index("max")] == 271828.25
     assert second["args"][3] == [None, 314159]
     assert second["duration"] > 0
+
+
+def test_the_replay_that_measured_a_launch(tmp_path: Path) -> None:
+    compactor = Compactor(NO_REDACTION, str(tmp_path))
+    assert [compactor.launch(launch, [])["replay"] for launch in shown(replayed(tmp_path / "graph"))] == [8, 8]
+    assert compactor.launch(shown(run(tmp_path / "eager", 2))[0], [])["replay"] is None
 
 
 def test_grids_refer_to_their_kernel(tmp_path: Path) -> None:

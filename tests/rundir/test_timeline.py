@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 
-from aoti_debug.abi import CallKind, FaultDomain, LaunchFlag, Phase, StatsFlag
+from aoti_debug.abi import CallFlag, CallKind, FaultDomain, LaunchFlag, Phase, StatsFlag
 from aoti_debug.errors import RunDirError
 from aoti_debug.manifest import CType, Form, Role
 from aoti_debug.recording.values import Absent, Number, Tensor
@@ -61,6 +61,24 @@ def test_the_layout_of_an_argument_without_an_address_is_that_of_its_statistics(
     journal.tensor_stats(0, 0, Phase.BEFORE, None, flags=StatsFlag.UNINITIALISED)
     journal.tensor_stats(0, 0, Phase.AFTER, statistics(), layout=Y.layout)
     assert [argument.layout for argument in launch(tmp_path, journal).args] == [Y.layout, None]
+
+
+def test_statistics_that_replays_left(tmp_path: Path) -> None:
+    journal = JournalWriter(level=2)
+    for call in (0, 1):
+        journal.call_begin(call=call, flags=CallFlag.CAPTURING * call)
+        journal.launch(0, 0, X, Y, call=call)
+        journal.call_end(call=call)
+    journal.tensor_stats(0, 0, Phase.BEFORE, statistics(), layout=X.layout, call=1, replay=(7, 8))
+    journal.tensor_stats(0, 1, Phase.AFTER, statistics(n_nan=2), layout=Y.layout, call=1, replay=(8, 8))
+    found = timeline(tmp_path, journal)
+    assert [call.replays for call in found.calls] == [None, 8]
+    eager, captured = found.launches
+    assert [argument.stats for argument in eager.args] == [{}, {}]
+    assert (eager.replay, captured.replay) == (None, 8)
+    read, written = captured.args
+    assert (read.stats[Phase.BEFORE].replay, written.stats[Phase.AFTER].replay) == (7, 8)
+    assert written.stats[Phase.AFTER].statistics == statistics(n_nan=2)
 
 
 def test_values_that_were_not_recorded(tmp_path: Path) -> None:

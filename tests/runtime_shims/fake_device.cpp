@@ -35,6 +35,7 @@ std::atomic<int> g_kernels{0};   // that measured
 std::atomic<int> g_measured{0};  // tensors
 std::atomic<uint64_t> g_copied{0}, g_staging{0}, g_most_staging{0};
 std::atomic<int> g_no_graph_nodes{0};
+std::atomic<int> g_tears{0};        // replays do not end the storing of statistics
 std::atomic<int> g_guards_fail{0};  // 1: guards are not filled, 2: not compared
 std::deque<GuardDamage> g_damages;  // taken when somebody waits, or after an error
 constexpr uint8_t kGuard = 0x5a;
@@ -43,6 +44,11 @@ uint8_t* g_crumbs = nullptr;
 std::vector<std::function<void()>> g_graph;  // what a replay does
 uint8_t* g_flight = nullptr;
 std::map<void*, std::deque<std::function<void()>>> g_work;  // what streams have yet to do for the flight recorder
+
+void add_node(std::function<void()> what) {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_graph.push_back(std::move(what));
+}
 
 void work(void* stream, std::function<void()> what) {
   if (g_flight_waits == 0) return what();
@@ -70,6 +76,7 @@ EXPORT void f_set(const char* what, int value) {
   }
   if (strcmp(what, "no staging") == 0) g_no_staging = value;
   if (strcmp(what, "no graph nodes") == 0) g_no_graph_nodes = value;
+  if (strcmp(what, "tears") == 0) g_tears = value;
   if (strcmp(what, "guards fail") == 0) g_guards_fail = value;
   if (strcmp(what, "flight fails") == 0) g_flight_fails = value;
   if (strcmp(what, "flight waits") == 0) g_flight_waits = value;
@@ -124,24 +131,36 @@ bool register_crumbs(void* base, size_t) {
 
 bool write_crumb(void*, size_t offset, uint32_t value) {
   if (g_capturing != 0) {
-    g_graph.push_back([=] { memcpy(g_crumbs + offset, &value, sizeof(value)); });
+    add_node([=] { memcpy(g_crumbs + offset, &value, sizeof(value)); });
     return true;
   }
   __atomic_store_n(reinterpret_cast<uint32_t*>(g_crumbs + offset), value, __ATOMIC_RELAXED);
   return true;
 }
 
+// The statistics of a tensor that replays measure.
+struct FakeKept {
+  std::atomic<uint32_t> replay{0};
+  StatsResult result{};
+};
+
 // A call that is captured, and the tensor whose statistics were added last.
 struct FakeCapture {
   uint32_t replays = 0;
   StatsResult result{};
   std::deque<CapturedWatch> found;
+  std::deque<FakeKept> kept;
 };
+
+static std::deque<FakeCapture> g_captures;
 
 void* begin_captured(void*, CrumbWord first, size_t replays_offset) {
   if (g_no_graph_nodes != 0) return nullptr;
-  FakeCapture* const call = new FakeCapture;
-  g_graph.push_back([=] {
+  FakeCapture* const call = [] {
+    const std::lock_guard<std::mutex> lock(g_mutex);
+    return &g_captures.emplace_back();
+  }();
+  add_node([=] {
     ++call->replays;
     memcpy(g_crumbs + replays_offset, &call->replays, sizeof(uint32_t));
     memcpy(g_crumbs + first.offset, &first.value, sizeof(uint32_t));
@@ -154,7 +173,7 @@ static void find_specials(const TensorView& view, StatsResult* result);
 bool add_stats(void* captured, void*, const TensorView& view) {
   FakeCapture* const call = static_cast<FakeCapture*>(captured);
   const std::vector<int64_t> sizes(view.sizes, view.sizes + view.ndim), strides(view.strides, view.strides + view.ndim);
-  g_graph.push_back([=] {
+  add_node([=] {
     TensorView mine = view;
     mine.sizes = sizes.data();
     mine.strides = strides.data();
@@ -170,7 +189,7 @@ const CapturedWatch* add_watch(void* captured, void*, const WatchNode* nodes, ui
   FakeCapture* const call = static_cast<FakeCapture*>(captured);
   CapturedWatch* const found = &call->found.emplace_back();
   const std::vector<WatchNode> condition(nodes, nodes + count);
-  g_graph.push_back([=] {
+  add_node([=] {
     ++found->evaluated;
     const StatsResult& result = call->result;
     const uint32_t statistic = condition_holds(condition.data(), count, result.stats);
@@ -183,6 +202,37 @@ const CapturedWatch* add_watch(void* captured, void*, const WatchNode* nodes, ui
     found->neg_inf_index = result.neg_inf_index;
   });
   return found;
+}
+
+static void measure(const TensorView& view, StatsWanted wanted, StatsResult* result);
+
+void keep_stats(void* captured, void*, const TensorView* views, int count, StatsWanted wanted, const void** kept) {
+  FakeCapture* const call = static_cast<FakeCapture*>(captured);
+  std::vector<std::function<void()>> work;
+  for (int i = 0; i < count; ++i) {
+    FakeKept* const mine = &call->kept.emplace_back();
+    const TensorView view = views[i];
+    const std::vector<int64_t> sizes(view.sizes, view.sizes + view.ndim),
+        strides(view.strides, view.strides + view.ndim);
+    kept[i] = mine;
+    work.push_back([=] {
+      TensorView same = view;
+      same.sizes = sizes.data();
+      same.strides = strides.data();
+      measure(same, wanted, &mine->result);
+      mine->replay = g_tears != 0 ? UINT32_MAX : call->replays;
+    });
+  }
+  add_node([work] {
+    for (const auto& each : work) each();
+  });
+}
+
+Kept read_kept(const void* kept, StatsResult* result, uint32_t* replay) {
+  const FakeKept& mine = *static_cast<const FakeKept*>(kept);
+  *result = mine.result;
+  *replay = mine.replay;
+  return *replay == 0 ? Kept::kNothing : *replay == UINT32_MAX ? Kept::kTorn : Kept::kWhole;
 }
 
 bool unregister_flight() { return true; }
@@ -247,23 +297,25 @@ static void find_specials(const TensorView& view, StatsResult* result) {
   }
 }
 
+static void measure(const TensorView& view, StatsWanted wanted, StatsResult* result) {
+  memset(result, 0, sizeof(*result));
+  host_statistics(view, &result->stats);
+  if (result->stats.integer == 0) find_specials(view, result);
+  if (wanted != StatsWanted::kAll || view.numel > 64) return;
+  std::vector<uint8_t> elements(static_cast<size_t>(view.numel) * view.element_bytes);
+  const uint8_t* from = StridedReader(view).read(0, view.numel, elements.data());
+  memcpy(result->values, from, elements.size());
+  result->stats.value_bytes = static_cast<uint32_t>(elements.size());
+}
+
 int begin_stats(void* stream, const TensorView* views, int count, StatsWanted wanted) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   auto& results = g_results[stream];
   ++g_kernels;
   for (int i = 0; i < count; ++i) {
     if (results.size() == kRing) return i;
-    const TensorView& view = views[i];
     ++g_measured;
-    StatsResult& result = results.emplace_back();
-    memset(&result, 0, sizeof(result));
-    host_statistics(view, &result.stats);
-    if (result.stats.integer == 0) find_specials(view, &result);
-    if (wanted != StatsWanted::kAll || view.numel > 64) continue;
-    std::vector<uint8_t> elements(static_cast<size_t>(view.numel) * view.element_bytes);
-    const uint8_t* from = StridedReader(view).read(0, view.numel, elements.data());
-    memcpy(result.values, from, elements.size());
-    result.stats.value_bytes = static_cast<uint32_t>(elements.size());
+    measure(views[i], wanted, &results.emplace_back());
   }
   return count;
 }

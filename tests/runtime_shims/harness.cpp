@@ -79,6 +79,7 @@ EXPORT int64_t h_parse_watchpoint(const char* text, char* error, uint64_t bytes)
   strncpy(error, mistake.c_str(), bytes - 1);
   return static_cast<int64_t>(at);
 }
+EXPORT void h_containers(int32_t change) { aoti_debug_containers(change); }
 EXPORT void h_loop_enter() { aoti_debug_loop_enter(); }
 EXPORT void h_loop_next() { aoti_debug_loop_next(); }
 EXPORT void h_loop_leave() { aoti_debug_loop_leave(); }
@@ -208,6 +209,7 @@ EXPORT uint64_t h_sizeof(const char* name) {
   SIZE(LaunchEnd);
   SIZE(TensorFile);
   SIZE(TensorStats);
+  SIZE(ReplayStats);
   SIZE(Fault);
   SIZE(GuardDamage);
   SIZE(Print);

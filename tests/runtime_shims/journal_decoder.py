@@ -24,6 +24,7 @@ TYPES = {
     19: "print",
     17: "watch_hit",
     18: "watch_count",
+    20: "replay_stats",
 }
 STRUCTS = {
     "call_begin": ("<IBBHQQ", "call kind level stream_slot model stream"),
@@ -39,6 +40,11 @@ STRUCTS = {
     "tensor_stats": (
         "<IIHBBB3xQQQQQqqQQddQII",
         "call launch slot kind phase integer numel n_nan n_pos_inf n_neg_inf n_zero min_bits max_bits "
+        "min_index max_index mean std hash value_bytes layout",
+    ),
+    "replay_stats": (
+        "<IIIIHBBB3xQQQQQqqQQddQII",
+        "replay begun call launch slot kind phase integer numel n_nan n_pos_inf n_neg_inf n_zero min_bits max_bits "
         "min_index max_index mean std hash value_bytes layout",
     ),
     "fault": ("<IIBBHiII", "call launch kind in_launch domain code text_bytes _"),
@@ -135,7 +141,7 @@ def _decode_tail(name: str, fields: dict[str, Any], block: bytes, at: int, layou
         middle = at + fields["path_bytes"]
         fields["path"] = block[at:middle].decode()
         fields["reason"] = block[middle : middle + fields["reason_bytes"]].decode()
-    elif name == "tensor_stats":
+    elif name in ("tensor_stats", "replay_stats"):
         fields["layout"] = layouts[fields["layout"]]
         fields["tail"] = block[at : at + fields["value_bytes"]]
     elif name in ("fault", "note", "watch", "print"):

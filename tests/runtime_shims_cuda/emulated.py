@@ -31,9 +31,9 @@ def capture(device: DeviceLibrary, stream: int, status: int, query_result: int =
     device.library.emulator_capture(c_void_p(stream), c_int(status), c_int(query_result))
 
 
-def replay(device: DeviceLibrary, stream: int) -> None:
-    """Does at once what was captured last."""
-    device.library.emulator_replay(c_void_p(stream))
+def replay(device: DeviceLibrary, stream: int, nodes: int = 1 << 32) -> None:
+    """Does at once what was captured last, or the first nodes of it."""
+    device.library.emulator_replay(c_void_p(stream), c_uint64(nodes))
 
 
 def fail_after_queued(device: DeviceLibrary, stream: int, error: int) -> None:

@@ -1,21 +1,22 @@
-"""What a CUDA graph holds of a captured call, on the make-believe device: the count of replays and watchpoints."""
+"""What a CUDA graph holds of a captured call, on the make-believe device: replays, statistics, watchpoints."""
 
 from __future__ import annotations
 
 import ctypes
 import math
 from collections.abc import Callable
-from ctypes import byref, c_double, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 
 import pytest
 import torch
 from runtime_shims_cuda import emulated
-from runtime_shims_cuda.device_library import DeviceLibrary, Result, describe
+from runtime_shims_cuda.device_library import ALL, HASH, DeviceLibrary, Result, View, describe
 
 from aoti_debug.abi import WatchStatistic
 
 STREAM = 0x7000
 ACTIVE = 1  # CU_STREAM_CAPTURE_STATUS_ACTIVE
+NUMBERS = ("integer", "numel", "n_nan", "n_zero", "min_bits", "max_bits", "min_index", "max_index", "mean", "std")
 CRUMB, REPLAYS = 64, 80  # offsets in the memory of breadcrumbs
 
 
@@ -40,6 +41,30 @@ class Found(ctypes.Structure):
     )
 
 
+WHOLE, TORN, NOTHING = 2, 1, 0  # device::Kept
+SLOT = 48  # offset of KeptStatistics::slot, behind PendingStatistics
+
+
+class Kept:
+    """What read_kept takes."""
+
+    def __init__(self, library: ctypes.CDLL, address: int | None) -> None:
+        self.library = library
+        self.address = address
+
+    def read(self) -> tuple[int, int, Result]:
+        """What is left, the replay that has measured it, and the statistics."""
+        result, replay = Result(), c_uint32()
+        state = self.library.harness_read_kept(c_void_p(self.address), byref(result), byref(replay))
+        return state, replay.value, result
+
+    def word(self, number: int) -> c_uint64:
+        """A word of the StatisticsSlot in host memory: 32 of the numbers, then the values."""
+        assert self.address is not None
+        slot = c_uint64.from_address(self.address + SLOT).value
+        return c_uint64.from_address(slot + 8 * number)
+
+
 class Capture:
     """A call that a graph captures on STREAM."""
 
@@ -51,6 +76,7 @@ class Capture:
         library.harness_add_stats.argtypes = [c_void_p, c_void_p, c_void_p]
         library.harness_add_watch.argtypes = [c_void_p, c_void_p, c_uint32, c_double]
         library.harness_add_watch.restype = ctypes.POINTER(Found)
+        library.harness_keep_stats.argtypes = [c_void_p, c_void_p, c_void_p, c_int, c_int, c_void_p]
         emulated.capture(device, STREAM, ACTIVE)
         self.call = library.harness_begin_captured(STREAM, CRUMB, 5, REPLAYS)
 
@@ -62,8 +88,16 @@ class Capture:
         found = self.library.harness_add_watch(self.call, STREAM, statistic.value, limit)
         return found.contents if found else None
 
-    def replay(self) -> None:
-        emulated.replay(self.device, STREAM)
+    def keep(self, wanted: int, *tensors: torch.Tensor) -> list[Kept]:
+        descriptions = [describe(tensor) for tensor in tensors]
+        self.device.described += descriptions
+        views = (View * len(tensors))(*(each.view for each in descriptions))
+        kept = (c_void_p * len(tensors))()
+        self.library.harness_keep_stats(self.call, c_void_p(STREAM), views, len(tensors), wanted, kept)
+        return [Kept(self.library, each) for each in kept]
+
+    def replay(self, nodes: int = 1 << 32) -> None:
+        emulated.replay(self.device, STREAM, nodes)
 
     def end(self) -> None:
         emulated.capture(self.device, STREAM, 0)
@@ -125,19 +159,106 @@ def test_statistics_are_those_of_a_call_that_is_not_captured(
     assert found is not None
     assert found.hits == 1
     expected = captured.device.statistics(tensor)
-    for name in (
-        "integer",
-        "numel",
-        "n_nan",
-        "n_zero",
-        "min_bits",
-        "max_bits",
-        "min_index",
-        "max_index",
-        "mean",
-        "std",
-    ):
+    for name in NUMBERS:
         assert getattr(found.stats, name) == getattr(expected, name), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+@pytest.mark.parametrize("wanted", [ALL, HASH])
+def test_the_last_replay_leaves_its_statistics(capture: Callable[[], Capture], dtype: torch.dtype, wanted: int) -> None:
+    captured = capture()
+    tensors = [torch.zeros(shape, dtype=dtype) for shape in ((7001,), (8, 8), (3, 0), (40, 30))]
+    tensors[3] = tensors[3].t()
+    kept = captured.keep(wanted, *tensors)
+    captured.end()
+    assert [each.read()[0] for each in kept] == [NOTHING, NOTHING, WHOLE, NOTHING]
+    captured.replay()
+    for number, tensor in enumerate(tensors):
+        tensor.copy_((torch.arange(tensor.numel()) % (50 + number)).reshape(tensor.shape).to(dtype))
+    captured.replay()
+    for tensor, each in zip(tensors, kept, strict=True):
+        expected = captured.device.statistics(tensor, wanted=wanted)
+        state, replay, found = each.read()
+        assert (state, replay) == (WHOLE, 2 if tensor.numel() else 0)
+        assert found.hash == expected.hash
+        assert found.shown() == expected.shown()
+        for name in NUMBERS:
+            assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-12, nan_ok=True), name
+
+
+def test_tensors_of_one_launch_share_a_kernel(capture: Callable[[], Capture]) -> None:
+    captured = capture()
+    tensors = [torch.full((100,), float(number)) for number in range(40)]
+    before = captured.library.emulator_launches()
+    kept = captured.keep(ALL, *tensors)
+    assert captured.library.emulator_launches() - before == 3
+    captured.end()
+    captured.replay()
+    assert [each.read()[2].mean for each in kept] == list(range(40))
+
+
+def test_what_a_replay_did_not_reach_stays(capture: Callable[[], Capture]) -> None:
+    captured = capture()
+    first, second = torch.ones(1000), torch.ones(1000)
+    kept = captured.keep(ALL, first) + captured.keep(ALL, second)
+    captured.end()
+    captured.replay(2)
+    assert [each.read()[:2] for each in kept] == [(WHOLE, 1), (NOTHING, 0)]
+    captured.replay()
+    first[0] = second[0] = 7.0
+    captured.replay(2)
+    found = [each.read() for each in kept]
+    assert [each[:2] for each in found] == [(WHOLE, 3), (WHOLE, 2)]
+    assert [each[2].number(each[2].max_bits) for each in found] == [7.0, 1.0]
+
+
+def test_numbers_of_two_replays_are_not_mixed(capture: Callable[[], Capture]) -> None:
+    captured = capture()
+    (kept,) = captured.keep(ALL, torch.ones(1000))
+    captured.end()
+    captured.replay()
+    kept.word(3).value = 2 << 32 | 5
+    assert kept.read()[0] == TORN
+
+
+def test_values_of_another_replay_are_left_out(capture: Callable[[], Capture]) -> None:
+    captured = capture()
+    tensor = torch.arange(5.0)
+    (kept,) = captured.keep(ALL, tensor)
+    captured.end()
+    captured.replay()
+    assert kept.read()[2].shown() == tensor.numpy().tobytes()
+    kept.word(33).value += 1
+    state, replay, found = kept.read()
+    assert (state, replay, found.value_bytes, found.mean) == (WHOLE, 1, 0, 2.0)
+
+
+def test_what_cannot_be_measured_says_why(capture: Callable[[], Capture]) -> None:
+    captured = capture()
+    described = describe(torch.ones(4), device_index=1)
+    kept = (c_void_p * 1)()
+    captured.library.harness_keep_stats(captured.call, c_void_p(STREAM), byref(described.view), 1, ALL, kept)
+    captured.end()
+    captured.replay()
+    state, replay, found = Kept(captured.library, kept[0]).read()
+    assert (state, replay) == (WHOLE, 0)
+    assert found.shown() == b"it is on another device than its launch"
+
+
+def test_conditions_and_statistics_of_one_call(capture: Callable[[], Capture]) -> None:
+    captured = capture()
+    tensor = torch.arange(3000.0)
+    watch = captured.watch(tensor, WatchStatistic.MAX, 2000)
+    (kept,) = captured.keep(ALL, tensor)
+    large = captured.watch(tensor, WatchStatistic.ABSMAX, 5000)
+    captured.end()
+    for _ in range(3):
+        captured.replay()
+    assert watch is not None
+    assert large is not None
+    assert (watch.hits, large.hits) == (3, 0)
+    state, replay, found = kept.read()
+    assert (state, replay, found.number(found.max_bits)) == (WHOLE, 3, 2999.0)
 
 
 def test_what_has_no_statistics_is_not_watched(capture: Callable[[], Capture]) -> None:

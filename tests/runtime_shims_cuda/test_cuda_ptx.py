@@ -62,6 +62,13 @@ def test_each_module_has_its_kernels() -> None:
         assert set(kernels) == KERNELS.get(name, {"aoti_debug_statistics"})
 
 
+def test_no_kernel_copies_what_it_is_passed() -> None:
+    """A whole batch of tensors would lie in local memory, a copy for each thread."""
+    for name, text in make_ptx.split(PTX).items():
+        sizes = [int(size) for size in re.findall(r"^\.local .*\[(\d+)\];", text, re.MULTILINE)]
+        assert sum(sizes) < 64, name
+
+
 def test_it_asks_for_old_drivers_and_devices_only() -> None:
     for text in make_ptx.split(PTX).values():
         assert text.startswith(".version 6.0\n.target sm_70\n.address_size 64\n")

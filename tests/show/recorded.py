@@ -8,7 +8,7 @@ from pathlib import Path
 import factories
 from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 
-from aoti_debug.abi import FaultDomain, Level, NoteCode, Phase, StatsFlag
+from aoti_debug.abi import CallFlag, FaultDomain, Level, NoteCode, Phase, StatsFlag
 from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, ModelLine, Provenance, Role
 from aoti_debug.recording.values import Absent, Number
 from aoti_debug.rundir.run_directory import RunDir, open_run
@@ -47,6 +47,25 @@ KERNELS = (
 )
 CLEAN = Exit(ExitKind.CLEAN, "", Stage.UNLOAD, seconds=0.0123)
 SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")
+
+
+def replayed(base: Path) -> RunDir:
+    """A call of a CUDA graph whose second launch was not measured to its end in the last replay, 8."""
+    manifest = make_manifest(CUDA.sites[0], CUDA.sites[0], kernels=CUDA.kernels, device="cuda")
+    x, y = tensor(4, 4, device="cuda:0"), tensor(2, 2, device="cuda:0")
+    writer = JournalWriter(level=2)
+    writer.call_begin(flags=CallFlag.CAPTURING)
+    for launch in (0, 1):
+        writer.launch(launch, launch, x, y)
+    writer.call_end(launches=2)
+    values = struct.pack("<4f", 1, 2, 3, 4)
+    for launch, replay in ((0, 8), (1, 7)):
+        writer.tensor_stats(launch, 0, Phase.BEFORE, statistics(), layout=x.layout, replay=(8, 8))
+        writer.tensor_stats(
+            launch, 1, Phase.AFTER, statistics(n_nan=launch), layout=y.layout, values=values, replay=(replay, 8)
+        )
+    writer.run_end()
+    return open_run(run_directory(base, manifest, writer, exit=CLEAN))
 
 
 def level_2(base: Path) -> RunDir:

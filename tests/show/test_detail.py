@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
-from recorded import crashed, device_fault, hashes, level_2
+from recorded import crashed, device_fault, hashes, level_2, replayed
 from safetensors.torch import save_file
 
 from aoti_debug.abi import FaultDomain, Phase, SaveStatus
@@ -46,6 +46,15 @@ def test_hashes_are_whole_where_there_is_nothing_else(tmp_path: Path) -> None:
         "      after   #0123456789abcdef",
         "      before  #00000000000000ff",
     ]
+
+
+def test_the_replay_that_was_measured(tmp_path: Path) -> None:
+    run = replayed(tmp_path)
+    first, second = lines(run, "0"), lines(run, "1")
+    assert "  measured   statistics of replay 8 of the CUDA graph" in first
+    assert "  measured   statistics of replay 8 of the CUDA graph" in second
+    assert not any("of replay 7" in line or "of replay 8 " in line for line in first if "measured" not in line)
+    assert [line.split()[0] for line in second if line.endswith("of replay 7")] == ["after"]
 
 
 def test_phases(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import schema
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
-from recorded import crashed, device_fault, hashes, level_2
+from recorded import crashed, device_fault, hashes, level_2, replayed
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.diagnosis.verdict import Proof, diagnose
@@ -28,7 +28,7 @@ def as_json(run: RunDir) -> dict[str, Any]:
     return as_data
 
 
-@pytest.mark.parametrize("make", [level_2, hashes, crashed, device_fault])
+@pytest.mark.parametrize("make", [level_2, hashes, replayed, crashed, device_fault])
 def test_documents_are_as_the_schema_says(tmp_path: Path, make: Any) -> None:
     assert schema.problems(as_json(make(tmp_path))) == []
 
@@ -110,6 +110,7 @@ def test_a_launch_with_values(tmp_path: Path) -> None:
         "values": None,
         "hash": None,
         "file": None,
+        "replay": None,
     }
     assert (out["after"]["statistics"]["n_nan"], out["after"]["statistics"]["max"]) == (3, 41.5)
     assert (x["role"], x["after"]) == ("in", None)
@@ -123,6 +124,15 @@ def test_hashes_without_statistics(tmp_path: Path) -> None:
     for phase in (out["after"], x["before"]):
         assert (phase["statistics"], phase["reason"]) == (None, "only its hash was recorded")
     assert (out["after"]["hash"], x["before"]["hash"]) == ("0123456789abcdef", "00000000000000ff")
+
+
+def test_replays_of_a_captured_call(tmp_path: Path) -> None:
+    found = as_json(replayed(tmp_path))
+    assert [(call["capturing"], call["replays"]) for call in found["calls"]] == [(True, 8)]
+    assert [launch["replay"] for launch in found["launches"]] == [8, 8]
+    x, y = found["launches"][1]["args"]
+    assert (x["before"]["replay"], y["after"]["replay"]) == (8, 7)
+    assert y["after"]["statistics"]["n_nan"] == 1
 
 
 def test_numbers_that_json_has_not(tmp_path: Path) -> None:
@@ -172,4 +182,5 @@ def test_constant_folding_and_skipped_files(tmp_path: Path) -> None:
         "values": None,
         "hash": "0" * 32,
         "file": None,
+        "replay": None,
     }

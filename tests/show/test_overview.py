@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
-from recorded import CPU, KERNELS, LAYER, crashed, device_fault, hashes, level_2, long_names
+from recorded import CPU, KERNELS, LAYER, crashed, device_fault, hashes, level_2, long_names, replayed
 
 from aoti_debug.abi import LaunchFlag, NoteCode
 from aoti_debug.diagnosis.verdict import diagnose
@@ -42,6 +42,12 @@ def test_hashes_stand_in_place_of_values(tmp_path: Path) -> None:
     assert titles.endswith("  hash")
     assert first.endswith("  #01234567 in buf0")
     assert second.endswith("  #deadbeef in buf0 and 1 more")
+
+
+def test_the_last_replay_of_a_captured_call(tmp_path: Path) -> None:
+    printed = lines(replayed(tmp_path))
+    assert "call 0: statistics of replay 8 of the CUDA graph, the last one; earlier replays are not kept" in printed
+    assert any(line.endswith("1 NaN in buf0") for line in printed)
 
 
 def test_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ from aoti_debug.rundir.formats.journal_records import (
     NoteRecord,
     PrintRecord,
     Record,
+    ReplayStats,
     RunEnd,
     SlotValues,
     TensorFile,
@@ -319,6 +320,11 @@ class _Block:
             self._text(text, value_bytes) if skipped else "",
         )
 
+    def replay_stats(self, body: int, flags: int, time_ns: int) -> ReplayStats:
+        replay, begun = abi.REPLAY_STATS.codec.unpack_from(self.data, body)
+        stats = self.tensor_stats(body + abi.REPLAY_STATS.size, flags, time_ns)
+        return ReplayStats(time_ns, self.thread, replay, begun, stats)
+
     def fault(self, body: int, _flags: int, time_ns: int) -> FaultRecord:
         call, launch, kind, in_launch, domain, code, size = abi.FAULT.codec.unpack_from(self.data, body)
         text = self._text(body + abi.FAULT.size, size)
@@ -387,6 +393,7 @@ _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
     RecordType.LAUNCH_END.value: _Block.launch_end,
     RecordType.TENSOR_FILE.value: _Block.tensor_file,
     RecordType.TENSOR_STATS.value: _Block.tensor_stats,
+    RecordType.REPLAY_STATS.value: _Block.replay_stats,
     RecordType.FAULT.value: _Block.fault,
     RecordType.GUARD.value: _Block.guard_damage,
     RecordType.PRINT.value: _Block.printed,

@@ -155,6 +155,16 @@ class TensorStats(NamedTuple):
     reason: str
 
 
+class ReplayStats(NamedTuple):
+    """The statistics of a tensor of a call that a CUDA graph captured, as a replay left them."""
+
+    time_ns: int
+    thread: int
+    replay: int  # that measured them, from 1
+    begun: int  # replays that had begun by then
+    stats: TensorStats
+
+
 class FaultRecord(NamedTuple):
     """An exception or an error code."""
 
@@ -253,6 +263,7 @@ Record: TypeAlias = (
     | LaunchEnd
     | TensorFile
     | TensorStats
+    | ReplayStats
     | FaultRecord
     | GuardDamage
     | PrintRecord

@@ -157,6 +157,16 @@ def test_a_hash_without_statistics(tmp_path: Path) -> None:
     assert (record.statistics, record.hash, record.layout) == (None, 0xDEADBEEF12345678, X.layout)
 
 
+def test_statistics_of_a_replay(tmp_path: Path) -> None:
+    writer = JournalWriter(level=2)
+    writer.tensor_stats(1, 2, Phase.AFTER, FLOATS, values=bytes(X.layout.bytes), layout=X.layout, replay=(731, 732))
+    (record,) = read(tmp_path, writer).records
+    assert isinstance(record, journal_records.ReplayStats)
+    assert (record.replay, record.begun) == (731, 732)
+    assert (record.stats.key.launch, record.stats.slot, record.stats.phase) == (1, 2, Phase.AFTER)
+    assert (record.stats.statistics, record.stats.values) == (FLOATS, bytes(X.layout.bytes))
+
+
 def test_faults_and_notes(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.fault(4, FaultDomain.CUDA, 700, "CUDA_ERROR_ILLEGAL_ADDRESS", call=1)

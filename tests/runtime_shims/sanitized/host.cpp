@@ -135,6 +135,7 @@ void reloads(char** paths) {
 // The device breaks, has no memory to spare, or captures a graph, while threads call the package.
 void device(char** paths) {
   const Package package(paths[0]);
+  package.call(0);  // a graph takes nodes of a model that was called before
   for (const char* what : {"capturing", "copies fail", "no staging", "error"}) {
     package.set(what, 1);
     in_threads(4, [&](uint32_t thread) {
@@ -142,6 +143,7 @@ void device(char** paths) {
     });
     package.set(what, 0);
   }
+  package.set("replay", 1);
 }
 
 struct Scenario {

@@ -107,8 +107,10 @@ EXPORT void emulator_capture(void* stream, int status, int query_result) {
   if (captured.capture == CU_STREAM_CAPTURE_STATUS_ACTIVE) captured.graph.clear();
   driver.capture_query = static_cast<CUresult>(query_result);
 }
-EXPORT void emulator_replay(void* stream) {
-  for (const std::function<void()>& node : stream_of(static_cast<CUstream>(stream)).graph) node();
+// The first `nodes` of what was captured.
+EXPORT void emulator_replay(void* stream, uint64_t nodes) {
+  const std::vector<std::function<void()>>& graph = stream_of(static_cast<CUstream>(stream)).graph;
+  for (size_t i = 0; i < graph.size() && i < nodes; ++i) graph[i]();
 }
 EXPORT void emulator_fill(void* stream, uint8_t* memory, int value, uint64_t bytes) {
   enqueue(static_cast<CUstream>(stream), [=] { memset(memory, value, bytes); });

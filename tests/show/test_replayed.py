@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from factories import JournalWriter, make_manifest, run_directory, site, statistics
+from recorded import CUDA, X, level_2, replayed
+
+from aoti_debug.abi import CallFlag, Phase
+from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.show.replayed import replay_fact, replay_lines
+
+
+def test_a_call_that_was_not_captured_has_no_replays(tmp_path: Path) -> None:
+    run = level_2(tmp_path)
+    assert replay_lines(run, run.launches, 100) == []
+    assert run.launches[0].replay is None
+    assert replay_fact(run.launches[0]) == ""
+
+
+def test_calls_of_the_launches_that_are_shown(tmp_path: Path) -> None:
+    run = replayed(tmp_path)
+    assert replay_lines(run, run.launches[:1], 200) == [
+        "call 0: statistics of replay 8 of the CUDA graph, the last one; earlier replays are not kept"
+    ]
+    assert replay_lines(run, [], 200) == []
+
+
+def test_many_calls(tmp_path: Path) -> None:
+    writer = JournalWriter(level=2)
+    for call in range(9):
+        writer.call_begin(call=call, flags=CallFlag.CAPTURING)
+        writer.launch(0, 0, X, X, call=call)
+        writer.call_end(call=call)
+        writer.tensor_stats(0, 0, Phase.BEFORE, statistics(), layout=X.layout, call=call, replay=(call + 1, call + 1))
+    run = open_run(run_directory(tmp_path, make_manifest(CUDA.sites[0], site("other")), writer))
+    found = replay_lines(run, run.launches, 200)
+    assert found[5].startswith("call 5: statistics of replay 6 ")
+    assert found[6:] == ["and the last replays of 3 more calls"]

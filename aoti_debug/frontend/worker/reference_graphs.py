@@ -29,6 +29,11 @@ from aoti_debug.reference.program import (
 )
 
 _USER_TRITON = ("triton_kernel_wrapper_mutation",)
+# Operators that overwrite their fourth and fifth argument, running means and variances, if the sixth is true; their
+# schemas do not say so.
+_NORMALIZATIONS = frozenset(
+    f"aten.{name}.default" for name in ("batch_norm", "instance_norm", "native_batch_norm", "cudnn_batch_norm")
+)
 _LARGEST_INLINED = 8  # torch._inductor.graph.GraphLowering.can_inline_constant
 _KINDS = {"placeholder": NodeKind.INPUT, "output": NodeKind.OUTPUT}
 
@@ -297,6 +302,8 @@ def _mutated(node: Any) -> Iterator[str]:
         return
     if str(node.target) == "aten.copy_.default" and node.args[0] is node.args[1]:
         return
+    if str(node.target) in _NORMALIZATIONS and node.args[5] is True:
+        yield from (item.name for item in node.args[3:5] if isinstance(item, torch.fx.Node))
     for position, parameter in enumerate(node.target._schema.arguments):
         if parameter.alias_info is None or not parameter.alias_info.is_write:
             continue

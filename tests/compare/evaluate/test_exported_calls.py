@@ -63,7 +63,12 @@ def calls(program: Any, x: Tensor, arithmetic: Arithmetic = Arithmetic.EAGER) ->
     reference = graphs.reference().of_exported
     assert reference is not None
     tensors = {name: tensor.detach().clone() for name, tensor in {**program.constants, **program.state_dict}.items()}
-    return ExportedCalls(reference, arithmetic, "cpu", [x.clone()], lambda node: tensors.get(node.target))
+
+    def weight(node: Node) -> Tensor | None:
+        found = tensors.get(node.target)
+        return None if found is None else found.clone()
+
+    return ExportedCalls(reference, arithmetic, "cpu", [x.clone()], weight)
 
 
 @pytest.mark.parametrize("module", CASES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -64,6 +65,14 @@ def test_what_replaces_a_buffer_is_not_for_the_user() -> None:
     whole = recorded(exported().run_decompositions()).graphs[0]
     assert len(whole.nodes[-1].args[0]) == 3
     assert list(whole.nodes[-1].kwargs) == ["count"]
+
+
+@pytest.mark.parametrize(("is_training", "overwritten"), [(True, ("b_running_mean", "b_running_var")), (False, ())])
+def test_running_means_are_overwritten_in_training(is_training: bool, overwritten: tuple[str, ...]) -> None:
+    module = nn.BatchNorm1d(4).train(is_training)
+    whole = recorded(torch.export.export(module, (torch.randn(2, 4),))).graphs[0]
+    (norm,) = (node for node in whole.nodes if "batch_norm" in node.target)
+    assert norm.mutates == overwritten
 
 
 def test_branches_are_graphs_too() -> None:

@@ -9,7 +9,7 @@
 namespace aoti_debug {
 namespace {
 
-constexpr size_t kAlignment = 64;  // of the elements in a file, as of torch's allocator, so that they can be mapped
+constexpr size_t kElementAlignment = 64;  // of the elements in a file, as of torch's allocator, so that they can be mapped
 
 bool is_plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("._,=@:+-", c) != nullptr;
@@ -91,7 +91,7 @@ std::string safetensors_header(std::string_view key, const TensorMeta& meta) {
   json += std::string(":{\"dtype\":\"") + type.safetensors + "\",\"shape\":" + stored_shape(meta);
   json += ",\"data_offsets\":[0," + std::to_string(logical_bytes(meta)) + "]}}";
   const size_t unpadded = sizeof(uint64_t) + json.size();
-  json.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
+  json.append((kElementAlignment - unpadded % kElementAlignment) % kElementAlignment, ' ');
   const uint64_t length = json.size();
   std::string header(sizeof(length), '\0');
   memcpy(header.data(), &length, sizeof(length));

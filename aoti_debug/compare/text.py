@@ -117,7 +117,9 @@ def output_lines(comparison: Comparison, width: int) -> list[str]:
     is_proved = comparison.is_program_altered
     head = "WRONG: " if is_proved else "note: "
     sentences = [*map(output_text, comparison.wrong_outputs), *alteration_sentences(comparison)]
-    if not is_proved:
+    if is_proved:
+        sentences[-1] += "; aoti-debug bisect PROGRAM.pt2 --settings looks for the pass"
+    else:
         sentences[-1] += ", and no launch is wrong"
     return [line for sentence in sentences for line in wording.wrapped(f"{head}{sentence}", width)]
 

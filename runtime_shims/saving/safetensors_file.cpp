@@ -9,8 +9,7 @@
 namespace aoti_debug {
 namespace {
 
-constexpr size_t kElementAlignment =
-    64;  // of the elements in a file, as of torch's allocator, so that they can be mapped
+constexpr size_t kElementAlignment = 64;  // as of torch's allocator, so that files can be mapped
 
 bool is_plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("._,=@:+-", c) != nullptr;

@@ -37,10 +37,13 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP)
 
+# Without bytecode of everything that is installed: Python makes that of what it imports.
+PIP_INSTALL = $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP_INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(PIP_INSTALL) --editable '.[dev]'
 	touch $@
 
 clean:

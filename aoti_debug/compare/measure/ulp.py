@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
@@ -9,6 +10,7 @@ from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
 if TYPE_CHECKING:
     import torch
 
+_PART = 1 << 20  # elements
 _EXPONENT = 0x7FF << 52  # the bits of the exponent of a float64; all of them are set in infinities and NaN
 
 
@@ -30,14 +32,30 @@ def unit(dtype: torch.dtype) -> float:
 
 
 def relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    """Root of the mean squared difference, divided by the root of the mean square of the expected values."""
+    """Root of the mean squared difference, divided by the root of the mean square of the expected values.
+
+    Infinities and NaN count as 0. A part of the elements at a time is converted to float64.
+    """
     import torch
 
     if actual.is_complex():
         actual, expected = torch.view_as_real(actual.resolve_conj()), torch.view_as_real(expected.resolve_conj())
-    wide = expected.to(torch.float64)
-    difference = rms(finite(actual.to(torch.float64) - wide)) if actual.numel() else 0.0
-    return min(difference / max(rms(finite(wide)), SMALLEST), LARGEST) if difference else 0.0
+    difference = size = 0.0
+    for first, second in zip(_parts(actual), _parts(expected), strict=True):
+        wide = second.to(torch.float64)
+        difference += float(finite(first.to(torch.float64) - wide).square().sum())
+        size += float(finite(wide).square().sum())
+    if not difference:
+        return 0.0
+    error, scale = (min(math.sqrt(total / actual.numel()), LARGEST) for total in (difference, size))
+    return min(error / max(scale, SMALLEST), LARGEST)
+
+
+def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Parts of a tensor along its first dimension, the same for tensors of equal shapes."""
+    if not tensor.dim() or tensor.numel() <= _PART:
+        return (tensor,)
+    return tuple(tensor.split(max(1, _PART * tensor.shape[0] // tensor.numel())))
 
 
 def finite(values: torch.Tensor) -> torch.Tensor:
@@ -60,8 +78,3 @@ def median(values: torch.Tensor) -> float:
     array = values.numpy()
     array.partition(middle)  # several times as fast as torch's
     return float(array[middle])
-
-
-def rms(values: torch.Tensor) -> float:
-    """Root of the mean square."""
-    return min(float(values.square().mean().sqrt()), LARGEST)

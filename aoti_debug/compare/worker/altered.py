@@ -7,6 +7,7 @@ made wrong is missing in it, and so is everything that is computed from it: the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +50,20 @@ def altered_program(
     expected = exported.call(look)
     known = {n: actual for n, actual in enumerate(returned[: len(expected)]) if n in wrong and actual is not None}
     differences = [
-        relative_difference(actual, expected[n])
+        _difference(actual, expected[n])
         for n, actual in known.items()
         if _is_tensor(expected[n]) and expected[n].shape == actual.shape
     ]
     graph = exported.graph
     return AlteredProgram(max(differences, default=-1.0), _first_lost(graph, lost, _returned_nodes(graph), wrong))
+
+
+def _difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """The relative difference of two tensors of one shape; inf where only one of them is finite."""
+    import torch
+
+    alike = torch.equal(torch.isfinite(actual), torch.isfinite(expected))
+    return relative_difference(actual, expected) if alike else math.inf
 
 
 def _lowered_values(

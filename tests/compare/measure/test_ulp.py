@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from aoti_debug.compare.measure.ulp import are_finite, finite, median, ulp
+from aoti_debug.compare.measure.ulp import are_finite, finite, median, relative_difference, ulp
 
 NAN, INF = math.nan, math.inf
 UNUSUAL = [0.0, -0.0, INF, -INF, NAN, 5e-324, 1e-310, 2.0**-1022, -1.0, 1.5, 65504.0, 1.7e308]
@@ -40,3 +40,13 @@ def test_what_is_not_finite_counts_as_zero() -> None:
     assert not are_finite(values)
     assert finite(values).tolist() == [1.0, 0.0, 0.0, 0.0, 2.0]
     assert finite(huge).tolist() == huge.tolist()
+
+
+@pytest.mark.parametrize("shape", [(3, 1 << 20), (1 << 21,), (1 << 11, 1 << 10), (), (0, 4)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int64])
+def test_a_relative_difference_in_parts_is_that_of_the_whole(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    actual, expected = ((torch.rand(shape) * 8 + 1).to(dtype) for _ in range(2))
+    first, second = (t.to(torch.complex128) for t in (actual, expected))
+    whole = (first - second).abs().square().mean().sqrt() / second.abs().square().mean().sqrt()
+    assert relative_difference(actual, expected) == pytest.approx(float(whole.nan_to_num()), rel=1e-9)

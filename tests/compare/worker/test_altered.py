@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +109,11 @@ def test_values_that_a_pass_leaves_unused_count_as_lost(tmp_path: Path) -> None:
         nodes=tuple(replace(n, args=({"node": "x"},)) if n.name == "b" else n for n in SAME.nodes),
     )
     assert altered(tmp_path, BEFORE, left_out, [0]).lost == ("sin",)
+
+
+def test_a_pass_that_makes_nan(tmp_path: Path) -> None:
+    found = altered(tmp_path, BEFORE, changed("d", target="aten.log.default"), [1])
+    assert (found.relative, found.lost) == (math.inf, ("exp",))
 
 
 def test_operators_that_no_wrong_output_needs_are_not_named(tmp_path: Path) -> None:

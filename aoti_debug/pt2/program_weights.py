@@ -1,4 +1,4 @@
-"""Where the weights, buffers and constants of an exported program lie in its archive, read without importing torch.
+"""Reads where the weights, buffers and constants of an exported program lie in its archive, without importing torch.
 
 `torch.export.save` stores each as a member of raw bytes, uncompressed and aligned, and describes them in two JSON
 members, `data/weights/model_weights_config.json` and `data/constants/model_constants_config.json`.

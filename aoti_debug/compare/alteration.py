@@ -10,6 +10,8 @@ from aoti_debug.reference.node_text import node_text
 from aoti_debug.reference.program import Reference
 
 _LEAST = 1e-6  # relative; float64 rounds far less
+_LEAST_ROUNDED = 0.1  # relative, where an operator computed in its own dtype
+_EXPLAINED = 0.5  # of the error of an output; where numbers cancel, what float64 rounds explains nothing
 
 
 @dataclass(frozen=True)
@@ -33,16 +35,20 @@ class Alteration:
 
     Attributes:
         relative: the largest relative difference of an output, both computed in float64; -1 if it is not known.
+        explained: the largest part of an output's error that this difference makes up.
+        is_rounded: True if an operator has no float64.
         lost: the operators whose values are lost first, on the way to the wrong outputs.
     """
 
     relative: float
+    explained: float = 1.0
+    is_rounded: bool = False
     lost: tuple[LostOperator, ...] = ()
 
     @property
     def is_proved(self) -> bool:
-        """True if the program computes something else afterwards, which no rounding explains."""
-        return self.relative > _LEAST
+        """True if the program computes something else afterwards, which no rounding explains and the error shows."""
+        return self.relative > (_LEAST_ROUNDED if self.is_rounded else _LEAST) and self.explained >= _EXPLAINED
 
 
 def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:
@@ -51,4 +57,4 @@ def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:
     nodes = {} if exported is None else exported.graphs[0].by_name
     found = (nodes[name] for name in altered.lost if name in nodes)
     lost = (LostOperator(node.name, node.target, node_text(node), reference.line(node)) for node in found)
-    return Alteration(altered.relative, tuple(lost))
+    return Alteration(altered.relative, altered.explained, altered.is_rounded, tuple(lost))

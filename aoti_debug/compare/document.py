@@ -91,6 +91,8 @@ def _finite(number: float | None) -> float | None:
 def _alteration(alteration: Alteration) -> dict[str, Any]:
     return {
         "relative": None if alteration.relative < 0 else _finite(alteration.relative),
+        "explained": alteration.explained,
+        "is_rounded": alteration.is_rounded,
         "is_proved": alteration.is_proved,
         "lost": [
             {"node": lost.node, "operator": lost.operator, "text": lost.text, "line": _line(lost.line)}

@@ -72,11 +72,14 @@ class _Alteration:
     relative: float | None
     is_proved: bool
     lost: tuple[LostOperator, ...]
+    explained: float = 1.0
+    is_rounded: bool = False
 
     @property
     def alteration(self) -> Alteration:
         unknown = math.inf if self.is_proved else -1.0
-        return Alteration(unknown if self.relative is None else self.relative, self.lost)
+        relative = unknown if self.relative is None else self.relative
+        return Alteration(relative, self.explained, self.is_rounded, self.lost)
 
 
 @dataclass(frozen=True)

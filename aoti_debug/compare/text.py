@@ -120,7 +120,7 @@ def output_lines(comparison: Comparison, width: int) -> list[str]:
     if is_proved:
         sentences[-1] += "; aoti-debug bisect PROGRAM.pt2 --settings looks for the pass"
     else:
-        sentences[-1] += ", and no launch is wrong"
+        sentences[-1] += ", and no launch that was compared is wrong"
     return [line for sentence in sentences for line in wording.wrapped(f"{head}{sentence}", width)]
 
 
@@ -144,8 +144,11 @@ def alteration_sentences(comparison: Comparison) -> list[str]:
 
 def output_text(error: OutputError) -> str:
     """ "output 0 is 0.13 off, against what the exported program returns in eager"."""
-    size = "not finite alike" if not math.isfinite(error.relative) else f"{_short(error.relative)} off"
-    return f"output {error.index} is {size}, against what the exported program returns in eager"
+    if not math.isfinite(error.relative):
+        return (
+            f"output {error.index} has other zeros, infinities or NaN than what the exported program returns in eager"
+        )
+    return f"output {error.index} is {_short(error.relative)} off, against what the exported program returns in eager"
 
 
 def state_text(state: StateChange) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,8 @@ from aoti_debug.recording.values import extent_elements
 
 _CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 _LOCAL_HEADER = struct.Struct("<26xHH")  # of a member in a zip file, before its name; its end holds two lengths
+_LARGEST_CONFIG = 256 << 20  # bytes
+_MOST_ELEMENTS = 1 << 48
 _ALIGNMENT = 64  # of a weight, as of torch's allocator
 _STRIDED = 7  # torch._export.serde.schema.Layout
 # torch._export.serde.schema.ScalarType
@@ -55,7 +59,7 @@ class StoredWeight:
     Attributes:
         strides: in elements.
         begin: the byte of the archive at which element 0 lies.
-        nbytes: from there to the end of its member.
+        nbytes: from there to the end of its last element.
     """
 
     dtype: str
@@ -81,7 +85,7 @@ def stored_weights(path: Path) -> Mapping[str, StoredWeight]:
             folder = config.rpartition("/")[0]
             if config not in members:
                 continue
-            for name, payload in _entries(archive.read(members[config])):
+            for name, payload in _entries(archive, members[config]):
                 place = places.get(f"{folder}/{payload.get('path_name')}")
                 with contextlib.suppress(KeyError, TypeError, ValueError):
                     if place is not None and not payload["use_pickle"]:
@@ -89,10 +93,15 @@ def stored_weights(path: Path) -> Mapping[str, StoredWeight]:
     return found
 
 
-def _entries(text: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _entries(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The entries of a configuration; none if it cannot be read."""
+    if member.file_size > _LARGEST_CONFIG:
+        return
     try:
-        config = json.loads(text)["config"]
-    except (ValueError, KeyError, TypeError):
+        config = json.loads(archive.read(member))["config"]
+    except (ValueError, KeyError, TypeError, RecursionError, RuntimeError, NotImplementedError, zlib.error):
+        return
+    if not isinstance(config, dict):
         return
     yield from ((name, payload) for name, payload in config.items() if isinstance(payload, dict))
 
@@ -111,9 +120,10 @@ def _stored(meta: Mapping[str, Any], begin: int, nbytes: int) -> StoredWeight:
     offset = int(meta["storage_offset"]["as_int"]) * info.item_bytes
     if offset < 0 or min(strides, default=0) < 0:
         raise ValueError(meta)
-    if offset + extent_elements(shape, strides) * info.item_bytes > nbytes:
+    extent = extent_elements(shape, strides) * info.item_bytes
+    if offset + extent > nbytes or math.prod(shape) > _MOST_ELEMENTS or max(strides, default=0) > _MOST_ELEMENTS:
         raise ValueError(meta)
-    return StoredWeight(dtype, shape, strides, begin + offset, nbytes - offset)
+    return StoredWeight(dtype, shape, strides, begin + offset, extent)
 
 
 def _places(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Mapping[str, tuple[int, int]]:
@@ -128,6 +138,6 @@ def _places(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Mapping[str, 
             if len(header) < _LOCAL_HEADER.size:
                 continue
             begin = member.header_offset + _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack(header))
-            if begin % _ALIGNMENT == 0:
+            if begin % _ALIGNMENT == 0 and begin + member.file_size <= path.stat().st_size:
                 places[name] = begin, member.file_size
     return places

@@ -35,18 +35,29 @@ def test_the_operator_and_the_model_line_of_a_lost_value() -> None:
     node = Node("tanh", NodeKind.CALL, "aten.tanh.default", ({"node": "x"},), line=0)
     exported = Graph("", EXPORTED, (node,), ())
     reference = Reference(FORMAT, "2.13.0", (), (LINE,), exported=(exported,))
-    assert alteration_of(AlteredProgram(0.5, ("tanh",)), reference) == Alteration(0.5, (LOST,))
+    assert alteration_of(AlteredProgram(0.5, 1.0, lost=("tanh",)), reference) == Alteration(0.5, 1.0, False, (LOST,))
 
 
-@pytest.mark.parametrize(("relative", "proved"), [(0.5, True), (1e-9, False), (-1.0, False), (math.inf, True)])
-def test_a_proof_needs_more_than_rounding(tmp_path: Path, relative: float, proved: bool) -> None:
-    comparison = compared(tmp_path, Alteration(relative, (LOST,)))
+@pytest.mark.parametrize(
+    ("alteration", "proved"),
+    [
+        (Alteration(0.5), True),
+        (Alteration(1e-9), False),
+        (Alteration(-1.0), False),
+        (Alteration(math.inf), True),
+        (Alteration(1e200, explained=1e-9), False),  # float64 rounds where the output should be 0
+        (Alteration(0.01, is_rounded=True), False),
+        (Alteration(0.5, is_rounded=True), True),
+    ],
+)
+def test_a_proof_needs_more_than_rounding(tmp_path: Path, alteration: Alteration, proved: bool) -> None:
+    comparison = compared(tmp_path, alteration)
     assert comparison.is_program_altered is proved
     assert comparison.is_clean is not proved
 
 
 def test_a_proved_alteration_is_wrong(tmp_path: Path) -> None:
-    said = lines(compared(tmp_path, Alteration(0.5, (LOST,))))
+    said = lines(compared(tmp_path, Alteration(0.5, lost=(LOST,))))
     assert "WRONG: output 1 is 0.25 off" in said
     assert "a graph pass or a decomposition of Inductor changed the program" in said
     assert "is 0.5 off in float64" in said
@@ -58,4 +69,4 @@ def test_without_a_proof_it_is_a_note(tmp_path: Path) -> None:
     assert "WRONG" not in said
     assert said.startswith("note: output 1 is 0.25 off")
     assert "computes what the program says, in float64" in said
-    assert lines(compared(tmp_path / "unknown", None)).endswith("and no launch is wrong")
+    assert lines(compared(tmp_path / "unknown", None)).endswith("and no launch that was compared is wrong")

@@ -47,7 +47,7 @@ def test_errors_of_outputs_are_kept(compared: RunDir, relative: float) -> None:
     comparison = replace(
         comparison_of(compared),
         outputs=(wrong, OutputError(2, "int64", 4, 0, 0.0)),
-        alteration=Alteration(relative, (lost,)),
+        alteration=Alteration(relative, lost=(lost,)),
     )
     stored_comparison.write(comparison, compared.path)
     assert stored_comparison.read(compared) == comparison

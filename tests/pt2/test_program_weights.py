@@ -79,12 +79,26 @@ def changed(source: Path, target: Path, **meta: object) -> Path:
         {"storage_offset": {"as_int": 1}},
         {"storage_offset": {"as_int": -1}},
         {"sizes": "8"},
+        {"sizes": [{"as_int": 10**30}, {"as_int": 8}], "strides": [{"as_int": 0}, {"as_int": 1}]},
+        {"sizes": [{"as_int": 1 << 33}, {"as_int": 1 << 33}], "strides": [{"as_int": 0}, {"as_int": 0}]},
     ],
 )
 def test_what_does_not_fit_its_member_is_left_out(
     saved: tuple[Path, nn.Module], tmp_path: Path, meta: dict[str, object]
 ) -> None:
     assert "first.weight" not in stored_weights(changed(saved[0], tmp_path / "changed.pt2", **meta))
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", '{"config": []}', '{"config": 5}', "[" * 200_000, "no JSON", '{"config": {"a": 1}}']
+)
+def test_a_damaged_description(saved: tuple[Path, nn.Module], tmp_path: Path, text: str) -> None:
+    damaged = tmp_path / "damaged.pt2"
+    with zipfile.ZipFile(saved[0]) as old, zipfile.ZipFile(damaged, "w") as new:
+        for member in old.infolist():
+            is_config = member.filename.endswith("_config.json")
+            new.writestr(member, text if is_config else old.read(member))
+    assert stored_weights(damaged) == {}
 
 
 def test_members_that_cannot_be_mapped_are_left_out(tmp_path: Path, saved: tuple[Path, nn.Module]) -> None:

@@ -28,7 +28,7 @@ from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, Value
 if TYPE_CHECKING:
     import torch
 
-_BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
+BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
 _TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of its C++ code become
 _NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
 
@@ -149,7 +149,7 @@ class Evaluation:
         if moves(node.target) and isinstance(first, Narrow) and not kwargs:
             self._count_terms(node, args)
             function = implementation_of(node.target)
-            moved = first.moved(lambda tensor: function(tensor, *wide(others)))
+            moved = first.moved(lambda tensor: _checked(node, function, [tensor, *wide(others)], {}))
             return moved if moved.nbytes > first.nbytes // 2 else moved.wide()
         result = product(node.target, args, lambda parts: self.call(node, parts, wide(kwargs)))
         if result is not None:
@@ -267,7 +267,7 @@ class Evaluation:
         function = implementation_of(node.target)
         if self._arithmetic is Arithmetic.EAGER:
             return _checked(node, function, args, kwargs)
-        if node.target not in _BITS:
+        if node.target not in BITS:
             if self._arithmetic is Arithmetic.KERNEL and tensor_float.may_use(node.target, self._device):
                 args = [tensor_float.rounded(argument) for argument in args]
             try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.evaluate.evaluation import BITS, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
@@ -28,6 +28,10 @@ class ExportedCalls:
 
     Attributes:
         graph: of the whole program.
+        fallbacks: operators without this arithmetic, which the calls computed in their own dtype.
+
+    Raises:
+        NotEvaluableError: there are too many inputs, or too few.
     """
 
     def __init__(
@@ -38,7 +42,11 @@ class ExportedCalls:
         self._arithmetic = arithmetic
         self._device = device
         self._weight = weight
-        self._inputs = dict(zip((node.name for node in self._nodes(NodeKind.INPUT)), inputs, strict=False))
+        names = [node.name for node in self._nodes(NodeKind.INPUT)]
+        if len(names) != len(inputs):
+            raise NotEvaluableError(f"it takes {len(names)} inputs, and {len(inputs)} were recorded")
+        self._inputs = dict(zip(names, inputs, strict=True))
+        self.fallbacks: set[str] = set()
         self._replaced: dict[str, torch.Tensor] = {}
         self._kept = frozenset(_overwritten(self.graph))
         self._last_readers = self.graph.last_readers(node.name for node in self.graph.nodes)
@@ -70,6 +78,7 @@ class ExportedCalls:
             self._load(evaluation, output)
             (returned,), replaced = evaluation.arguments(output)
         self._keep(evaluation, replaced)
+        self.fallbacks.update(evaluation.fallbacks)
         return list(returned)
 
     def state(self, name: str) -> torch.Tensor | None:
@@ -119,6 +128,36 @@ class InPlaceEvaluation(Evaluation):
     def to_overwrite(self, value: torch.Tensor) -> torch.Tensor:
         """The tensor itself."""
         return value
+
+    def call(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of an operator; one that copies in the program does not return its argument.
+
+        Raises:
+            NotEvaluableError: the operator fails, or would overwrite a copy.
+        """
+        result = super().call(node, args, kwargs)
+        if self._arithmetic is Arithmetic.EAGER:
+            return result
+        if node.target in BITS and self._graph.mutators.get(node.name):
+            raise NotEvaluableError(f"what {node.target} returns is overwritten, and how numbers are stored matters")
+        if node.mutates and node.target in self.fallbacks:
+            raise NotEvaluableError(f"{node.target} overwrites its arguments, and has no arithmetic but its own")
+        is_cast = self._is_cast(node) and any(_is_part(result, argument) for argument in args)
+        return result.clone() if is_cast else result
+
+    def _is_cast(self, node: Node) -> bool:
+        """True if a node's result has another dtype in the program than the tensor that it is made of."""
+        own = [type_.dtype for type_ in node.types if type_ is not None]
+        read = [type_ for name in node.inputs[:1] for type_ in self._graph.by_name[name].types]
+        return len(own) == len(read) == 1 and read[0] is not None and read[0].dtype != own[0]
+
+
+def _is_part(result: Any, argument: Any) -> bool:
+    """True if two values are tensors in the same memory."""
+    import torch
+
+    both = isinstance(result, torch.Tensor) and isinstance(argument, torch.Tensor)
+    return both and result.untyped_storage().data_ptr() == argument.untyped_storage().data_ptr()
 
 
 def _overwritten(graph: Graph) -> Iterator[str]:

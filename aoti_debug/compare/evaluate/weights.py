@@ -11,12 +11,12 @@ import zipfile
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes, wording
 from aoti_debug.printing import registration
 from aoti_debug.pt2.program_weights import StoredWeight, stored_weights
-from aoti_debug.reference.program import Node
+from aoti_debug.reference.program import Node, TensorType
 
 if TYPE_CHECKING:
     import torch
@@ -47,8 +47,7 @@ class ExportedWeights:
         value = self._loaded.get(node.target) if stored is None else self._mapped(stored)
         if not isinstance(value, torch.Tensor):
             return None
-        is_same = (dtypes.bare_name(value.dtype), tuple(map(str, value.shape))) == (type_.dtype, type_.shape)
-        return value.detach() if is_same else None
+        return value.detach() if has_type(value, type_) else None
 
     @cached_property
     def _stored(self) -> Mapping[str, StoredWeight]:
@@ -58,15 +57,14 @@ class ExportedWeights:
 
     def _mapped(self, stored: StoredWeight) -> torch.Tensor:
         """A tensor on the archive's bytes."""
+        import numpy as np
         import torch
 
         path = self._exported
         assert path is not None
-        dtype = getattr(torch, stored.dtype)
-        archive = torch.UntypedStorage.from_file(str(path), False, path.stat().st_size)
-        own = archive[stored.begin : stored.begin + stored.nbytes]
-        tensor = torch.empty(0, dtype=dtype)
-        return tensor.set_(own, 0, stored.shape, stored.strides)
+        mapped: Any = np.memmap(path, np.uint8, "c", stored.begin, (stored.nbytes,))
+        flat = torch.from_numpy(mapped).view(getattr(torch, stored.dtype))
+        return flat.as_strided(stored.shape, stored.strides)
 
     @cached_property
     def _loaded(self) -> Mapping[str, object]:
@@ -82,3 +80,8 @@ class ExportedWeights:
             )
             return {}
         return {**program.constants, **program.state_dict}
+
+
+def has_type(value: torch.Tensor, type_: TensorType) -> bool:
+    """True if a tensor has the dtype and the shape of a type."""
+    return (dtypes.bare_name(value.dtype), tuple(map(str, value.shape))) == (type_.dtype, type_.shape)

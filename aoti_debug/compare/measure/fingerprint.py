@@ -35,7 +35,7 @@ def fingerprint(tensor: torch.Tensor) -> Fingerprint:
     """The fingerprint of a tensor of any dtype that has numbers."""
     import torch
 
-    numbers = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    numbers = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     wide = numbers.detach().resolve_neg().to(torch.float64).reshape(-1)
     finite = torch.isfinite(wide)
     special = wide.numel() - int(finite.sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -73,16 +74,15 @@ def with_double(
     Raises:
         RunDirError: a file is damaged.
     """
-    return tuple(
-        replace(
-            error,
-            double=_numeric_error(actual[error.index], double[error.index]),
-            eager_double=_numeric_error(eager[error.index], double[error.index]),
-        )
-        if error.index in double
-        else error
-        for error in found
-    )
+    judged = []
+    for error in found:
+        with contextlib.suppress(TypeError):  # packed: there are no numbers
+            if error.index in double:
+                exact = double[error.index]
+                both = (_numeric_error(other[error.index], exact) for other in (actual, eager))
+                error = replace(error, double=next(both), eager_double=next(both))
+        judged.append(error)
+    return tuple(judged)
 
 
 def of_program(found: Iterable[OutputError], dtypes: Iterable[str]) -> tuple[OutputError, ...]:

@@ -32,7 +32,13 @@ def unit(dtype: torch.dtype) -> float:
 
 
 def relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    """Root of the mean squared difference, divided by the root of the mean square of the expected values.
+    """Root of the mean squared difference, divided by the root of the mean square of the expected values."""
+    error, size = difference_and_size(actual, expected)
+    return min(error / max(size, SMALLEST), LARGEST) if error else 0.0
+
+
+def difference_and_size(actual: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
+    """Root of the mean squared difference, and root of the mean square of the expected values.
 
     Infinities and NaN count as 0. A part of the elements at a time is converted to float64.
     """
@@ -45,10 +51,8 @@ def relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
         wide = second.to(torch.float64)
         difference += float(finite(first.to(torch.float64) - wide).square().sum())
         size += float(finite(wide).square().sum())
-    if not difference:
-        return 0.0
-    error, scale = (min(math.sqrt(total / actual.numel()), LARGEST) for total in (difference, size))
-    return min(error / max(scale, SMALLEST), LARGEST)
+    count = max(actual.numel(), 1)
+    return min(math.sqrt(difference / count), LARGEST), min(math.sqrt(size / count), LARGEST)
 
 
 def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:

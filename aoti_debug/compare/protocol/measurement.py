@@ -217,10 +217,14 @@ class AlteredProgram:
     Attributes:
         relative: the largest relative difference of an output of the graph that kernels were generated from, both in
             float64; -1 if it could not be computed.
+        explained: the largest part of an output's error that this difference makes up; 0 if it could not be computed.
+        is_rounded: True if an operator has no float64, so that rounding may be in the difference.
         lost: the nodes of the exported program before which all values are in that graph, while their own are not.
     """
 
     relative: float
+    explained: float = 0.0
+    is_rounded: bool = False
     lost: tuple[str, ...] = ()
 
 

@@ -134,14 +134,14 @@ class ExportedRun:
     Attributes:
         calls: their number.
         returned: a folder with what the last one returned; "" if it was not saved.
-        first: the first call of the graph that the kernels were generated from, without what launches wrote; None if
+        last: the last call of the graph that the kernels were generated from, without what launches wrote; None if
             the run does not tell what it began with.
     """
 
     calls: int
     returned: str = ""
     weights: tuple[RecordedWeight, ...] = ()
-    first: ProgramRun | None = None
+    last: ProgramRun | None = None
 
 
 class ValueArithmetic(str, Enum):

@@ -46,8 +46,8 @@ def exported_run(run: RunDir, reference: Reference, regions: Regions, returned: 
     calls = [call.call for call in run.timeline.calls if call.kind is CallKind.MODEL]
     if graph is None or not calls:
         return None
-    first = replace(_program_run(run, graph, regions, calls[0]), outputs=(), states=())
-    return ExportedRun(len(calls), "" if returned is None else str(returned), tuple(_weights(run)), first)
+    last = replace(_program_run(run, graph, regions, calls[-1]), outputs=(), states=())
+    return ExportedRun(len(calls), "" if returned is None else str(returned), tuple(_weights(run)), last)
 
 
 def _weights(run: RunDir) -> Iterator[RecordedWeight]:
@@ -56,7 +56,8 @@ def _weights(run: RunDir) -> Iterator[RecordedWeight]:
     seen: set[str] = set()
     for launch in run.launches:
         for argument, path in _recorded(run, launch):
-            if argument.name in names and argument.name not in seen and not argument.spec.base:
+            is_whole = argument.name == (argument.spec.base or argument.name)
+            if argument.name in names and argument.name not in seen and is_whole:
                 seen.add(argument.name)
                 yield RecordedWeight(names[argument.name], path)
         seen.update(argument.spec.base or argument.name for argument in launch.args if argument.written)

@@ -8,7 +8,7 @@ made wrong is missing in it, and so is everything that is computed from it: the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
@@ -16,7 +16,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.measure.fingerprint import Fingerprints
-from aoti_debug.compare.measure.ulp import relative_difference
+from aoti_debug.compare.measure.ulp import difference_and_size, relative_difference
 from aoti_debug.compare.protocol.measurement import AlteredProgram
 from aoti_debug.compare.protocol.request import ProgramRun
 from aoti_debug.compare.worker.layouts import load_value
@@ -31,45 +31,71 @@ _MOST = 3  # operators that are named
 
 
 def altered_program(
-    reference: Reference, exported: ExportedCalls, lowered: ProgramRun, device: str, wrong: Sequence[int]
+    reference: Reference,
+    exported: ExportedCalls,
+    lowered: ProgramRun,
+    device: str,
+    wrong: Mapping[int, torch.Tensor],
 ) -> AlteredProgram:
     """The largest difference of the lowered graph's outputs, and the operators whose values it lacks first.
 
     Args:
-        exported: the exported program in float64, before its first call.
-        lowered: the first call of the graph that kernels were generated from.
-        wrong: the outputs to look at, counted from 0.
+        exported: the exported program in float64, before the call to look at.
+        lowered: that call of the graph that kernels were generated from.
+        wrong: the outputs to look at, as the run returned them, by their number from 0.
     """
-    held, returned = _lowered_values(reference, lowered, device)
+    held, returned, fallbacks = _lowered_values(reference, lowered, device)
     lost: set[str] = set()
 
     def look(node: Node, value: Any) -> None:
-        if _is_tensor(value) and not held.has_like(value):
+        if _has_numbers(value) and not held.has_like(value):
             lost.add(node.name)
 
     expected = exported.call(look)
-    known = {n: actual for n, actual in enumerate(returned[: len(expected)]) if n in wrong and actual is not None}
-    differences = [
-        _difference(actual, expected[n])
-        for n, actual in known.items()
-        if _is_tensor(expected[n]) and expected[n].shape == actual.shape
-    ]
+    known = {n: value for n, value in enumerate(returned[: len(expected)]) if n in wrong and value is not None}
+    pairs = [(value, expected[n], wrong[n]) for n, value in known.items() if _is_like(value, expected[n], wrong[n])]
     graph = exported.graph
-    return AlteredProgram(max(differences, default=-1.0), _first_lost(graph, lost, _returned_nodes(graph), wrong))
+    return AlteredProgram(
+        max((_difference(value, right) for value, right, _ in pairs), default=-1.0),
+        max((_explained(value, right, actual.to(device)) for value, right, actual in pairs), default=0.0),
+        bool(fallbacks or exported.fallbacks),
+        _first_lost(graph, lost, _returned_nodes(graph), list(wrong)),
+    )
 
 
 def _difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    """The relative difference of two tensors of one shape; inf where only one of them is finite."""
+    """The relative difference of two tensors of one shape; inf where they are not finite alike."""
     import torch
 
-    alike = torch.equal(torch.isfinite(actual), torch.isfinite(expected))
+    kinds = (torch.isnan, torch.isposinf, torch.isneginf) if not actual.is_complex() else (torch.isfinite,)
+    alike = all(torch.equal(kind(actual), kind(expected)) for kind in kinds)
     return relative_difference(actual, expected) if alike else math.inf
+
+
+def _explained(lowered: torch.Tensor, expected: torch.Tensor, actual: torch.Tensor) -> float:
+    """The part of the error of what a run returned that the lowered graph makes; at most 1."""
+    import torch
+
+    finite = [torch.isfinite(tensor) for tensor in (lowered, expected, actual)]
+    if not torch.equal(finite[1], finite[2]):
+        return float(torch.equal(finite[0], finite[2]))
+    changed, _ = difference_and_size(lowered, expected)
+    error, _ = difference_and_size(actual, expected)
+    left, _ = difference_and_size(actual, lowered)
+    return min(changed / error, 1.0) if left < error else 0.0
+
+
+def _is_like(lowered: torch.Tensor, expected: Any, actual: torch.Tensor) -> bool:
+    return _is_tensor(expected) and lowered.shape == expected.shape == actual.shape
 
 
 def _lowered_values(
     reference: Reference, program: ProgramRun, device: str
-) -> tuple[Fingerprints, list[torch.Tensor | None]]:
-    """The fingerprints of all values of the lowered graph in float64, and what it returns; None for unknown values."""
+) -> tuple[Fingerprints, list[torch.Tensor | None], Set[str]]:
+    """The fingerprints of all values of the lowered graph in float64, what it returns, and operators without float64.
+
+    What it returns is None where it is not known.
+    """
     import torch
 
     graph = reference.graph("", MODEL)
@@ -77,6 +103,7 @@ def _lowered_values(
     symbols = Symbols(known=program.symbols)
     evaluation = Evaluation(reference, graph, Arithmetic.DOUBLE, device)
     held, used = Fingerprints(), _used(graph)
+    last_readers = graph.last_readers(node.name for node in graph.nodes if node.name in used)
     with torch.no_grad():
         for item in program.inputs:
             try:
@@ -90,8 +117,10 @@ def _lowered_values(
             for key in (ValueKey(node.name), *(ValueKey(name, node.name) for name in node.mutates)):
                 for value in _tensors(evaluation.values.get(key)):
                     held.add(value)
+            if node.kind is not NodeKind.OUTPUT:
+                evaluation.values.drop(last_readers.get(node.name, frozenset()))
         returned = [_value(evaluation, graph, name) for name in _returned_nodes(graph)]
-    return held, returned
+    return held, returned, evaluation.fallbacks.keys()
 
 
 def _used(graph: Graph) -> frozenset[str]:
@@ -135,7 +164,13 @@ def _returned_nodes(graph: Graph) -> list[str]:
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     members = value if isinstance(value, list | tuple) else [value]
-    return [member for member in members if _is_tensor(member)]
+    return [member for member in members if _has_numbers(member)]
+
+
+def _has_numbers(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized
 
 
 def _is_tensor(value: Any) -> bool:

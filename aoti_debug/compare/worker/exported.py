@@ -16,7 +16,7 @@ from aoti_debug import wording
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random, missing_function_reason
-from aoti_debug.compare.evaluate.weights import ExportedWeights
+from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
 from aoti_debug.compare.measure.output_errors import errors, of_program, with_double
 from aoti_debug.compare.measure.state_change import state_change
 from aoti_debug.compare.protocol.measurement import (
@@ -75,8 +75,9 @@ def exported_results(
         if source.inputs is not None:
             yield from _results(source, request, folder)
     except Exception as error:  # noqa: BLE001 - the user's program may raise anything in eager
-        what = str(error) if isinstance(error, NotEvaluableError) else f"{type(error).__name__}: {error}"
-        yield StatesFailure(f"it fails in eager: {wording.first_line(what)}")
+        is_known = isinstance(error, NotEvaluableError)
+        reason = str(error) if is_known else f"it fails in eager: {type(error).__name__}: {error}"
+        yield StatesFailure(wording.first_line(reason))
 
 
 class _Source:
@@ -128,19 +129,20 @@ class _Source:
         return _Loaded(self._path, self.inputs)
 
     def _leaves(self) -> list[Any]:
+        import torch
         from torch.utils import _pytree as pytree
 
         given = self.inputs
         assert given is not None
-        leaves: list[Any] = pytree.tree_leaves((given.args, dict(given.kwargs)))
-        return leaves
+        leaves = pytree.tree_leaves((given.args, dict(given.kwargs)))
+        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
 
     def _weight(self, node: Node) -> torch.Tensor | None:
         path = self._recorded.get(node.target)
         if path is not None:
             (type_,) = node.types
             value = _load(Recorded("", node.target, path))
-            if type_ is not None and value is not None and tuple(map(str, value.shape)) == type_.shape:
+            if type_ is not None and value is not None and has_type(value, type_):
                 return value
         return self._exported_weights.value(node)
 
@@ -226,14 +228,17 @@ def _judged(source: _Source, folder: Path) -> Iterator[ExportedOutputs | Altered
         return
     saved_outputs.save(list(returned), folder / EXPORTED_DOUBLE)
     yield ExportedOutputs(str(folder / EXPORTED_EAGER), str(folder / EXPORTED_DOUBLE))
-    wrong = [
-        error.index
-        for error in with_double(found, actual, eager, saved_outputs.saved(folder / EXPORTED_DOUBLE))
-        if not error.is_right
-    ]
+    judged = with_double(found, actual, eager, saved_outputs.saved(folder / EXPORTED_DOUBLE))
+    wrong = {
+        error.index: value
+        for error in judged
+        if not error.is_right and (value := _load(Recorded("", "", str(actual[error.index])))) is not None
+    }
     program = source.program(Arithmetic.DOUBLE)
-    if wrong and source.run.first is not None and isinstance(program, ExportedCalls):
-        yield altered_program(source.reference, program, source.run.first, source.device, wrong)
+    if wrong and source.run.last is not None and isinstance(program, ExportedCalls):
+        for _ in range(source.run.calls - 1):
+            program.call()
+        yield altered_program(source.reference, program, source.run.last, source.device, wrong)
 
 
 def _calls(nodes: Sequence[Node]) -> Iterator[Node]:

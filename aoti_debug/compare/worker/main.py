@@ -96,8 +96,8 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
             for difference in evaluate_program(reference, run, device, weights, kept):
                 pipe.write(message_line(difference) + "\n")
     if request.exported_run is not None:
-        package, first = archive.inspect(request.package), request.exported_run.first
-        with threads_for(() if first is None else first.inputs):
+        package, last = archive.inspect(request.package), request.exported_run.last
+        with threads_for(() if last is None else last.inputs):
             for result in exported_results(request, package, reference, device, weights, folder):
                 pipe.write(message_line(result) + "\n")
     pipe.write(message_line(PeakMemory(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)) + "\n")

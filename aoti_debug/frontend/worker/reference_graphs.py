@@ -298,11 +298,13 @@ def _mutated(node: Any) -> Iterator[str]:
 
     if str(node.target) in _USER_TRITON:
         yield from _mutated_by_user_kernel(node)
+    if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() == "wrap_with_set_grad_enabled":
+        yield from _mutated_by_body(getattr(node.graph.owning_module, node.args[1].target), node.args[2:])
     if not isinstance(node.target, torch._ops.OpOverload):
         return
     if str(node.target) == "aten.copy_.default" and node.args[0] is node.args[1]:
         return
-    if str(node.target) in _NORMALIZATIONS and node.args[5] is True:
+    if str(node.target) in _NORMALIZATIONS and len(node.args) > 5 and node.args[5] is True:
         yield from (item.name for item in node.args[3:5] if isinstance(item, torch.fx.Node))
     for position, parameter in enumerate(node.target._schema.arguments):
         if parameter.alias_info is None or not parameter.alias_info.is_write:
@@ -311,6 +313,19 @@ def _mutated(node: Any) -> Iterator[str]:
         for item in _flat([value]):
             if isinstance(item, torch.fx.Node):
                 yield item.name
+
+
+def _mutated_by_body(body: Any, operands: Sequence[Any]) -> Iterator[str]:
+    """The operands that the body of an operator overwrites, directly or through views."""
+    nodes = {node.name: node for node in body.graph.nodes}
+    given = dict(zip((node for node in nodes.values() if node.op == "placeholder"), operands, strict=False))
+    for node in nodes.values():
+        for name in _mutated(node):
+            base = nodes[name]
+            while base.op == "call_function" and base.all_input_nodes:
+                base = base.all_input_nodes[0]
+            if base in given:
+                yield given[base].name
 
 
 def _buffer_values(operations: Sequence[Any]) -> dict[str, Any]:

@@ -116,8 +116,10 @@ def _compared(model: Investigation, saved: RunResult) -> Comparison:
         outputs=model.trials.outputs,
     )
     folder = model.repro.parent
-    comparison = compare_run(saved.run, scope, folder, model.steps, model.trials.evaluation)
-    for returned in (model.trials.outputs, folder / EXPORTED_EAGER, folder / EXPORTED_DOUBLE):
-        shutil.rmtree(returned, ignore_errors=True)
+    try:
+        comparison = compare_run(saved.run, scope, folder, model.steps, model.trials.evaluation)
+    finally:
+        for returned in (model.trials.outputs, folder / EXPORTED_EAGER, folder / EXPORTED_DOUBLE):
+            shutil.rmtree(returned, ignore_errors=True)
     stored_comparison.keep_in_run(comparison, model.steps)
     return comparison

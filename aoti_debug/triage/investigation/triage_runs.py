@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -107,13 +108,14 @@ class TriageRuns:
             self.evaluation = EvaluationProcess(device, folder / LOG)
 
     def close(self) -> None:
-        """Ends and forgets what was begun ahead."""
+        """Ends and forgets what was begun ahead, with what the model returned."""
         ahead, self._ahead = self._ahead, None
         evaluation, self.evaluation = self.evaluation, None
         if ahead is not None:
             ahead.cancel()
         if evaluation is not None:
             evaluation.close()
+        shutil.rmtree(self.outputs, ignore_errors=True)
 
     def _finished_ahead(self) -> Finished | None:
         """The run that was begun ahead; None if there is none, or it could not start."""

@@ -50,7 +50,35 @@ class OverwritesItsInput(nn.Module):
         return x * 2
 
 
-CASES = [Views, Branches, OverwritesItsInput]
+class WithoutGradients(nn.Module):
+    """A buffer, a view of one and running means that are overwritten where gradients are off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+        self.register_buffer("count", torch.zeros(3))
+        self.register_buffer("mean", torch.ones(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.count[1:].add_(1)
+            self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+            normal = self.norm(x)
+        return x * self.count.sum() + self.mean + normal
+
+
+class Casts(nn.Module):
+    """Copies in another dtype that are overwritten."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        copied = x.to(torch.float64)
+        copied.mul_(2)
+        again = x.to(torch.bfloat16).float()
+        again[:, 0] = -100.0
+        return torch.tanh(copied) * x, again + x
+
+
+CASES = [Views, Branches, OverwritesItsInput, WithoutGradients, Casts]
 
 
 def exported(module: nn.Module, x: Tensor) -> Any:
@@ -100,6 +128,36 @@ def test_float64_rounds_less() -> None:
         exact, rounded = double.call()[0], single.call()[0]
     assert exact.dtype == torch.float64
     assert 0 < float((exact - rounded).abs().max()) < 1e-5
+
+
+def test_a_copy_in_another_dtype_is_a_copy_in_float64_too() -> None:
+    x = torch.randn(2, 8)
+    program = exported(Casts(), x)
+    expected, returned = program.module()(x), calls(program, x, Arithmetic.DOUBLE).call()
+    for value, wanted in zip(returned, expected, strict=True):
+        assert torch.allclose(value, wanted.double(), rtol=1e-2)
+
+
+def test_an_operator_that_overwrites_in_its_own_dtype_only() -> None:
+    class Bits(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x.clone()
+            y.view(torch.int32).zero_()
+            return y
+
+    x = torch.randn(2, 8)
+    assert not calls(exported(Bits(), x), x).call()[0].any()
+    with pytest.raises(NotEvaluableError):
+        calls(exported(Bits(), x), x, Arithmetic.DOUBLE).call()
+
+
+def test_another_number_of_inputs() -> None:
+    graphs = ReferenceGraphs()
+    graphs.record_exported(exported(OverwritesItsInput(), torch.randn(2, 8)))
+    reference = graphs.reference().of_exported
+    assert reference is not None
+    with pytest.raises(NotEvaluableError, match="it takes 1 inputs, and 0 were recorded"):
+        ExportedCalls(reference, Arithmetic.EAGER, "cpu", [], lambda _: None)
 
 
 def test_each_node_is_shown_with_its_value() -> None:

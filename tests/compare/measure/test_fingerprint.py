@@ -47,6 +47,11 @@ def test_tensors_of_other_dtypes(dtype: torch.dtype) -> None:
     assert not held(tensor).has_like(torch.zeros_like(tensor))
 
 
+def test_a_conjugated_tensor() -> None:
+    tensor = torch.complex(X, X + 1)
+    assert held(tensor.conj()).has_like(tensor.conj().resolve_conj())
+
+
 def test_a_tensor_without_elements() -> None:
     assert held(torch.ones(0)).has_like(torch.ones(0, 3))
     assert not held(X).has_like(torch.ones(0))

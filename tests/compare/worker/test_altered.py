@@ -45,13 +45,17 @@ def graph(function: str, calls: Calls, returned: Sequence[str]) -> Graph:
 
 
 def altered(folder: Path, before: Graph, after: Graph, wrong: Sequence[int]) -> AlteredProgram:
+    """What is found where a run returned what the graph after the passes says."""
     reference = Reference(FORMAT, torch.__version__, (after,), exported=(before,))
     write_tensor(folder / "x.safetensors", "x", X)
     known = KnownValue(ValueKey("x"), Recorded("0.0", "x", str(folder / "x.safetensors")))
-    exported = reference.of_exported
+    exported, lowered = reference.of_exported, replace(reference, graphs=(), exported=(after,)).of_exported
     assert exported is not None
+    assert lowered is not None
     calls = ExportedCalls(exported, Arithmetic.DOUBLE, "cpu", [X], lambda _: None)
-    return altered_program(reference, calls, ProgramRun("", MODEL, (known,), ()), "cpu", wrong)
+    returned = ExportedCalls(lowered, Arithmetic.EAGER, "cpu", [X], lambda _: None).call()
+    actual = {n: returned[n] for n in wrong}
+    return altered_program(reference, calls, ProgramRun("", MODEL, (known,), ()), "cpu", actual)
 
 
 BEFORE = graph(
@@ -83,7 +87,9 @@ def changed(name: str, **members: object) -> Graph:
 
 
 def test_a_program_that_no_pass_has_changed(tmp_path: Path) -> None:
-    assert altered(tmp_path, BEFORE, SAME, [0, 1]) == AlteredProgram(0.0)
+    found = altered(tmp_path, BEFORE, SAME, [0, 1])
+    assert (found.relative, found.lost) == (0.0, ())
+    assert found.explained < 0.01
 
 
 @pytest.mark.parametrize(
@@ -100,6 +106,8 @@ def test_the_first_operator_whose_value_is_lost(
 ) -> None:
     found = altered(tmp_path, BEFORE, changed(node, **members), [0])
     assert found.relative > 0.01
+    assert found.explained > 0.9
+    assert not found.is_rounded
     assert found.lost == (lost,)
 
 
@@ -113,7 +121,23 @@ def test_values_that_a_pass_leaves_unused_count_as_lost(tmp_path: Path) -> None:
 
 def test_a_pass_that_makes_nan(tmp_path: Path) -> None:
     found = altered(tmp_path, BEFORE, changed("d", target="aten.log.default"), [1])
-    assert (found.relative, found.lost) == (math.inf, ("exp",))
+    assert (found.relative, found.explained, found.lost) == (math.inf, 1.0, ("exp",))
+
+
+def test_what_float64_rounds_explains_no_error(tmp_path: Path) -> None:
+    zero = [("sin", "aten.sin.default", ("%x",)), ("sub", "aten.sub.Tensor", ("%sin", "%sin"))]
+    near = [*zero[:1], ("mul", "aten.mul.Tensor", ("%sin", 1 + 1e-15)), ("sub", "aten.sub.Tensor", ("%mul", "%sin"))]
+    before, after = graph(EXPORTED, zero, ["sub"]), graph(MODEL, near, ["sub"])
+    reference = Reference(FORMAT, torch.__version__, (after,), exported=(before,))
+    write_tensor(tmp_path / "x.safetensors", "x", X)
+    known = KnownValue(ValueKey("x"), Recorded("0.0", "x", str(tmp_path / "x.safetensors")))
+    exported = reference.of_exported
+    assert exported is not None
+    calls = ExportedCalls(exported, Arithmetic.DOUBLE, "cpu", [X], lambda _: None)
+    actual = {0: torch.full((8,), 1e-7)}
+    found = altered_program(reference, calls, ProgramRun("", MODEL, (known,), ()), "cpu", actual)
+    assert found.relative > 1e200
+    assert found.explained < 1e-6
 
 
 def test_operators_that_no_wrong_output_needs_are_not_named(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Compares every launch of a model with what its program says, in a directory of its own.
 
 aoti_debug_compares/20261120-231501-4711/
-  compare.json  package.pt2  runs/ outputs/ repro/ exported_outputs/ exported_outputs_float64/ request.json evaluation.log
+  compare.json  package.pt2  runs/ outputs/ repro/ request.json evaluation.log
+  exported_outputs/ exported_outputs_float64/
 """
 
 from __future__ import annotations

@@ -68,7 +68,10 @@ def exported_results(
     Args:
         folder: for the outputs.
     """
-    if request.exported_run is None or _draws_random_numbers(reference):
+    if request.exported_run is None:
+        return
+    if _draws_random_numbers(reference):
+        yield StatesFailure("it draws random numbers")
         return
     try:
         source = _Source(request, request.exported_run, package, reference, device, weights)

@@ -16,7 +16,7 @@ from aoti_debug.compare.worker import exported as worker
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.inputs.input_files import Inputs
-from aoti_debug.reference.program import FORMAT, Reference
+from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.run import saved_outputs
 
 
@@ -79,6 +79,15 @@ def test_a_program_that_fails_in_eager_is_said(tmp_path: Path, called: list[obje
 def test_without_a_call_nothing_is_read(tmp_path: Path, called: list[object]) -> None:
     assert results(tmp_path / "none.pt2", calls=0) == []
     assert called == []
+
+
+def test_random_numbers_are_a_reason(tmp_path: Path) -> None:
+    drawn = Node("rand", NodeKind.CALL, "aten.rand.default", ([3],))
+    reference = Reference(FORMAT, "2.13.0", (Graph("", MODEL, (drawn,), ()),))
+    package: Any = "package.pt2"
+    request = CompareRequest(package, "cpu", (), exported_run=ExportedRun(1))
+    (failure,) = exported_results(request, package, reference, "cpu", ExportedWeights(None), tmp_path)
+    assert failure == StatesFailure("it draws random numbers")
 
 
 @pytest.mark.parametrize("known", [True, False])

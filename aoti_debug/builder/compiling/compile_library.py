@@ -12,13 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.builder.compiling import library_interface, precompiled_headers, runtime_objects
-from aoti_debug.builder.compiling.regex_templates import DECLARATIONS, compile_templates
+from aoti_debug.builder.compiling import runtime_objects
 from aoti_debug.builder.compiling.runtime_objects import RUNTIME
 from aoti_debug.builder.compiling.toolchain import NO_EXEC_STACK, Toolchain, compile_words, link_words
+from aoti_debug.builder.compiling.wrapper_objects import compile_text, compile_wrapper, include_precompiled
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags, Sources, has_code
-from aoti_debug.machine import cache
 
 SPLIT_COLD_CODE = "freorder-blocks-and-partition"  # keeps debugging code apart from the code that runs at level 0
 EXPORTS = "{ global: AOTInductor*; local: *; };\n"
@@ -36,8 +35,8 @@ class LibraryCompilation:
         self._sources = sources
         self._work = work
         self._pool = ThreadPoolExecutor(toolchain.jobs)
+        self._waiting = ThreadPoolExecutor(1)  # for what waits for jobs of the pool
         self._objects: list[Future[Sequence[Path]]] = []
-        self._templates = self._pool.submit(compile_templates, toolchain, _generated_words(_wrapper_flags(sources)))
 
     def __enter__(self) -> LibraryCompilation:
         return self
@@ -45,7 +44,9 @@ class LibraryCompilation:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self._toolchain.children.kill()
+        self._waiting.shutdown(wait=False, cancel_futures=True)
         self._pool.shutdown(cancel_futures=True)
+        self._waiting.shutdown()
 
     def add_kernels(self) -> Future[Sequence[Path]]:
         """Adds the generated CPU kernels, if there are any and they are not compiled already; returns their objects."""
@@ -63,7 +64,9 @@ class LibraryCompilation:
 
     def add_wrapper(self, text: str) -> None:
         """Adds the wrapper, original or instrumented."""
-        self._add(_compile_wrapper, text, self._templates)
+        words = _generated_words(_wrapper_flags(self._sources))
+        arguments = (self._toolchain, self._pool, self._work, text, words)
+        self._objects.append(self._waiting.submit(compile_wrapper, *arguments))
 
     def add_tables(self, text: str, manifest_json: str) -> None:
         """Adds the generated site tables, with the manifest embedded."""
@@ -156,39 +159,6 @@ def link_flags(sources: Sources) -> tuple[str, ...]:
     return link_words(sources.link_flags)
 
 
-def _compile_wrapper(
-    toolchain: Toolchain, sources: Sources, work: Path, text: str, templates: Future[Path | None]
-) -> list[Path]:
-    compiled = templates.result()
-    declarations = "" if compiled is None else DECLARATIONS
-    shared = [] if compiled is None else [compiled]
-    flags = _wrapper_flags(sources)
-    words = _generated_words(flags)
-    parts = library_interface.split(text)
-    if parts is None:
-        included = _include(toolchain, text, words, before=declarations)
-    else:
-        text = parts.model
-        try:
-            base = library_interface.BASE_DECLARATION
-            included = _include(toolchain, text, words, before=declarations, after=base)
-            interface = parts.interface + library_interface.BASE_DEFINITION
-            shared.append(_compile_interface(toolchain, interface, words, included))
-        except ToolchainError:  # this torch has another base class
-            included = _include(toolchain, text, words, before=declarations)
-            shared.append(_compile_interface(toolchain, parts.interface, words, included))
-    return [_compile_text(toolchain, work, text, "wrapper", [*included, *words]), *shared]
-
-
-def _compile_interface(toolchain: Toolchain, text: str, words: Sequence[str], included: Sequence[str]) -> Path:
-    """The object with a library's C functions, which is kept: they are the same in every library."""
-
-    def fill(directory: Path) -> None:
-        _compile_text(toolchain, directory, text, "interface", [*included, *words])
-
-    return cache.entry("interfaces", toolchain.key(text, *included, *words), fill) / "interface.o"
-
-
 def _wrapper_flags(sources: Sources) -> Flags:
     flags = _optimize(sources.compile_flags, sources.wrapper_opt)
     return replace(flags, cflags=(*flags.cflags, SPLIT_COLD_CODE))
@@ -196,13 +166,7 @@ def _wrapper_flags(sources: Sources) -> Flags:
 
 def _compile_generated(toolchain: Toolchain, _: Sources, work: Path, text: str, name: str, flags: Flags) -> list[Path]:
     words = _generated_words(flags)
-    return [_compile_text(toolchain, work, text, name, [*_include(toolchain, text, words), *words])]
-
-
-def _compile_text(toolchain: Toolchain, work: Path, text: str, name: str, words: Sequence[str]) -> Path:
-    source = work / f"{name}.cpp"
-    source.write_text(text)
-    return toolchain.compile(source, work / f"{name}.o", words)
+    return [compile_text(toolchain, work, text, name, [*include_precompiled(toolchain, text, words), *words])]
 
 
 def _generated_words(flags: Flags) -> list[str]:
@@ -215,19 +179,6 @@ def _compile_tables(toolchain: Toolchain, _: Sources, work: Path, text: str, man
 
 def _runtime_objects(toolchain: Toolchain, sources: Sources, _: Path) -> list[Path]:
     return runtime_objects.compile_runtime(toolchain, sources.device, sources.compile_flags)
-
-
-def _include(toolchain: Toolchain, text: str, words: Sequence[str], before: str = "", after: str = "") -> list[str]:
-    """The option that includes what `text` begins to include, precompiled; none without includes.
-
-    Args:
-        before, after: declarations before and after it.
-    """
-    includes = precompiled_headers.worth_precompiling(precompiled_headers.leading_includes(text))
-    if not includes:
-        return []
-    header = before + precompiled_headers.text_of(includes) + after
-    return ["-include", str(precompiled_headers.precompile(toolchain, header, words))]
 
 
 def _optimize(flags: Flags, level: str) -> Flags:

@@ -17,9 +17,10 @@ from aoti_debug.machine import cache
 RUNTIME = Path(__file__).parents[2] / "runtime_shims"
 DEVICES = {"cpu": "device", "cuda": "cuda"}  # the folder of the half of the runtime that is the device's own
 INTERPOSER = "interposer"  # the folder of the library that interposes functions of packages without wrapper source
+ELEMENTWISE = ("device", "guards", "statistics", "tensors")  # folders of the files that visit elements of tensors
+OPTIMIZE_ELEMENTWISE, OPTIMIZE_OTHERS = "-O3", "-O1"
 FLAGS = (
     "-std=c++17",
-    "-O3",
     "-fPIC",
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
@@ -50,17 +51,20 @@ def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Pat
     ]
     sources = [path for path in sorted(RUNTIME.rglob("*")) if path.is_file() and path.suffix in SUFFIXES]
     texts = [f"{path.relative_to(RUNTIME)}\n{path.read_text()}" for path in sources]
-    name = toolchain.key(*words, *texts)
+    name = toolchain.key(*words, OPTIMIZE_ELEMENTWISE, OPTIMIZE_OTHERS, *texts)
+    elementwise = [path for path in files if path.relative_to(RUNTIME).parts[0] in ELEMENTWISE]
+    others = [path for path in files if path not in elementwise]
 
-    def compile_unit(source: Path, text: str) -> None:
+    def compile_unit(source: Path, text: str, optimize: str) -> None:
         source.write_text(text)
-        toolchain.compile(source, source.with_suffix(".o"), words)
+        toolchain.compile(source, source.with_suffix(".o"), [optimize, *words])
 
     def fill(directory: Path) -> None:
-        units = translation_units(files, toolchain.jobs)
+        units = [(text, OPTIMIZE_OTHERS) for text in translation_units(others, max(1, toolchain.jobs - 1))]
+        units += [(text, OPTIMIZE_ELEMENTWISE) for text in translation_units(elementwise, 1)]
         sources = [directory / f"runtime_{number}.cpp" for number in range(len(units))]
         with ThreadPoolExecutor(toolchain.jobs) as pool:
-            list(pool.map(compile_unit, sources, units))
+            list(pool.map(compile_unit, sources, *zip(*units, strict=True)))
 
     return sorted(cache.entry("runtime", name, fill).glob("*.o"))
 

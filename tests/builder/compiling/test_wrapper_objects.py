@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.builder.compiling import regex_templates
+from aoti_debug.builder.compiling.toolchain import Toolchain
+from aoti_debug.builder.compiling.wrapper_objects import compile_wrapper
+from aoti_debug.errors import ToolchainError
+from aoti_debug.machine import compiler
+from aoti_debug.machine.compiler import Torch
+
+FLAGS = ("-O0", "-fPIC", "-std=c++17")
+SOURCE = """#include <string>
+extern "C" int value() { return std::string("ab").size(); }
+"""
+
+
+@pytest.fixture(scope="module")
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def tools(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
+    return Toolchain(compiler.find_compiler(), Torch("2.13.0", Path("/nowhere"), "fingerprint"), jobs=2)
+
+
+def names(tools: Toolchain, work: Path, *flags: str, text: str = SOURCE) -> list[str]:
+    with ThreadPoolExecutor(tools.jobs) as pool:
+        objects = compile_wrapper(tools, pool, work, text, [*FLAGS, *flags])
+    for path in objects:
+        assert subprocess.run(["nm", str(path)], capture_output=True, check=True).stdout
+    return sorted(path.name for path in objects)
+
+
+def test_the_templates_are_an_object_of_their_own(tools: Toolchain, tmp_path: Path) -> None:
+    expected = ["wrapper.o"] if tools.compiler.is_clang else ["regex.o", "wrapper.o"]
+    assert names(tools, tmp_path) == expected
+
+
+def test_clang_compiles_without_declared_templates(tools: Toolchain, tmp_path: Path) -> None:
+    clang = replace(tools, compiler=replace(tools.compiler, version="clang version 18.1.0"))
+    assert names(clang, tmp_path) == ["wrapper.o"]
+
+
+def test_a_library_whose_declarations_do_not_compile(tools: Toolchain, tmp_path: Path) -> None:
+    (tmp_path / "regex").write_text("namespace std {}\n")
+    assert names(tools, tmp_path, f"-I{tmp_path}") == ["wrapper.o"]
+
+
+def test_a_library_whose_declarations_compile_and_whose_templates_do_not(
+    tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regex_templates, "DEFINITIONS", "#include <no such header>\n")
+    assert names(tools, tmp_path) == ["wrapper.o"]
+
+
+def test_a_wrapper_that_does_not_compile(tools: Toolchain, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match=r"wrapper\.cpp does not compile"):
+        names(tools, tmp_path, text="#include <string>\nno code\n")

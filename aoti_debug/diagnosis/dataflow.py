@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from aoti_debug.abi import Phase
 from aoti_debug.manifest import Manifest, Role
@@ -48,7 +47,6 @@ class Writer:
 
 @dataclass(frozen=True)
 class _Access:
-    order: int
     launch: Launch
     argument: Argument
     span: ByteRange
@@ -60,15 +58,15 @@ class Dataflow:
     def __init__(self, run: RunDir) -> None:
         self.run = run
         self._order = {launch.key: order for order, launch in enumerate(run.launches)}
+        self._found_writes: dict[int, tuple[_Access, ...]] = {}  # by position of the launch
 
     def writer(self, launch: Launch, argument: Argument) -> Writer:
         """The last writer of the bytes of an argument before the launch."""
         span = span_of(argument)
         input_ = input_or_weight_name(self.run.manifest, argument)
         if span is not None:
-            before = self._order[launch.key]
-            for access in reversed(self._writes):
-                if access.order < before and access.span.overlaps(span) and self._can_reach(access, launch, argument):
+            for access in self._writes_before(self._order[launch.key]):
+                if access.span.overlaps(span) and self._can_reach(access, launch, argument):
                     return Writer(access.launch, access.argument, "")
         return Writer(None, None, input_)
 
@@ -97,18 +95,21 @@ class Dataflow:
         outputs = {*manifest.outputs, *manifest.handed_out} - {""}
         return bool(names & outputs) or (argument.written and bool(names & set(manifest.inputs)))
 
-    @cached_property
-    def _writes(self) -> tuple[_Access, ...]:
-        return tuple(self._all_writes())
+    def _writes_before(self, order: int) -> Iterator[_Access]:
+        """Yields the writes of the launches before one, the latest first."""
+        for earlier in range(order - 1, -1, -1):
+            yield from self._writes(earlier)
 
-    def _all_writes(self) -> Iterator[_Access]:
-        for order, launch in enumerate(self.run.launches):
-            if launch.status is LaunchStatus.NOT_STARTED:
-                continue
-            for argument in launch.args:
-                span = span_of(argument)
-                if span is not None and _overwrites(launch, argument):
-                    yield _Access(order, launch, argument, span)
+    def _writes(self, order: int) -> tuple[_Access, ...]:
+        """The writes of a launch, the last first."""
+        found = self._found_writes.get(order)
+        if found is None:
+            launch = self.run.launches[order]
+            spans = ((argument, span_of(argument)) for argument in launch.args if _overwrites(launch, argument))
+            accesses = [_Access(launch, argument, span) for argument, span in spans if span is not None]
+            found = () if launch.status is LaunchStatus.NOT_STARTED else tuple(reversed(accesses))
+            self._found_writes[order] = found
+        return found
 
     def _can_reach(self, access: _Access, launch: Launch, argument: Argument) -> bool:
         """True for a write in the same call; of earlier calls, only writes to weights and to mutated inputs persist."""

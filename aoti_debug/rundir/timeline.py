@@ -223,25 +223,25 @@ class _Parts:
 
     def arguments(self, site: Site) -> tuple[Argument, ...]:
         before = self.begin.values.decode() if self.begin else {}
-        after = before | (self.end.values.decode() if self.end else {})
+        after = before | self.end.values.decode() if self.end and self.end.values.length else before
         # by name: a tensor that is passed twice is recorded once
-        files: dict[str, dict[Phase, SavedTensor]] = defaultdict(dict)
-        stats: dict[str, dict[Phase, RecordedStats]] = defaultdict(dict)
+        files: dict[str, dict[Phase, SavedTensor]] = {}
+        stats: dict[str, dict[Phase, RecordedStats]] = {}
         for f in self.files:
-            files[site.args[f.slot].name][f.phase] = SavedTensor(f.status, f.path, f.bytes, f.hash, f.reason)
-        for s, replay in (*((s, None) for s in self.stats), *((r.stats, r.replay) for r in self.replayed)):
-            name = site.args[s.slot].name
-            stats[name][s.phase] = RecordedStats(
-                s.uninitialised, s.statistics, s.hash, s.layout, s.values, s.reason, replay
-            )
+            saved = SavedTensor(f.status, f.path, f.bytes, f.hash, f.reason)
+            files.setdefault(site.args[f.slot].name, {})[f.phase] = saved
+        for s in self.stats:
+            stats.setdefault(site.args[s.slot].name, {})[s.phase] = _measured(s, None)
+        for r in self.replayed:
+            stats.setdefault(site.args[r.stats.slot].name, {})[r.stats.phase] = _measured(r.stats, r.replay)
         return tuple(
             Argument(
                 slot,
                 spec,
                 before.get(slot, Absent.OPAQUE),
                 after.get(slot, Absent.OPAQUE),
-                files[spec.name],
-                stats[spec.name],
+                files.get(spec.name) or {},
+                stats.get(spec.name) or {},
             )
             for slot, spec in enumerate(site.args)
         )
@@ -252,6 +252,10 @@ class _Parts:
         if self.end.not_started:
             return LaunchStatus.NOT_STARTED
         return LaunchStatus.FAILED if self.end.status != 0 or self.fault else LaunchStatus.RETURNED
+
+
+def _measured(s: journal_records.TensorStats, replay: int | None) -> RecordedStats:
+    return RecordedStats(s.uninitialised, s.statistics, s.hash, s.layout, s.values, s.reason, replay)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aoti_debug.abi import CallKind, Phase
@@ -72,10 +72,13 @@ class RecordedValues:
         self._earlier: dict[Frame, list[Write]] = defaultdict(list)
         self._memory: dict[Frame, LastWrites[Write]] = defaultdict(LastWrites)
         self._without_address: dict[tuple[Frame, str], Write] = {}
-        versions = self._versions()
-        for launch in run.launches:
-            if launch.status is LaunchStatus.RETURNED:
-                self._follow(launch, versions)
+        self._unwritten: dict[tuple[int, int], bool] = {}  # by site and argument
+        self._names: dict[tuple[int, str], ValueKey | None] = {}  # of values, by site
+        returned = [launch for launch in run.launches if launch.status is LaunchStatus.RETURNED]
+        written = {launch.key: tuple(self._written(launch)) for launch in returned}
+        versions = self._versions(returned, written)
+        for launch in returned:
+            self._follow(launch, written[launch.key], versions)
 
     def _written(self, launch: Launch) -> Iterator[Argument]:
         """The tensors that a launch wrote, each once.
@@ -92,12 +95,14 @@ class RecordedValues:
         if argument.role is Role.UNKNOWN:
             before, after = argument.files.get(Phase.BEFORE), argument.files.get(Phase.AFTER)
             return before is not None and after is not None and before.hash == after.hash
-        kernels = self.kernels_of(launch)
-        return (
-            argument.role is Role.INOUT
-            and len(kernels) == len(_kernel_names(launch))
-            and not any(stores_to(kernel, argument.spec.param) for kernel in kernels)
-        )
+        if argument.role is not Role.INOUT:
+            return False
+        key = (launch.site.id, argument.slot)
+        if key not in self._unwritten:
+            kernels = self.kernels_of(launch)
+            stored = any(stores_to(kernel, argument.spec.param) for kernel in kernels)
+            self._unwritten[key] = len(kernels) == len(_kernel_names(launch)) and not stored
+        return self._unwritten[key]
 
     def kernels_of(self, launch: Launch) -> tuple[Kernel, ...]:
         """The generated kernels of a launch whose source is known."""
@@ -124,14 +129,19 @@ class RecordedValues:
         """The value that a buffer holds in the end, by its name; None if no node has it."""
         return self._named(launch, argument.name) or self._named(launch, argument.spec.base)
 
-    def _follow(self, launch: Launch, versions: Mapping[tuple[LaunchKey, str], ValueKey | None]) -> None:
+    def _follow(
+        self,
+        launch: Launch,
+        written: Sequence[Argument],
+        versions: Mapping[tuple[LaunchKey, str], ValueKey | None],
+    ) -> None:
         for argument in launch.args:
             if isinstance(argument.before, Number) and is_symbol(argument.spec.text):
                 self.symbols[launch.key.kind, launch.key.call].bind(argument.spec.text, int(argument.before.value))
         inputs = [a for a in launch.args if a.role in _READ and a.tensor is not None]
         self.reads[launch.key] = tuple(self._read(launch, argument) for argument in inputs)
         self.writes[launch.key] = tuple(
-            Write(launch, a, span_of(a), versions.get((launch.key, a.name))) for a in self._written(launch)
+            Write(launch, a, span_of(a), versions.get((launch.key, a.name))) for a in written
         )
         frame = frame_of(launch)
         for write in self.writes[launch.key]:
@@ -168,6 +178,12 @@ class RecordedValues:
 
     def _named(self, launch: Launch, name: str) -> ValueKey | None:
         """The value of a buffer, an input or a weight by its name in the generated code."""
+        key = (launch.site.id, name)
+        if key not in self._names:
+            self._names[key] = self._find_named(launch, name)
+        return self._names[key]
+
+    def _find_named(self, launch: Launch, name: str) -> ValueKey | None:
         graph = self.graph(launch)
         if graph is None:
             return None
@@ -180,16 +196,17 @@ class RecordedValues:
         weight = graph.weights.get(self._weights.get(name, ""))
         return None if weight is None else ValueKey(weight)
 
-    def _versions(self) -> dict[tuple[LaunchKey, str], ValueKey | None]:
+    def _versions(
+        self, launches: Sequence[Launch], written: Mapping[LaunchKey, Sequence[Argument]]
+    ) -> dict[tuple[LaunchKey, str], ValueKey | None]:
         """The value that each write of a tensor leaves in it, by launch and argument.
 
         A functional graph has one value for a buffer that is written several times: it is there after the last write.
         """
         writes: dict[tuple[Frame, str], list[tuple[Launch, str]]] = defaultdict(list)
-        for launch in self.run.launches:
-            if launch.status is LaunchStatus.RETURNED:
-                for argument in self._written(launch):
-                    writes[frame_of(launch), self._variable(launch, argument)].append((launch, argument.name))
+        for launch in launches:
+            for argument in written[launch.key]:
+                writes[frame_of(launch), self._variable(launch, argument)].append((launch, argument.name))
         values: dict[tuple[LaunchKey, str], ValueKey | None] = {}
         for (_, name), places in writes.items():
             keys = self._keys(places[0][0], name, len(places))

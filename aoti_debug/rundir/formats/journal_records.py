@@ -43,6 +43,7 @@ class SlotValues(NamedTuple):
         }
 
 
+_TYPES = {type_.value: type_ for type_ in CType}
 _TENSOR, _NUMBER = abi.ValueTag.TENSOR.value, abi.ValueTag.NUMBER.value
 _ABSENT = {
     abi.ValueTag.UNSET.value: Absent.UNSET,
@@ -57,7 +58,7 @@ def _value(tag: int, type_: int, layout: int, bits: int, layouts: dict[int, Layo
     if tag == _TENSOR:
         return Tensor(bits, layouts[layout]) if layout in layouts else Absent.UNDEFINED
     if tag == _NUMBER:
-        return number(bits, CType(type_))
+        return number(bits, _TYPES[type_])
     return _ABSENT.get(tag, Absent.OPAQUE)
 
 

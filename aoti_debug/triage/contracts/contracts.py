@@ -80,6 +80,7 @@ class _ContractCheck:
         self._inputs = frozenset(run.manifest.inputs)
         self._calls: dict[tuple[CallKind, int], _Call] = {}
         self._reported: set[tuple[str, str]] = set()
+        self._sound: set[tuple[int, int, int]] = set()  # site, argument and layout of what kept its promise
 
     def findings(self) -> Iterator[Finding]:
         reading = {s.id for s in self._run.manifest.sites if self._inputs.intersection(arg.name for arg in s.args)}
@@ -130,6 +131,12 @@ class _ContractCheck:
         is_new = not isinstance(argument.before, Tensor)
         is_consequence = reads_broken if is_new else tensor.storage_ptr in call.broken
         promise = self._promise(launch, argument)
+        # a launch of a loop is like the ones before it; the layouts of a run live as long as the run
+        sound = (launch.site.id, argument.slot, id(tensor.layout))
+        if sound in self._sound and tensor.data_ptr:
+            if promise is not None:
+                call.broken.discard(tensor.storage_ptr)
+            return
         if promise is not None:
             _bind(symbols, promise, tensor)
             promised = self._resolve(promise, symbols)
@@ -143,8 +150,11 @@ class _ContractCheck:
             call.broken.add(tensor.storage_ptr)
             if not is_consequence and self._is_first_report(launch.site.function, argument.name):
                 yield self._blame.reader_finding(launch, argument, f"was passed {argument.name}: {problem}")
-        elif promise is not None:
-            call.broken.discard(tensor.storage_ptr)  # the memory belongs to another tensor now
+        else:
+            if promise is not None:
+                call.broken.discard(tensor.storage_ptr)  # the memory belongs to another tensor now
+            if promise is None or (promise.function, promise.name) in self._fixed:
+                self._sound.add(sound)
 
     def _resolve(self, promise: Promise, symbols: Symbols) -> Promised:
         key = (promise.function, promise.name)

@@ -128,6 +128,18 @@ class RecordedWeight:
 
 
 @dataclass(frozen=True)
+class CallStates:
+    """What the program overwrites in one call.
+
+    Attributes:
+        call: the number of the call.
+    """
+
+    call: int
+    states: tuple[ProgramState, ...]
+
+
+@dataclass(frozen=True)
 class ExportedRun:
     """The calls of a run, to be made by the exported program in eager.
 
@@ -136,12 +148,14 @@ class ExportedRun:
         returned: a folder with what the last one returned; "" if it was not saved.
         last: the last call of the graph that the kernels were generated from, without what launches wrote; None if
             the run does not tell what it began with.
+        states: what the calls overwrite, in order; of calls after the last of them, nothing is known.
     """
 
     calls: int
     returned: str = ""
     weights: tuple[RecordedWeight, ...] = ()
     last: ProgramRun | None = None
+    states: tuple[CallStates, ...] = ()
 
 
 class ValueArithmetic(str, Enum):

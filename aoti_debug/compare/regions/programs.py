@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.compare.protocol.request import (
+    CallStates,
     ExportedRun,
     KnownValue,
     ProgramOutput,
@@ -47,7 +48,8 @@ def exported_run(run: RunDir, reference: Reference, regions: Regions, returned: 
     if graph is None or not calls:
         return None
     last = replace(_program_run(run, graph, regions, calls[-1]), outputs=(), states=())
-    return ExportedRun(len(calls), "" if returned is None else str(returned), tuple(_weights(run)), last)
+    states = tuple(CallStates(call, program_states(run, graph, regions, call)) for call in calls)
+    return ExportedRun(len(calls), "" if returned is None else str(returned), tuple(_weights(run)), last, states)
 
 
 def _weights(run: RunDir) -> Iterator[RecordedWeight]:

@@ -22,12 +22,13 @@ from aoti_debug.compare.measure.state_change import state_change
 from aoti_debug.compare.protocol.measurement import (
     EXPORTED_DOUBLE,
     EXPORTED_EAGER,
+    Advance,
     AlteredProgram,
     ExportedOutputs,
     StateChange,
     StatesFailure,
 )
-from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, ProgramRun, Recorded
+from aoti_debug.compare.protocol.request import CallStates, CompareRequest, ExportedRun, Recorded
 from aoti_debug.compare.worker.altered import altered_program
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs import input_files
@@ -76,7 +77,7 @@ def exported_results(
     try:
         source = _Source(request, request.exported_run, package, reference, device, weights)
         if source.inputs is not None:
-            yield from _results(source, request, folder)
+            yield from _results(source, folder)
     except Exception as error:  # noqa: BLE001 - the user's program may raise anything in eager
         is_known = isinstance(error, NotEvaluableError)
         reason = str(error) if is_known else f"it fails in eager: {type(error).__name__}: {error}"
@@ -177,30 +178,29 @@ class _Loaded:
         return self._held.get(name)
 
 
-def _results(source: _Source, request: CompareRequest, folder: Path) -> Iterator[Result]:
+def _results(source: _Source, folder: Path) -> Iterator[Result]:
     program = source.program(Arithmetic.EAGER)
-    runs = dict(enumerate(request.programs))
+    overwritten = dict(enumerate(source.run.states))
     began_alike: set[str] = set()
     returned: Sequence[Any] = ()
     for number in range(source.run.calls):
-        run = runs.get(number)
-        names = [state.name for state in run.states] if run is not None else []
+        call = overwritten.get(number, CallStates(number, ()))
+        names = [state.name for state in call.states]
         earlier = {name: held.cpu().clone() for name in names if (held := program.state(name)) is not None}
         returned = program.call()
-        if run is not None:
-            yield from _state_changes(program, run, earlier, began_alike, is_first=number == 0)
+        yield from _state_changes(program, call, earlier, began_alike, is_first=number == 0)
     saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
     del program
     yield from _judged(source, folder)
 
 
 def _state_changes(
-    program: Program, run: ProgramRun, earlier: Mapping[str, torch.Tensor], began_alike: set[str], is_first: bool
+    program: Program, call: CallStates, earlier: Mapping[str, torch.Tensor], began_alike: set[str], is_first: bool
 ) -> Iterator[StateChange]:
     """Yields the changes in a call of those states that the run began with as the program does."""
     import torch
 
-    for state in run.states:
+    for state in call.states:
         before, after, expected = _load(state.before), _load(state.after), program.state(state.name)
         if state.name not in earlier or before is None or after is None or expected is None:
             continue
@@ -210,7 +210,10 @@ def _state_changes(
         if is_first and torch.equal(before.nan_to_num(), old.nan_to_num()):
             began_alike.add(state.name)
         if state.name in began_alike:
-            yield state_change(state.name, run.call, state.launch, before, after, expected.cpu())
+            change = state_change(state.name, call.call, state.launch, before, after, expected.cpu())
+            if change.advance is not Advance.RIGHT:  # the next call begins with something else
+                began_alike.remove(state.name)
+            yield change
 
 
 def _judged(source: _Source, folder: Path) -> Iterator[ExportedOutputs | AlteredProgram]:

@@ -72,11 +72,17 @@ def stage(launch: Launch, outcomes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _state(comparison: Comparison) -> Finding:
-    """The first state of the model that does not change as the program says."""
+    """The first state of the model that does not change as the program says.
+
+    Its place is the launch that wrote it last, unless that computed what its own graph says.
+    """
     first, *others = map(state_text, comparison.wrong_states)
     writer = comparison.wrong_states[0].launch
-    launch = next((launch for launch in comparison.run.launches if launch.id == writer), None)
-    return Finding(WRONG_VALUE, first, None if launch is None else place_of(launch), evidence=tuple(others))
+    row = next((row for row in comparison.rows if row.launch.id == writer), None)
+    if row is not None and row.verdict is not LaunchVerdict.NOT_COMPARABLE:
+        right = f"{writer} computed what its graph says: the graph is wrong already, or the value is lost after it"
+        return Finding(WRONG_VALUE, first, evidence=(right, *others))
+    return Finding(WRONG_VALUE, first, None if row is None else place_of(row.launch), evidence=tuple(others))
 
 
 def _altered(comparison: Comparison) -> Finding:

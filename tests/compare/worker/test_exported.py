@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from aoti_debug.compare.evaluate.weights import ExportedWeights
-from aoti_debug.compare.protocol.measurement import StatesFailure
-from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun
+from aoti_debug.compare.protocol.measurement import Advance, StateChange, StatesFailure
+from aoti_debug.compare.protocol.request import CallStates, CompareRequest, ExportedRun, ProgramState, Recorded
 from aoti_debug.compare.worker import exported as worker
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
@@ -43,10 +44,16 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return read
 
 
-def results(exported: Path, calls: int = 1, returned: Path | None = None, known: bool = True) -> list[Any]:
+def results(
+    exported: Path,
+    calls: int = 1,
+    returned: Path | None = None,
+    known: bool = True,
+    states: tuple[CallStates, ...] = (),
+) -> list[Any]:
     """What the worker yields for a program in a file, whose graph the package holds unless it is not `known`."""
     package: Any = "package.pt2"
-    run = ExportedRun(calls, str(returned or ""))
+    run = ExportedRun(calls, str(returned or ""), states=states)
     request = CompareRequest(package, "cpu", (), exported=str(exported), exported_run=run if calls else None)
     graphs = ReferenceGraphs()
     if known:
@@ -88,6 +95,36 @@ def test_random_numbers_are_a_reason(tmp_path: Path) -> None:
     request = CompareRequest(package, "cpu", (), exported_run=ExportedRun(1))
     (failure,) = exported_results(request, package, reference, "cpu", ExportedWeights(None), tmp_path)
     assert failure == StatesFailure("it draws random numbers")
+
+
+def recorded(folder: Path, value: float) -> Recorded:
+    saved_outputs.save([torch.tensor(float(value))], folder / f"count-{value}")
+    (path,) = saved_outputs.saved(folder / f"count-{value}").values()
+    return Recorded("0.0", "count", str(path))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((0, 1, 2, 3), [Advance.RIGHT, Advance.RIGHT, Advance.RIGHT]),
+        ((0, 1, 1, 2), [Advance.RIGHT, Advance.NOT_AT_ALL]),  # what follows is a consequence
+        ((0, 2, 4, 6), [Advance.TWICE]),
+        ((5, 6, 7, 8), []),  # it began with something else than the program
+    ],
+)
+def test_states_of_each_call(
+    tmp_path: Path, called: list[object], values: tuple[float, ...], expected: list[Advance]
+) -> None:
+    states = tuple(
+        CallStates(
+            call,
+            (ProgramState("count", "b_count", "copy_", recorded(tmp_path, a), recorded(tmp_path, b), f"{call}.0"),),
+        )
+        for call, (a, b) in enumerate(itertools.pairwise(values))
+    )
+    changes = [change for change in results(saved(tmp_path), 3, states=states) if isinstance(change, StateChange)]
+    assert [change.advance for change in changes] == expected
+    assert [change.call for change in changes] == list(range(len(expected)))
 
 
 @pytest.mark.parametrize("known", [True, False])

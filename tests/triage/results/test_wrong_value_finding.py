@@ -12,7 +12,7 @@ from recorder import Recorder
 
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row, Suspect
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.protocol.measurement import Element, Measurement
+from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.diagnosis.findings import CLEAN
 from aoti_debug.manifest import Kind, ModelLine
 from aoti_debug.rundir.run_directory import RunDir
@@ -51,6 +51,22 @@ def compared(run: RunDir, *outputs: Measurement | str) -> Comparison:
         for launch, output in zip(run.launches, outputs, strict=True)
     )
     return Comparison(run, rows)
+
+
+@pytest.mark.parametrize(("output", "place"), [(RIGHT, None), ("no node holds it", "0.1")])
+def test_a_state_is_the_launch_s_fault_unless_that_computed_its_graph(
+    run: RunDir, output: Measurement | str, place: str | None
+) -> None:
+    states = (
+        StateChange("count", 0, "0.1", Advance.TWICE, 1.0, 1.0),
+        StateChange("mean", 0, "", Advance.UNTOUCHED),
+    )
+    finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, output, RIGHT), states=states))
+    assert finding.kind is wrong_value_finding.WRONG_VALUE
+    assert finding.what.startswith("count changes twice as much as in the program in call 0: 0.1 wrote it last")
+    assert (finding.where.launch if finding.where else None) == place
+    assert finding.evidence[-1].startswith("mean does not change in call 0: no launch writes it")
+    assert any("0.1 computed what its graph says" in sentence for sentence in finding.evidence) is (place is None)
 
 
 def test_the_first_wrong_launch(run: RunDir) -> None:

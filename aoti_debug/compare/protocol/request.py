@@ -129,7 +129,7 @@ class RecordedWeight:
 
 @dataclass(frozen=True)
 class CallStates:
-    """What the program overwrites in one call.
+    """The states that the program overwrites in one call.
 
     Attributes:
         call: the number of the call.

@@ -18,6 +18,7 @@ from aoti_debug.rundir.timeline import Launch, ModelCall
 from aoti_debug.rundir.wall_clock import WallClock
 
 _OURS = "aoti_debug_"  # the names of kernels that are not the model's begin with this
+_FILL = "Memset"
 
 
 @dataclass(frozen=True)
@@ -195,11 +196,13 @@ def _replays(
     found = []
     for number, correlation in enumerate(correlations, 1):
         ran = by_correlation[correlation]
+        if len(ran) != len(expected) and ran and ran[-1].name.startswith(_FILL):  # the breadcrumb of the whole call
+            ran = ran[:-1]
         names = tuple(one.name for one in ran)
         if names not in known:
             known[names] = _owners_in_replay(expected, names)
         owned = list(zip(ran, known[names], strict=True))
-        while owned and owned[-1][1] is None:  # the breadcrumb of the whole call
+        while owned and owned[-1][1] is None:
             owned.pop()
         if not owned:
             raise RunDirError(f"a replay in run {run.path.name} ran no kernel of a launch", hint="run it again")

@@ -77,4 +77,5 @@ def _capture_failure(run: RunDir) -> str:
     if fault is None or fault.launch is None:
         return f"{name}: {run.info.exit.detail.partition(': ')[2]}"
     launch = run.launch(str(fault.launch))
-    return f"{name}: a CUDA graph cannot capture {launch.kernel} (launch {launch.id}): {first_line(fault.text)}"
+    reason = first_line(fault.text) or "it waits for the GPU, or does something else that a capture does not permit"
+    return f"{name}: a CUDA graph cannot capture {launch.kernel} (launch {launch.id}): {reason}"

@@ -30,12 +30,12 @@ class Uneven(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.linear = nn.Linear(2048, 2048)
+        self.linear = nn.Linear(4096, 4096)
 
     def forward(self, x: Tensor, small: Tensor) -> tuple[Tensor, ...]:
-        wide = x.repeat(4, 8)
-        sums = (wide * wide).sum(0)
-        return wide.softmax(-1), sums, (small.sin() + small).cumsum(-1), self.linear(x.repeat(2, 2)), wide.cumsum(-1)
+        wide, rows = x.repeat(4, 8), x.repeat(6, 8)  # of other sizes each: never one kernel
+        sums = x.repeat(3, 8).cumsum(-1)
+        return wide.softmax(-1), sums, rows.sin(), (small.sin() + small).cumsum(-1), self.linear(x.repeat(4, 4))
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_replays_on_the_command_line(package: Path, tmp_path: Path, capsys: pyte
 def test_the_product_is_close_to_the_machine(package: Path, tmp_path: Path) -> None:
     found = profile(ProfileOptions(package, calls=CALLS, out=tmp_path))
     (product,) = (site for site in found.sites if site.work.contracts)
-    assert product.work.flops == pytest.approx(2 * 2048**3, rel=0.01)
+    assert product.work.flops == pytest.approx(2 * 4096**3, rel=0.01)
     assert product.placement is not None
     assert product.placement.bound.value == "compute"
     assert 0.3 < product.placement.share <= 1.05

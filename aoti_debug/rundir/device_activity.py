@@ -68,9 +68,46 @@ class DeviceActivity:
     back_to_back: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True)
+class _File:
+    """The content of the file: rows, since there may be a million.
+
+    Attributes:
+        begin_ns: that other times count from.
+        names: of activities, each once.
+        enqueued: correlation, beginning, duration, and 1 for a replay.
+        activities: index of the name, stream, correlation, beginning, duration.
+    """
+
+    begin_ns: int
+    names: tuple[str, ...]
+    enqueued: tuple[tuple[int, int, int, int], ...]
+    activities: tuple[tuple[int, int, int, int, int], ...]
+    unprofiled: tuple[float, ...]
+    profiled: tuple[float, ...]
+    back_to_back: tuple[float, ...]
+
+
 def write(activity: DeviceActivity, run: Path) -> None:
     """Writes the file into a run directory."""
-    atomic_write.write(run / NAME, json_data.to_text(activity, indent=None) + "\n")
+    begin = min((one.begin_ns for one in (*activity.enqueued, *activity.activities)), default=0)
+    names = {name: index for index, name in enumerate(dict.fromkeys(one.name for one in activity.activities))}
+    content = _File(
+        begin,
+        tuple(names),
+        tuple(
+            (one.correlation, one.begin_ns - begin, one.end_ns - one.begin_ns, int(one.replays))
+            for one in activity.enqueued
+        ),
+        tuple(
+            (names[one.name], one.stream, one.correlation, one.begin_ns - begin, one.duration_ns)
+            for one in activity.activities
+        ),
+        activity.unprofiled,
+        activity.profiled,
+        activity.back_to_back,
+    )
+    atomic_write.write(run / NAME, json_data.to_text(content, indent=None) + "\n")
 
 
 def read(run: Path) -> DeviceActivity | None:
@@ -82,6 +119,23 @@ def read(run: Path) -> DeviceActivity | None:
     if not (run / NAME).exists():
         return None
     try:
-        return json_data.parse(DeviceActivity, untrusted_files.read_bytes(run, NAME))
-    except DamagedJsonError as error:
+        return _activity(json_data.parse(_File, untrusted_files.read_bytes(run, NAME)))
+    except (DamagedJsonError, IndexError) as error:
         raise RunDirError(f"{run / NAME} is damaged: {error}", hint="run the package again") from error
+
+
+def _activity(content: _File) -> DeviceActivity:
+    start = content.begin_ns
+    return DeviceActivity(
+        tuple(
+            Enqueued(correlation, start + begin, start + begin + duration, bool(replays))
+            for correlation, begin, duration, replays in content.enqueued
+        ),
+        tuple(
+            Activity(content.names[name], stream, correlation, start + begin, duration)
+            for name, stream, correlation, begin, duration in content.activities
+        ),
+        content.unprofiled,
+        content.profiled,
+        content.back_to_back,
+    )

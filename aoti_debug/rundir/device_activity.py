@@ -90,7 +90,8 @@ class _File:
 
 def write(activity: DeviceActivity, run: Path) -> None:
     """Writes the file into a run directory."""
-    begin = min((one.begin_ns for one in (*activity.enqueued, *activity.activities)), default=0)
+    begins = [one.begin_ns for one in activity.enqueued] + [one.begin_ns for one in activity.activities]
+    begin = min(begins, default=0)
     names = {name: index for index, name in enumerate(dict.fromkeys(one.name for one in activity.activities))}
     content = _File(
         begin,

@@ -102,6 +102,7 @@ class RecordType(int, Enum):
     WATCH_COUNT = 18
     PRINT = 19
     REPLAY_STATS = 20
+    CLOCK = 21
 
 
 class ValueTag(int, Enum):
@@ -250,6 +251,7 @@ CALL_END = Struct(
     "CallEnd",
     (("call", "I"), ("kind", "B"), ("failed", "B"), ("reserved", "H"), ("launches", "I"), ("reserved2", "I")),
 )
+WALL_CLOCK = Struct("WallClock", (("unix_ns", "Q"),))
 LAYOUT = Struct(
     "Layout",
     (
@@ -405,6 +407,7 @@ STRUCTS = (
     RECORD_HEADER,
     CALL_BEGIN,
     CALL_END,
+    WALL_CLOCK,
     LAYOUT,
     SLOT_VALUE,
     LAUNCH_BEGIN,

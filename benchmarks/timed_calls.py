@@ -26,6 +26,8 @@ from typing import Any
 import torch
 from torch.export import load
 
+from aoti_debug.run import cpp_loader  # torch's own Python loader compiles C++ in each process, to know the processor
+
 
 def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -88,7 +90,7 @@ def main() -> None:
             models[label] = (
                 Writer(variant)
                 if isinstance(variant, int)
-                else torch._inductor.aoti_load_package(package, run_single_threaded=replays)
+                else cpp_loader.load(Path(package), "model", single_threaded=replays)
             )
             before = before or peak_mib()
             for _ in range(2 if rounds < 10 else 10):

@@ -234,6 +234,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
     run->open_flight();
     call->flight = run->flight.is_open();
   }
+  if (run->has_device) record_clock(*call);
   record_call_begin(*call, capturing, run->journal.now_ns());
   if (capturing && run->config.level != LEVEL_NAMES && !run->capture_noted.exchange(true)) {
     run->note(NOTE_CAPTURING, capture_text(*call), true);
@@ -256,6 +257,7 @@ void end_call(CallState* call, bool failed) {
   if (call->summarised) run->summaries.flush();
   if (run->store != nullptr) run->store->wait(&call->saves, &thread->journal);
   record_call_end(*call, failed, run->journal.now_ns());
+  if (run->has_device) record_clock(*call);
   run->note_stops();
   thread->flush_text(run->journal.now_ns());
   thread->call = call->outer;

@@ -144,6 +144,9 @@ class JournalWriter:
     def call_end(self, call: int = 0, launches: int = 0, kind: CallKind = CallKind.MODEL, failed: bool = False) -> None:
         self._record(RecordType.CALL_END, abi.CALL_END.codec.pack(call, kind, failed, launches))
 
+    def clock(self, unix_ns: int) -> None:
+        self._record(RecordType.CLOCK, abi.WALL_CLOCK.codec.pack(unix_ns))
+
     def launch_begin(
         self,
         launch: int,

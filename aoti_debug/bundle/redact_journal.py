@@ -148,6 +148,7 @@ class _JournalBlock:
 _WITHOUT_VALUES = {
     RecordType.CALL_BEGIN.value,
     RecordType.CALL_END.value,
+    RecordType.CLOCK.value,
     RecordType.LAYOUT.value,
     RecordType.RUN_END.value,
 }

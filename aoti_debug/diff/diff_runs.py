@@ -15,6 +15,7 @@ from aoti_debug.diff.pairing.pair import LaunchPair, Outcome, PairedBy, Pairing,
 from aoti_debug.diff.pairing.pair_by_launch import pair_by_launch
 from aoti_debug.diff.pairing.pair_by_value import pair_by_value
 from aoti_debug.diff.pairing.recorded_tensor import RecordedTensors
+from aoti_debug.diff.replay_notes import replay_notes
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.recording import levels
 from aoti_debug.recording.values import Layout
@@ -56,7 +57,7 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
         pairing.only_b,
         tuple(_unpaired_outputs(pairing, b)),
         tuple(f"run {side} did not end well: {run.state.value}" for side, run in (("a", a), ("b", b)) if _failed(run)),
-        notes,
+        (*notes, *replay_notes(a, b)),
     )
 
 

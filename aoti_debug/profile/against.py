@@ -7,9 +7,9 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.profile.changes import Changes, Round, find_changes
-from aoti_debug.profile.measured_call import measured_calls
 from aoti_debug.profile.options import WARM_UP
 from aoti_debug.profile.recorded import run_to_the_end
+from aoti_debug.profile.run_calls import calls_of
 from aoti_debug.profile.site_groups import site_groups
 from aoti_debug.run.options import RunOptions
 from aoti_debug.rundir.run_directory import RunDir
@@ -33,7 +33,7 @@ def compare_with(old_model: Path, old: RunOptions, new: RunOptions, steps: Steps
     with steps.step("run both in turn") as note:
         for number in range(ROUNDS):
             pair = _in_turn(old, new, number)
-            rounds.append((measured_calls(pair[0], WARM_UP), measured_calls(pair[1], WARM_UP)))
+            rounds.append((calls_of(pair[0], WARM_UP), calls_of(pair[1], WARM_UP)))
             runs = runs or [pair]
             steps.advance(number + 1, ROUNDS)
         note.text = f"{ROUNDS} times {wording.count(len(rounds[0][0]), 'call')} of each"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.profile.changes import Change, Changes
@@ -22,6 +23,8 @@ def document(profile: ModelProfile) -> dict[str, Any]:
         "run": str(profile.run.path),
         "device": profile.run.manifest.device,
         "clock": profile.clock.value,
+        "replays": profile.are_replays,
+        "measuring": None if profile.cost is None else asdict(profile.cost),
         "torch": profile.run.info.torch_version,
         "warm_up": profile.warm_up,
         "calls": [

@@ -13,19 +13,26 @@ from aoti_debug.rundir.timeline import Launch, ModelCall
 
 @dataclass(frozen=True)
 class MeasuredCall:
-    """A call of the model.
+    """A call of the model, or a replay of its CUDA graph.
 
     Attributes:
-        call: its number in the run.
+        call: its number in the run, or that of the replay, from 1.
         wall_ns: from its beginning to its end, nanoseconds.
         launches_ns: nanoseconds within the launches of each site, by the site's id, without launches within them.
         counts: the number of launches of each site.
+        replay_of: the call that the graph captured; None for a call.
     """
 
     call: int
     wall_ns: int
     launches_ns: Mapping[int, int]
     counts: Mapping[int, int]
+    replay_of: int | None = None
+
+    @property
+    def recorded_call(self) -> int:
+        """The number of the call whose launches the run has recorded."""
+        return self.call if self.replay_of is None else self.replay_of
 
     @property
     def gaps_ns(self) -> int:

@@ -15,6 +15,7 @@ from aoti_debug.profile.device_kernel import DeviceKernel, device_kernels
 from aoti_debug.profile.measured_call import MeasuredCall, complete_calls
 from aoti_debug.profile.roofline import Peaks, Placement, place
 from aoti_debug.profile.work import Work
+from aoti_debug.rundir.device_activity import DeviceActivity
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
@@ -25,7 +26,28 @@ class Clock(str, Enum):
     """The meaning of the times of launches."""
 
     WORK = "work"  # from the beginning to the end of their work
+    DEVICE = "device"  # on a GPU: of their kernels, copies and fills, by the GPU's own profiler
     WAITED = "waited"  # on a GPU: from the launch on the host until the GPU has completed it
+
+
+@dataclass(frozen=True)
+class MeasuringCost:
+    """The cost of measuring with the profiler of a GPU: seconds of a call or replay until the GPU has completed it.
+
+    Attributes:
+        profiled, unprofiled: with and without the profiler, the median.
+        back_to_back: of a replay without it, where replays follow one another; None for calls.
+    """
+
+    profiled: float
+    unprofiled: float
+    back_to_back: float | None
+
+    @classmethod
+    def of(cls, activity: DeviceActivity) -> MeasuringCost:
+        """The medians of what a run has recorded."""
+        following = statistics.median(activity.back_to_back) if activity.back_to_back else None
+        return cls(statistics.median(activity.profiled), statistics.median(activity.unprofiled), following)
 
 
 @dataclass(frozen=True)
@@ -70,6 +92,7 @@ class ModelProfile:
         warm_up: how many calls were left out.
         sites: the slowest first.
         peaks: what this machine can do.
+        cost: of measuring; None without the profiler of a GPU.
         changes: against an older model; None if none was named.
     """
 
@@ -79,6 +102,7 @@ class ModelProfile:
     calls: tuple[MeasuredCall, ...]
     sites: tuple[SiteProfile, ...]
     peaks: Peaks
+    cost: MeasuringCost | None = None
     changes: Changes | None = None
 
     def against(self, changes: Changes) -> ModelProfile:
@@ -121,14 +145,21 @@ class ModelProfile:
     @property
     def clock(self) -> Clock:
         """The meaning of the times of its launches."""
+        if self.cost is not None:
+            return Clock.DEVICE
         return Clock.WAITED if self.run.manifest.device == "cuda" else Clock.WORK
+
+    @property
+    def are_replays(self) -> bool:
+        """True if the calls are replays of a CUDA graph."""
+        return self.calls[0].replay_of is not None
 
     @property
     def outside_seconds(self) -> float | None:
         """Seconds per call in the loader, outside of the model, by the clock of the process; None if not known."""
         calls = list(complete_calls(self.run))
         seconds = self.run.info.exit.seconds
-        if seconds is None or len(calls) != self.run.info.calls:
+        if seconds is None or self.cost is not None or len(calls) != self.run.info.calls:
             return None
         inside = sum((call.end_ns or call.begin_ns) - call.begin_ns for call in calls) * _NS
         return max(seconds - inside, 0.0) / len(calls)
@@ -144,7 +175,7 @@ def site_profiles(
     """
     wall = statistics.median(call.wall_ns for call in calls) * _NS
     first: dict[int, Launch] = {}
-    numbers = {call.call for call in calls}
+    numbers = {call.recorded_call for call in calls}
     for launch in run.launches:
         if launch.key.call in numbers:
             first.setdefault(launch.site.id, launch)

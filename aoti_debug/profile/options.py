@@ -21,6 +21,7 @@ class ProfileOptions:
         against: an older model of the same program, measured in turn with the model; None for none.
         out: the directory in which the directory of the profile is made.
         imports, libraries, trusted: as for `build` and `run`.
+        cuda_graph: measure replays of a CUDA graph that captures a call.
     """
 
     model: Path
@@ -31,3 +32,4 @@ class ProfileOptions:
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()
     trusted: bool = False
+    cuda_graph: bool = False

@@ -12,7 +12,7 @@ from aoti_debug.profile.frames import Frame, FrameKind, frame_tree
 from aoti_debug.profile.hints import hint
 from aoti_debug.profile.model_profile import ModelProfile, SiteProfile
 from aoti_debug.profile.roofline import Bound
-from aoti_debug.profile.text import columns, device_cells, heading, rows, sum_lines
+from aoti_debug.profile.text import call_word, columns, device_cells, heading, rows, sum_lines
 from aoti_debug.report.page import PageParts, render
 
 NAME = "report/profile.html"
@@ -25,7 +25,7 @@ def page(profile: ModelProfile) -> str:
     """The text of the page."""
     picture = flame(frame_tree(profile))
     title, *facts = heading(profile, _WIDE)
-    boxes = [_box(box, profile.wall_seconds) for box in picture.boxes]
+    boxes = [_box(box, profile.wall_seconds, call_word(profile)) for box in picture.boxes]
     values = {
         "name": profile.model.name,
         "title_text": title,
@@ -55,7 +55,12 @@ def write(profile: ModelProfile, output: Path | None = None) -> Path:
     return page_file.write(page(profile), output, profile.run.path / NAME)
 
 
-def _box(box: Box, call_seconds: float) -> dict[str, Any]:
+def _box(box: Box, call_seconds: float, one: str) -> dict[str, Any]:
+    """A box as the page draws it.
+
+    Args:
+        one: the word for what was measured: "call".
+    """
     frame = box.frame
     share = frame.seconds / call_seconds
     return {
@@ -68,7 +73,7 @@ def _box(box: Box, call_seconds: float) -> dict[str, Any]:
         "name": frame.name,
         "tone": _tone(frame),
         "title": f"{frame.name}: {wording.duration(frame.seconds)}, {share:.1%}",
-        "facts": list(_facts(frame, share).items()),
+        "facts": list(_facts(frame, share, one).items()),
     }
 
 
@@ -82,9 +87,9 @@ def _tone(frame: Frame) -> str:
     return "launch launch-bound" if bound is Bound.LAUNCH else f"launch {bound.value}"
 
 
-def _facts(frame: Frame, share: float) -> dict[str, str]:
+def _facts(frame: Frame, share: float, one: str) -> dict[str, str]:
     """The facts beside the picture, by name."""
-    facts = {"time": f"{wording.duration(frame.seconds)} a call", "share": f"{share:.1%}"}
+    facts = {"time": f"{wording.duration(frame.seconds)} a {one}", "share": f"{share:.1%}"}
     if frame.kind in (FrameKind.MODULE, FrameKind.LINE, FrameKind.LAUNCH):
         facts["module"] = frame.module or "the model itself"
     site = next(frame.sites, None)

@@ -14,15 +14,16 @@ from aoti_debug.errors import RunDirError
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.profile.against import compare_with
-from aoti_debug.profile.measured_call import measured_calls
-from aoti_debug.profile.model_profile import ModelProfile, site_profiles
+from aoti_debug.profile.model_profile import MeasuringCost, ModelProfile, site_profiles
 from aoti_debug.profile.options import WARM_UP, ProfileOptions
 from aoti_debug.profile.peaks import machine_peaks
 from aoti_debug.profile.recorded import run_options, run_to_the_end
 from aoti_debug.profile.roofline import Peaks
+from aoti_debug.profile.run_calls import calls_of
 from aoti_debug.profile.site_work import site_works
 from aoti_debug.replay.replay_session import replay_folder
 from aoti_debug.run.preloaded_modules import PRELOADED
+from aoti_debug.rundir import device_activity
 from aoti_debug.rundir.run_directory import RunDir
 
 
@@ -60,12 +61,14 @@ def profile_of(model: Path, run: RunDir, peaks: Peaks) -> ModelProfile:
     Raises:
         RunDirError: the run has no measured call, or none that launched anything.
     """
-    calls = measured_calls(run, WARM_UP)
+    calls = calls_of(run, WARM_UP)
     if not calls or not any(call.counts for call in calls):
         raise RunDirError(
             f"run {run.path.name} recorded no launch of a measured call", hint="aoti-debug show says what it recorded"
         )
     reference = reference_of(run)[0] if has_reference(run) else None
-    first = [launch for launch in run.launches if launch.key.call == calls[0].call]
+    first = [launch for launch in run.launches if launch.key.call == calls[0].recorded_call]
     works = site_works(first, run.manifest, reference)
-    return ModelProfile(model, run, WARM_UP, calls, site_profiles(run, calls, works, peaks), peaks)
+    activity = device_activity.read(run.path)
+    cost = None if activity is None else MeasuringCost.of(activity)
+    return ModelProfile(model, run, WARM_UP, calls, site_profiles(run, calls, works, peaks), peaks, cost)

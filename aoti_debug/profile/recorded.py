@@ -1,4 +1,7 @@
-"""Runs of a model at level 3, which records when each launch begins and ends, and prints nothing."""
+"""Runs of a model at level 3, which records when each launch begins and ends, and prints nothing.
+
+On a GPU, what its profiler records says how long the kernels of a launch run.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,16 @@ from aoti_debug.profile.options import WARM_UP, ProfileOptions
 from aoti_debug.pt2 import archive
 from aoti_debug.replay.replay_session import ReplaySession
 from aoti_debug.run import run_target
+from aoti_debug.run.device_profiler import CaptureError, DeviceTimes
 from aoti_debug.run.options import RunOptions, recording_everything
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.wording import first_line
 
-# A launch on a GPU returns when its kernels have completed: CUDA's driver reads the second one.
-_ENVIRONMENT = {"AOTI_DEBUG_PRINT": "none", "CUDA_LAUNCH_BLOCKING": "1"}
+_ENVIRONMENT = {"AOTI_DEBUG_PRINT": "none"}
+_CRUMB_EVERY = 1 << 20  # launches: a breadcrumb is work for the GPU
 
 
 def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, steps: Steps) -> RunOptions:
@@ -38,6 +43,8 @@ def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, s
         imports=options.imports,
         libraries=options.libraries,
         trusted=options.trusted,
+        crumb_every=_CRUMB_EVERY,
+        device_times=DeviceTimes(WARM_UP, options.cuda_graph),
         environment=_ENVIRONMENT,
     )
     if run_target.is_stripped(archive.inspect(model)):
@@ -53,9 +60,22 @@ def run_to_the_end(options: RunOptions) -> RunDir:
         ArtifactError, TargetError: it could not be started.
     """
     run = run_with(options, Observer()).run
+    if run.info.exit.exception == CaptureError.__name__:
+        raise CaptureError(_capture_failure(run), hint="without --cuda-graph its calls are measured")
     if run.state is not ExitKind.CLEAN:
         raise UsageError(
             f"{options.package.name} does not end well: {run.info.exit.detail or run.state.value}",
             hint="aoti-debug triage says why",
         )
     return run
+
+
+def _capture_failure(run: RunDir) -> str:
+    """Why a CUDA graph cannot capture the model, with the launch that it fails in."""
+    name = "the model" if run.package is None else run.package.name
+    fault = next((fault for fault in run.timeline.faults if fault.launch is not None), None)
+    if fault is None or fault.launch is None:
+        return f"{name}: {run.info.exit.detail.partition(': ')[2]}"
+    launch = run.launch(str(fault.launch))
+    reason = first_line(fault.text) or "it waits for the GPU, or does something else that a capture does not permit"
+    return f"{name}: a CUDA graph cannot capture {launch.kernel} (launch {launch.id}): {reason}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aoti_debug.abi import CallKind
+from aoti_debug.profile.device_calls import DeviceCall, device_calls
 from aoti_debug.profile.measured_call import complete_calls
+from aoti_debug.rundir import device_activity
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text
@@ -21,7 +24,7 @@ class Slice:
     Attributes:
         category: CALL or LAUNCH.
         begin_ns: nanoseconds from the beginning of the recording.
-        thread: the id of the thread that it went on in.
+        thread: the id of the thread that it went on in, or the number of the GPU's stream.
         facts: what a viewer shows beside it, by name.
     """
 
@@ -31,14 +34,36 @@ class Slice:
     duration_ns: int
     thread: int
     facts: Mapping[str, str] = field(default_factory=dict)
+    on_device: bool = False
 
 
 def slices(run: RunDir, warm_up: int) -> Iterator[Slice]:
-    """Yields the calls that returned, and their launches that did.
+    """Yields the calls that returned, and their launches that did; with the profiler of a GPU, its kernels instead.
 
     Args:
         warm_up: the number of calls that count as warming up.
     """
+    activity = device_activity.read(run.path)
+    return _on_host(run, warm_up) if activity is None else _on_device(device_calls(run, activity))
+
+
+def _on_device(calls: Sequence[DeviceCall]) -> Iterator[Slice]:
+    """Yields calls or replays, and the work of the GPU in them."""
+    start = calls[0].begin_ns if calls else 0
+    for call in calls:
+        streams = Counter(work.activity.stream for work in call.works)
+        kind = "call" if call.replay_of is None else "replay"
+        ((main, _),) = streams.most_common(1) or ((0, 0),)
+        yield Slice(
+            f"{kind} {call.number}", CALL, call.begin_ns - start, call.end_ns - call.begin_ns, main, on_device=True
+        )
+        for work in call.works:
+            one = work.activity
+            facts = {} if work.launch is None else _facts(work.launch)
+            yield Slice(one.name, LAUNCH, one.begin_ns - start, one.duration_ns, one.stream, facts, on_device=True)
+
+
+def _on_host(run: RunDir, warm_up: int) -> Iterator[Slice]:
     known = set()
     for call in complete_calls(run):
         known.add(call.call)

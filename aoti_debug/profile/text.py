@@ -8,7 +8,7 @@ from aoti_debug import wording
 from aoti_debug.profile.change_text import change_lines
 from aoti_debug.profile.device_kernel import DeviceKernel
 from aoti_debug.profile.hints import hint
-from aoti_debug.profile.model_profile import Clock, ModelProfile, SiteProfile
+from aoti_debug.profile.model_profile import Clock, MeasuringCost, ModelProfile, SiteProfile
 from aoti_debug.profile.roofline import Peaks
 from aoti_debug.show import text, text_table
 from aoti_debug.show.text_table import Column
@@ -54,18 +54,41 @@ def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[
 
 def heading(profile: ModelProfile, width: int) -> list[str]:
     """The model, the time of a call, and the machine."""
-    calls = wording.count(len(profile.calls), "call")
+    one = call_word(profile)
+    after = "" if profile.are_replays else f", after {profile.warm_up} to warm up"
     lines = [
-        f"{profile.model.name}: {wording.duration(profile.wall_seconds)} a call, "
-        f"{wording.count(profile.launches, 'launch')}; median of {calls}, after {profile.warm_up} to warm up"
+        f"{profile.model.name}: {wording.duration(profile.wall_seconds)} a {one}, "
+        f"{wording.count(profile.launches, 'launch')}; median of {wording.count(len(profile.calls), one)}{after}"
     ]
     facts = [machine_text(profile.peaks)]
+    if profile.cost is not None:
+        facts.append(cost_text(profile.cost, one))
     if profile.clock is Clock.WAITED:
         facts.append(
             "note: the host waited for the GPU at every launch: each takes some microseconds longer than its kernels, "
             "and nothing overlaps"
         )
     return lines + [line for fact in facts for line in wording.wrapped(fact, width, "  ")]
+
+
+def call_word(profile: ModelProfile) -> str:
+    """ "call", or "replay"."""
+    return "replay" if profile.are_replays else "call"
+
+
+def cost_text(cost: MeasuringCost, one: str) -> str:
+    """A note on what is measured, and what measuring costs.
+
+    Args:
+        one: the word for what is measured: "call".
+    """
+    kind = "replays of a CUDA graph" if one == "replay" else "kernels"
+    with_, without = wording.duration(cost.profiled), wording.duration(cost.unprofiled)
+    text = f"note: times are those of {kind} on the GPU, by its profiler; with it a {one} takes {with_} until it has "
+    text += f"completed, without it {without}"
+    if cost.back_to_back is None:
+        return text
+    return f"{text}, and {wording.duration(cost.back_to_back)} where replays follow one another"
 
 
 def machine_text(peaks: Peaks) -> str:
@@ -78,10 +101,11 @@ def machine_text(peaks: Peaks) -> str:
 def sum_lines(profile: ModelProfile) -> list[str]:
     """Launches and gaps, and how well their sum fits the time of a call."""
     wall = profile.wall_seconds
+    one = call_word(profile)
     rows = [
         ("in launches", profile.launch_seconds, f"{profile.launch_seconds / wall:.1%}"),
         ("between launches", profile.gap_seconds, f"{profile.gap_seconds / wall:.1%}"),
-        ("together", profile.launch_seconds + profile.gap_seconds, f"{profile.sum_to_wall:.1%} of a call"),
+        ("together", profile.launch_seconds + profile.gap_seconds, f"{profile.sum_to_wall:.1%} of a {one}"),
     ]
     if profile.outside_seconds is not None:
         rows.append(("outside the model", profile.outside_seconds, "a call: the loader"))
@@ -89,7 +113,7 @@ def sum_lines(profile: ModelProfile) -> list[str]:
     lines = [f"{name:<{width}}  {wording.duration(seconds):>10}  {note}" for name, seconds, note in rows]
     if abs(profile.sum_to_wall - 1) > _STEADY:
         lines.append(
-            "note: the calls differ: single launches took longer than their median; an idle machine measures better"
+            f"note: the {one}s differ: single launches took longer than their median; an idle machine measures better"
         )
     return lines
 

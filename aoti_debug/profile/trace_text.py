@@ -20,7 +20,8 @@ def trace_text(slices: Iterable[Slice], title: str) -> str:
     """
     events = [_name("process_name", title, 0)]
     ordered = sorted(slices, key=lambda one: (one.begin_ns, -one.duration_ns))
-    events += [_name("thread_name", f"thread {thread}", thread) for thread in sorted({one.thread for one in ordered})]
+    for on_device, thread in sorted({(one.on_device, one.thread) for one in ordered}):
+        events.append(_name("thread_name", f"{'GPU stream' if on_device else 'thread'} {thread}", thread))
     events += [_event(one) for one in ordered]
     lines = ",\n".join(json.dumps(event, ensure_ascii=False) for event in events)
     return f'{{"displayTimeUnit": "ns", "traceEvents": [\n{lines}\n]}}\n'

@@ -49,6 +49,19 @@ def check_level(manifest: Manifest, options: RunOptions) -> None:
         raise UsageError(f"{option} needs a level above 0, {_NEEDS_A_LEVEL[option]}", hint="--level 3 records launches")
 
 
+def check_device(manifest: Manifest, options: RunOptions) -> None:
+    """Checks that the model runs on the device that the options are for.
+
+    Raises:
+        UsageError: it runs on a CPU, and replays of a CUDA graph are to be measured.
+    """
+    if options.device_times is not None and options.device_times.replays and manifest.device != "cuda":
+        raise UsageError(
+            f"{options.package.name} runs on a CPU: no CUDA graph can capture it",
+            hint="without --cuda-graph its calls are measured",
+        )
+
+
 def run_info(manifest: Manifest, options: RunOptions) -> RunInfo:
     """The information on a run that is known before its process starts."""
     poison = run_json.poison_in_force(options.guards, options.poison)
@@ -113,6 +126,7 @@ def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOption
         ranks=options.ranks,
         outputs="" if options.outputs is None else str(options.outputs.resolve()),
         memory=options.memory,
+        device_times=options.device_times if info.device == "cuda" else None,
         interposed=target.interposed,
         imports=info.imports,
         libraries=info.libraries,

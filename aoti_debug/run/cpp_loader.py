@@ -49,32 +49,36 @@ class LoadedModel:
         return pytree.tree_unflatten(outputs, self._out_spec)
 
 
-def load(path: Path, model: str) -> LoadedModel:
+def load(path: Path, model: str, single_threaded: bool = False) -> LoadedModel:
     """Loads a model of a package, without weights that lie beside it, onto the current device.
 
     Some operators and types of inputs are only known to torch after its compiler is imported; a package that cannot be
     loaded is loaded again after that.
+
+    Args:
+        single_threaded: one thread calls it, and a CUDA graph can capture that.
     """
     try:
-        return _load(path, model)
+        return _load(path, model, single_threaded)
     except Exception:
         if _COMPILER in sys.modules:
             raise
     importlib.import_module(_COMPILER)
-    return _load(path, model)
+    return _load(path, model, single_threaded)
 
 
-def load_with_weights(path: Path, model: str) -> LoadedModel:
+def load_with_weights(path: Path, model: str, single_threaded: bool = False) -> LoadedModel:
     """Loads a model of a package together with the weights that lie beside it, onto the current device."""
     from torch.export.pt2_archive._package import load_pt2
 
-    return LoadedModel(load_pt2(str(path), load_weights_from_disk=True).aoti_runners[model].loader)
+    contents = load_pt2(str(path), run_single_threaded=single_threaded, load_weights_from_disk=True)
+    return LoadedModel(contents.aoti_runners[model].loader)
 
 
-def _load(path: Path, model: str) -> LoadedModel:
+def _load(path: Path, model: str, single_threaded: bool) -> LoadedModel:
     import torch
 
-    single_threaded, runners, current_device = False, 1, -1
+    runners, current_device = 1, -1
     return LoadedModel(
         torch._C._aoti.AOTIModelPackageLoader(str(path), model, single_threaded, runners, current_device)
     )

@@ -15,7 +15,9 @@ _DRIVER = "libcuda.so.1"
 class Interposed:
     """A model whose calls are recorded. Created after torch is loaded and before the package is."""
 
-    def __init__(self, *, front: str, recorder: str, package: str, model: str, device: str) -> None:
+    def __init__(
+        self, *, front: str, recorder: str, package: str, model: str, device: str, single_threaded: bool = False
+    ) -> None:
         self._on_device = device == "cuda"
         # The dynamic linker asks the libraries of the global scope, in this order, before those that the package's
         # library needs. The recorder finds the driver there.
@@ -28,7 +30,7 @@ class Interposed:
         self._recorder.aoti_debug_interposer_end.argtypes = (ctypes.c_uint32,)
         self._front.aoti_debug_interposer_attach.argtypes = (ctypes.c_void_p,)
         self._front.aoti_debug_interposer_attach(self._recorder.aoti_debug_interposer_hooks())
-        self._model = load_model.load(archive.inspect(package), model, device)
+        self._model = load_model.load(archive.inspect(package), model, device, single_threaded)
 
     @property
     def signature(self) -> ModelSignature:

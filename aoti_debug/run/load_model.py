@@ -15,11 +15,14 @@ from aoti_debug.run.cpp_loader import LoadedModel
 _FIRST_WITHOUT_SOURCE = (2, 13)  # the first torch that finds a model's metadata without its C++ source
 
 
-def load(package: Artifact, model: str, device: str) -> LoadedModel:
+def load(package: Artifact, model: str, device: str, single_threaded: bool = False) -> LoadedModel:
     """Loads a model, with its weights, onto the current device.
 
     torch before 2.13 finds the metadata of a model by the name of its C++ source, and cannot load a package without
     any source; such a package is copied and gets an empty source.
+
+    Args:
+        single_threaded: one thread calls it, and a CUDA graph can capture that.
 
     Raises:
         ArtifactError: the package was compiled for another GPU.
@@ -27,9 +30,9 @@ def load(package: Artifact, model: str, device: str) -> LoadedModel:
     if device == "cuda":
         compatibility.check_this_gpu(package, f"{AOTINDUCTOR}{model}/")
     if not _needs_source() or _has_any_source(package, model):
-        return _load(package, package.path, model)
+        return _load(package, package.path, model, single_threaded)
     with cache.scratch() as work:
-        return _load(package, with_empty_source(package, model, work), model)
+        return _load(package, with_empty_source(package, model, work), model, single_threaded)
 
 
 def _needs_source() -> bool:
@@ -55,7 +58,7 @@ def with_empty_source(package: Artifact, model: str, directory: Path) -> Path:
     return copy
 
 
-def _load(package: Artifact, path: Path, model: str) -> LoadedModel:
+def _load(package: Artifact, path: Path, model: str, single_threaded: bool) -> LoadedModel:
     if f"{AOTINDUCTOR}{model}/{WEIGHTS_CONFIG}" in package.members:
-        return cpp_loader.load_with_weights(path, model)
-    return cpp_loader.load(path, model)
+        return cpp_loader.load_with_weights(path, model, single_threaded)
+    return cpp_loader.load(path, model, single_threaded)

@@ -13,6 +13,7 @@ from aoti_debug.machine.current_rank import Rank
 from aoti_debug.recording import levels, site_filter
 from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.run import inspector, watch_syntax
+from aoti_debug.run.device_profiler import DeviceTimes
 from aoti_debug.rundir import run_directory
 
 PHASES = ("before", "after", "both")
@@ -55,6 +56,7 @@ class RunOptions:
             replace the results of, or to stop before; level 1 or more.
         outputs: a folder for what the last call of the model returns, a tensor file each; None to drop it.
         memory: keep the counters of memory around each call.
+        device_times: on a GPU, keep what its profiler records of the calls, or of replays of a CUDA graph.
     """
 
     package: Path
@@ -89,6 +91,7 @@ class RunOptions:
     substitute: Path | None = None
     outputs: Path | None = None
     memory: bool = False
+    device_times: DeviceTimes | None = None
 
     @property
     def site_filter(self) -> SiteFilter:

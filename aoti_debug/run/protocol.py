@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.machine.processes.messages import Messages
+from aoti_debug.run.device_profiler import DeviceTimes
 from aoti_debug.rundir.run_json import Stage
 
 
@@ -44,6 +45,7 @@ class RunRequest:
         ranks: "0,1": those on which it is called; "" for all.
         outputs: a folder for what the last call returns (saved_outputs.py); "" to drop it.
         memory: read the counters of memory around each call (memory_meter.py).
+        device_times: what is measured on a GPU (device_profiler.py); None for nothing.
         imports, libraries: Python modules and shared libraries that register the model's operators.
     """
 
@@ -59,6 +61,7 @@ class RunRequest:
     ranks: str = ""
     outputs: str = ""
     memory: bool = False
+    device_times: DeviceTimes | None = None
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 

@@ -135,6 +135,7 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     target = run_target(options.package, options.model, options.trusted)
     manifest = target.manifest
     _check_target(target, options)
+    configuration.check_device(manifest, options)
     configuration.check_level(manifest, options)
     base = options.out or run_directory.base_directory()
     shared_memory.reclaim()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import functools
 import gc
 import importlib
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from aoti_debug.abi import Variable
-from aoti_debug.errors import ArtifactError
+from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.inputs import input_files, random_inputs
 from aoti_debug.inputs.input_files import Inputs
 from aoti_debug.machine import current_rank
@@ -27,7 +28,8 @@ from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import Artifact
-from aoti_debug.run import saved_outputs
+from aoti_debug.run import device_profiler, saved_outputs
+from aoti_debug.run.device_profiler import DeviceTimes
 from aoti_debug.run.inspector import Inspector, user_function
 from aoti_debug.run.interposed_model import Interposed
 from aoti_debug.run.load_model import load
@@ -85,6 +87,8 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         importlib.import_module(module)
     for library in request.libraries:
         torch.ops.load_library(library)
+    is_profiled = request.device_times is not None and _can_profile(request.device_times)
+    is_captured = request.device_times is not None and request.device_times.replays
     is_inspected = bool(request.inspector) and current_rank.selected(current_rank.parse(request.ranks))
     function = user_function(request.inspector).load() if is_inspected else None
     inspector: Inspector | None = None
@@ -93,7 +97,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         _send(pipe, StageReached(Stage.LOAD))
         path, data = _raw_inputs(request)
         _select_gpu(data)
-        model = _interposed(request.interposed, request)
+        model = _interposed(request.interposed, request, is_captured)
         _send(pipe, StageReached(Stage.INPUTS))
         inputs = input_files.arrange(path, data, model.signature)
     else:
@@ -105,12 +109,17 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         if function is not None:
             inspector = Inspector(function, package.manifest(), request.inspector, request.tag)
             os.environ[Variable.INSPECT.value] = inspector.variable
-        model = _load(package)
+        model = _load(package, is_captured)
     _send(pipe, StageReached(Stage.CALL))
     meter = MemoryMeter(torch, request.device, Path(request.run), request.calls) if request.memory else None
     began = time.monotonic()
+    result = None
     with torch.no_grad():
-        for _ in range(request.calls):
+        if request.device_times is not None and is_profiled:
+            measured = request.calls - request.device_times.warm_up
+            call = functools.partial(_call, model, inputs, inspector)
+            device_profiler.measure(call, request.device_times, measured, Path(request.run))
+        for _ in range(0 if is_profiled else request.calls):
             if meter is not None:
                 result = None  # what the call before returned does not count
                 meter.begin()
@@ -144,13 +153,30 @@ def _call(model: Any, inputs: Inputs, inspector: Inspector | None) -> Any:
             inspector.check()
 
 
-def _interposed(libraries: InterposedLibraries, request: RunRequest) -> Interposed:
+def _can_profile(chosen: DeviceTimes) -> bool:
+    """True if the profiler of the GPU can be used; if not, the host waits for the GPU at every launch.
+
+    Raises:
+        UsageError: replays are to be measured, which are no launches on the host.
+    """
+    if device_profiler.is_available():
+        return True
+    if chosen.replays:
+        raise UsageError(
+            "this build of torch does not record the work of a GPU", hint="without --cuda-graph its calls are measured"
+        )
+    os.environ["CUDA_LAUNCH_BLOCKING"] = "1"  # read by CUDA's driver when it is first used
+    return False
+
+
+def _interposed(libraries: InterposedLibraries, request: RunRequest, single_threaded: bool) -> Interposed:
     return Interposed(
         front=libraries.front,
         recorder=libraries.recorder,
         package=request.package,
         model=libraries.model,
         device=request.device,
+        single_threaded=single_threaded,
     )
 
 
@@ -163,7 +189,7 @@ def _select_gpu(inputs: Any) -> None:
         torch.cuda.set_device(index)
 
 
-def _load(package: Artifact) -> Any:
+def _load(package: Artifact, single_threaded: bool) -> Any:
     """Loads the model of an instrumented package."""
     manifest = package.manifest()
     if manifest.without_weights:
@@ -171,7 +197,7 @@ def _load(package: Artifact) -> Any:
             f"{package.path} has no weights: {manifest.without_weights}",
             hint="run your own program that loads its weights, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
         )
-    return load(package, manifest.model, manifest.device)
+    return load(package, manifest.model, manifest.device, single_threaded)
 
 
 def _inputs(request: RunRequest, package: Artifact) -> Inputs:

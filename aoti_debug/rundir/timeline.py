@@ -196,10 +196,15 @@ class Launch:
         return self._parts.arguments(self.site)
 
     @property
+    def replays(self) -> frozenset[int]:
+        """The replays of its CUDA graph that its statistics are of."""
+        found = (stats.replay for argument in self.args for stats in argument.stats.values())
+        return frozenset(replay for replay in found if replay is not None)
+
+    @property
     def replay(self) -> int | None:
         """The last replay of its CUDA graph that measured one of its tensors; None if none did."""
-        replays = [stats.replay for a in self.args for stats in a.stats.values() if stats.replay is not None]
-        return max(replays, default=None)
+        return max(self.replays, default=None)
 
     def argument(self, name: str) -> Argument | None:
         """The argument of a name; None if there is none."""

@@ -65,6 +65,7 @@ typedef enum RecordType {
   RECORD_WATCH_COUNT = 18,   // WatchCount; the last one of a watchpoint counts
   RECORD_PRINT = 19,         // Print, then char text[text_bytes]
   RECORD_REPLAY_STATS = 20,  // ReplayStats, then what a TENSOR_STATS has
+  RECORD_CLOCK = 21,         // WallClock: as a call begins and as it ends, where there is a device
 } RecordType;
 
 typedef struct RecordHeader {
@@ -93,6 +94,11 @@ typedef struct CallEnd {
   uint32_t launches;
   uint32_t reserved2;
 } CallEnd;  // 16 bytes
+
+// The wall clock at RecordHeader::time_ns, which is measured by a counter whose rate is known to 5 digits only.
+typedef struct WallClock {
+  uint64_t unix_ns;
+} WallClock;  // 8 bytes
 
 typedef struct Layout {
   uint32_t id;          // per block, from 0
@@ -361,6 +367,7 @@ static_assert(sizeof(BlockHeader) == 16, "");
 static_assert(sizeof(RecordHeader) == 16, "");
 static_assert(sizeof(CallBegin) == 24, "");
 static_assert(sizeof(CallEnd) == 16, "");
+static_assert(sizeof(WallClock) == 8, "");
 static_assert(sizeof(Layout) == 32, "");
 static_assert(sizeof(SlotValue) == 16, "");
 static_assert(sizeof(LaunchBegin) == 40, "");

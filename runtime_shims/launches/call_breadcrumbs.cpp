@@ -8,10 +8,14 @@ namespace {
 
 void note_capture_without_breadcrumbs(Run& run) {
   if (run.uncrumbed_capture_noted.exchange(true)) return;
-  const char* what = run.watchpoints != nullptr ? "neither breadcrumbs nor watchpoints" : "no breadcrumbs";
-  const char* why = run.crumbs.is_open() ? "too many calls of this run were captured"
-                                         : "the model was not called once, outside of a capture, before";
-  run.note(NOTE_CRUMBS_OFF, std::string(what) + " in a CUDA graph: " + why, true);
+  const bool too_many = run.crumbs.is_open();
+  std::string text = "no breadcrumbs";
+  if (too_many && run.config.level == LEVEL_HASH) text += ", no hashes of tensors";
+  if (too_many && run.config.level == LEVEL_VALUES) text += ", no statistics of tensors";
+  if (run.watchpoints != nullptr) text += ", no watchpoints";
+  text += too_many ? " in further CUDA graphs: too many calls of this run were captured"
+                   : " in a CUDA graph: the model was not called once, outside of a capture, before";
+  run.note(NOTE_CRUMBS_OFF, text, true);
 }
 
 // Says, once, what watchpoints cannot do in a call that is captured.

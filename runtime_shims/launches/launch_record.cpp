@@ -205,6 +205,11 @@ Seen look(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, T
   }
 }
 
+void record_clock(const CallState& call) {
+  const uint64_t now_ns = call.run->journal.now_ns();
+  write(*call.thread, RECORD_CLOCK, 0, now_ns, WallClock{Clock::unix_ns()});
+}
+
 void record_call_begin(CallState& call, bool capturing, uint64_t now_ns) {
   CallBegin record{};
   record.call = call.call;

@@ -25,6 +25,9 @@ uint64_t tensor_handle(const AotiDebugSlot& slot, const AotiDebugValue* values);
 // Whether the callee writes what the slot shows, so that it is recorded after the launch.
 bool is_result(const AotiDebugSlot& slot);
 
+// Records the wall clock, by which what a device's own profiler records is found in the call.
+void record_clock(const CallState& call);
+
 void record_call_begin(CallState& call, bool capturing, uint64_t now_ns);
 void record_call_end(const CallState& call, bool failed, uint64_t now_ns);
 

@@ -31,11 +31,9 @@ void Clock::start() {
 #if defined(__x86_64__)
   const bool counts = counter_is_usable();  // before the times are taken: it reads a file
 #endif
-  timespec wall;
-  clock_gettime(CLOCK_REALTIME, &wall);
+  start_unix_ns_ = unix_ns();
   start_ns_ = monotonic_ns();
   start_ticks_ = ticks();
-  start_unix_ns_ = static_cast<uint64_t>(wall.tv_sec) * 1000000000u + static_cast<uint64_t>(wall.tv_nsec);
 #if defined(__x86_64__)
   if (!counts) return;
   const timespec pause{0, 1000000};

@@ -23,13 +23,17 @@ class Clock {
 
   uint64_t start_unix_ns() const { return start_unix_ns_; }
 
-  static uint64_t monotonic_ns() {
+  static uint64_t unix_ns() { return read(CLOCK_REALTIME); }
+
+  static uint64_t monotonic_ns() { return read(CLOCK_MONOTONIC); }
+
+ private:
+  static uint64_t read(clockid_t clock) {
     timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
   }
 
- private:
   __extension__ typedef unsigned __int128 Wide;
   static constexpr int kShift = 32;
 

@@ -53,7 +53,7 @@ def test_a_package_without_any_source_gets_one_where_torch_needs_it(
     monkeypatch.setattr(torch, "__version__", TorchVersion(version))
     paths: list[Path] = []
 
-    def load(path: Path, model: str) -> str:
+    def load(path: Path, model: str, _: bool) -> str:
         paths.append(path)
         assert loaded <= set(archive.inspect(path).members)
         assert (SOURCE in archive.inspect(path).members) == (SOURCE in loaded)

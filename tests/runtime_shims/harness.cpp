@@ -202,6 +202,7 @@ EXPORT uint64_t h_sizeof(const char* name) {
   SIZE(RecordHeader);
   SIZE(CallBegin);
   SIZE(CallEnd);
+  SIZE(WallClock);
   SIZE(Layout);
   SIZE(SlotValue);
   SIZE(LaunchBegin);

@@ -25,10 +25,12 @@ TYPES = {
     17: "watch_hit",
     18: "watch_count",
     20: "replay_stats",
+    21: "clock",
 }
 STRUCTS = {
     "call_begin": ("<IBBHQQ", "call kind level stream_slot model stream"),
     "call_end": ("<IBBHII", "call kind failed _ launches _"),
+    "clock": ("<Q", "unix_ns"),
     "layout": ("<IihhhHqq", "id dtype device_type device_index layout ndim storage_offset storage_bytes"),
     "launch_begin": (
         "<IBBHIIII4I",

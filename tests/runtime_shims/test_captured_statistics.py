@@ -272,3 +272,18 @@ def test_tensors_beyond_the_limit_are_not_measured(
     assert (
         capfd.readouterr().err.count("CUDA graphs measure no further tensors in their replays: they measure 65536") == 1
     )
+
+
+def test_captured_calls_beyond_the_limit_are_said(
+    load: Load, device_library: Path, journal: Decode, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = Model(load(device_library, LEVEL=2))
+    model.call(0)
+    for _ in range(514):
+        model.call(1)
+    model.runtime.unload()
+    found = journal()
+    assert [r.level for r in found.of("call_begin")] == [2] * 513 + [3] * 2
+    text = "no breadcrumbs, no statistics of tensors in further CUDA graphs: too many calls of this run were captured"
+    assert [r.text for r in found.of("note") if r.code == NoteCode.CRUMBS_OFF] == [text]
+    assert capfd.readouterr().err.count(text) == 1

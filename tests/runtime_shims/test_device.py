@@ -6,6 +6,7 @@ import math
 import os
 import struct
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,19 @@ def crumbs(path: Path) -> tuple[int, list[CrumbSlot]]:
     used = [slot for slot in slots if slot.used]
     assert used == slots[: len(used)]
     return every, used
+
+
+def test_the_wall_clock_is_recorded_as_a_call_begins_and_ends(start: Start, journal: Decode) -> None:
+    before = time.time_ns()
+    runtime = start(PRINT="none")
+    with runtime.call(), runtime.launch(runtime.site(0, "k")):
+        pass
+    runtime.unload()
+    found = journal()
+    begun, ended = found.of("clock")
+    assert before <= begun.unix_ns < ended.unix_ns <= time.time_ns()
+    (first,), (last,) = found.of("call_begin"), found.of("call_end")
+    assert begun.time_ns <= first.time_ns < last.time_ns <= ended.time_ns
 
 
 def test_a_crumb_a_launch(start: Start, run: Path, journal: Decode) -> None:

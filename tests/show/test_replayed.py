@@ -36,3 +36,29 @@ def test_many_calls(tmp_path: Path) -> None:
     found = replay_lines(run, run.launches, 200)
     assert found[5].startswith("call 5: statistics of replay 6 ")
     assert found[6:] == ["and the last replays of 3 more calls"]
+
+
+def measured(base: Path, *replays: int) -> list[str]:
+    """The line of a call of which 8 replays have begun, with a launch of each of some replays."""
+    writer = JournalWriter(level=2)
+    writer.call_begin(flags=CallFlag.CAPTURING)
+    for launch, replay in enumerate(replays):
+        writer.launch(launch, 0, X, X)
+        writer.tensor_stats(launch, 0, Phase.BEFORE, statistics(), layout=X.layout, replay=(replay, 8))
+    writer.call_end(launches=len(replays))
+    run = open_run(run_directory(base, make_manifest(CUDA.sites[0]), writer))
+    return replay_lines(run, run.launches, 300)
+
+
+def test_the_last_replay_had_not_measured_every_tensor(tmp_path: Path) -> None:
+    assert measured(tmp_path, 8, 8, 7) == [
+        "call 0: statistics of replay 8 of the CUDA graph, the last one, or of replay 7 where it had not measured a "
+        "tensor when the run ended; earlier replays are not kept"
+    ]
+
+
+def test_the_last_replay_had_measured_none_of_the_tensors(tmp_path: Path) -> None:
+    assert measured(tmp_path, 7, 7) == [
+        "call 0: statistics of replay 7 of the CUDA graph; replay 8, the last one, had measured none of them when the "
+        "run ended"
+    ]

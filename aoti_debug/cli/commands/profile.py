@@ -37,6 +37,11 @@ LIMIT = 40  # rows
     help=f"How many calls are measured, after {WARM_UP} others.",
 )
 @click.option(
+    "--cuda-graph",
+    is_flag=True,
+    help="On a GPU: capture a call in a CUDA graph, and measure N replays of it instead of calls.",
+)
+@click.option(
     "--against",
     metavar="OLD.pt2",
     type=options.FilePath(),
@@ -63,6 +68,7 @@ def command(
     model: Path,
     inputs: Path | None,
     calls: int,
+    cuda_graph: bool,
     against: Path | None,
     trace: Path | None,
     plot: bool,
@@ -83,7 +89,7 @@ def command(
     """
     if output is not None and not plot:
         raise UsageError("-o needs --plot", hint="aoti-debug profile MODEL.pt2 --plot -o FILE")
-    chosen = ProfileOptions(model, inputs, calls, against, out, imports, libraries, trusted)
+    chosen = ProfileOptions(model, inputs, calls, against, out, imports, libraries, trusted, cuda_graph)
     with StepLines(LastDurations("profile", str(model.resolve()))) as progress:
         found = profile(chosen, progress)
     if as_json:

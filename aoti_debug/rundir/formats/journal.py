@@ -34,6 +34,7 @@ from aoti_debug.recording.values import Layout
 from aoti_debug.rundir.formats.journal_records import (
     CallBegin,
     CallEnd,
+    ClockRecord,
     FaultRecord,
     GridRecord,
     GuardDamage,
@@ -226,6 +227,10 @@ class _Block:
         call, kind, failed, launches = abi.CALL_END.codec.unpack_from(self.data, body)
         return CallEnd(time_ns, self.thread, _KINDS[kind], call, bool(failed), launches)
 
+    def clock(self, body: int, _flags: int, time_ns: int) -> ClockRecord:
+        (unix_ns,) = abi.WALL_CLOCK.codec.unpack_from(self.data, body)
+        return ClockRecord(time_ns, self.thread, unix_ns)
+
     def launch_begin(self, body: int, _flags: int, time_ns: int) -> LaunchBegin:
         call, kind, n_loops, stream_slot, launch, site, sequence, count, *loops = abi.LAUNCH_BEGIN.codec.unpack_from(
             self.data, body
@@ -388,6 +393,7 @@ _UNINITIALISED, _SKIPPED, _HASH_ONLY = (flag.value for flag in StatsFlag)
 _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
     RecordType.CALL_BEGIN.value: _Block.call_begin,
     RecordType.CALL_END.value: _Block.call_end,
+    RecordType.CLOCK.value: _Block.clock,
     RecordType.LAUNCH_BEGIN.value: _Block.launch_begin,
     RecordType.GRID.value: _Block.grid,
     RecordType.LAUNCH_END.value: _Block.launch_end,

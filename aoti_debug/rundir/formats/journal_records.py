@@ -87,6 +87,14 @@ class CallEnd(NamedTuple):
     launches: int
 
 
+class ClockRecord(NamedTuple):
+    """The wall clock at a time of the journal."""
+
+    time_ns: int
+    thread: int
+    unix_ns: int
+
+
 class LaunchBegin(NamedTuple):
     """The beginning of a launch, with the values of its arguments."""
 
@@ -259,6 +267,7 @@ class RunEnd(NamedTuple):
 Record: TypeAlias = (
     CallBegin
     | CallEnd
+    | ClockRecord
     | LaunchBegin
     | GridRecord
     | LaunchEnd

@@ -68,6 +68,16 @@ def test_mistakes(
     assert not (tmp_path / "profiles").exists()
 
 
+def test_a_model_on_a_cpu_has_no_cuda_graph(
+    built: Callable[[str], Built], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = built("blocks").package
+    assert main.run(["profile", str(package), "--cuda-graph", "--out", str(tmp_path)]) == 2
+    error, hint = capsys.readouterr().err.splitlines()[-2:]
+    assert error == f"error: {package.name} runs on a CPU: no CUDA graph can capture it"
+    assert hint == "hint: without --cuda-graph its calls are measured"
+
+
 def test_a_trace_that_cannot_be_written(
     built: Callable[[str], Built], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

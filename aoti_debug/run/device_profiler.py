@@ -1,0 +1,188 @@
+"""Calls of a model on a GPU under torch's profiler, or replays of a CUDA graph that captures one, in their process."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from aoti_debug import wording
+from aoti_debug.errors import UsageError
+from aoti_debug.rundir import device_activity
+from aoti_debug.rundir.device_activity import Activity, DeviceActivity, Enqueued
+
+_UNPROFILED = 20  # calls, or replays, without the profiler, at most
+_FOLLOWING = 10  # replays that follow one another
+_ON_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_ON_HOST = frozenset({"cuda_runtime", "cuda_driver"})
+_REPLAY = "GraphLaunch"
+
+
+class CaptureError(UsageError):
+    """A call that no CUDA graph can capture."""
+
+
+@dataclass(frozen=True)
+class DeviceTimes:
+    """The choice of what is measured on a GPU.
+
+    Attributes:
+        warm_up: how many of the calls are made before those that are measured.
+        replays: measure replays of a CUDA graph instead of calls.
+    """
+
+    warm_up: int
+    replays: bool = False
+
+
+def is_available() -> bool:
+    """True if torch's profiler can record the work of a GPU."""
+    import torch
+
+    return torch.profiler.ProfilerActivity.CUDA in torch.profiler.supported_activities()
+
+
+def measure(call: Callable[[], Any], chosen: DeviceTimes, calls: int, run: Path) -> None:
+    """Measures calls or replays, and writes the work of the GPU into the run directory.
+
+    Args:
+        call: calls the model.
+        calls: how many calls or replays are measured.
+
+    Raises:
+        CaptureError: a CUDA graph cannot capture the call.
+        UsageError: torch's profiler records no work of the GPU.
+    """
+    measured = _measure_replays(call, chosen, calls) if chosen.replays else _measure_calls(call, chosen, calls)
+    if not measured.activities:
+        raise UsageError(
+            "torch's profiler has recorded no work of the GPU",
+            hint="another profiler may have it: end nsys, ncu or dcgm, or run without them",
+        )
+    device_activity.write(measured, run)
+
+
+def _measure_calls(call: Callable[[], Any], chosen: DeviceTimes, calls: int) -> DeviceActivity:
+    for _ in range(chosen.warm_up):
+        call()
+    unprofiled = _seconds(call, min(calls, _UNPROFILED))
+    profiler = _profiler()
+    with profiler:
+        profiled = _seconds(call, calls)
+    return _recorded(profiler, unprofiled, profiled)
+
+
+def _measure_replays(call: Callable[[], Any], chosen: DeviceTimes, calls: int) -> DeviceActivity:
+    graph = _captured(call, chosen.warm_up)
+    count = min(calls, _UNPROFILED)
+
+    def following() -> None:
+        for _ in range(_FOLLOWING):
+            graph.replay()
+
+    unprofiled = _seconds(graph.replay, count)
+    back_to_back = tuple(seconds / _FOLLOWING for seconds in _seconds(following, count))
+    profiler = _profiler()
+    with profiler:
+        _seconds(call, 1)  # tells which kernels are whose
+        profiled = _seconds(graph.replay, calls)
+    return _recorded(profiler, unprofiled, profiled, back_to_back)
+
+
+def _captured(call: Callable[[], Any], warm_up: int) -> Any:
+    """A CUDA graph of a call, after some others on the same stream."""
+    import torch
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(max(warm_up, 1)):
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph, stream=stream):
+            call()
+    except Exception as error:  # of any kind: torch's, or one of the model's own
+        first: BaseException = error
+        while first.__context__ is not None:
+            first = first.__context__
+        raise CaptureError(
+            f"a CUDA graph cannot capture it: {wording.first_line(str(first)) or type(first).__name__}",
+            hint="without --cuda-graph its calls are measured",
+        ) from error
+    return graph
+
+
+def _seconds(work: Callable[[], Any], count: int) -> tuple[float, ...]:
+    """Seconds of each of several calls, until the GPU has completed it."""
+    import torch
+
+    found = []
+    torch.cuda.synchronize()
+    for _ in range(count):
+        began = time.perf_counter()
+        work()
+        torch.cuda.synchronize()
+        found.append(time.perf_counter() - began)
+    return tuple(found)
+
+
+def _profiler() -> Any:
+    import torch
+
+    return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True)
+
+
+def _recorded(
+    profiler: Any,
+    unprofiled: tuple[float, ...],
+    profiled: tuple[float, ...],
+    back_to_back: tuple[float, ...] = (),
+) -> DeviceActivity:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        trace = json.loads(path.read_bytes())
+    enqueued, activities = from_trace(trace)
+    return DeviceActivity(enqueued, activities, unprofiled, profiled, back_to_back)
+
+
+def from_trace(trace: dict[str, Any]) -> tuple[tuple[Enqueued, ...], tuple[Activity, ...]]:
+    """The work of the GPU in a trace of torch's profiler, and what enqueued it, each in order of time."""
+    base = int(trace.get("baseTimeNanoseconds", 0))
+    complete = [event for event in trace["traceEvents"] if event.get("ph") == "X" and "correlation" in _args(event)]
+    activities = sorted(_activities(complete, base), key=lambda one: one.begin_ns)
+    known = {activity.correlation for activity in activities}
+    enqueued = sorted(_enqueued(complete, base, known), key=lambda one: one.begin_ns)
+    return tuple(enqueued), tuple(activities)
+
+
+def _activities(events: Iterable[dict[str, Any]], base: int) -> Iterable[Activity]:
+    for event in events:
+        if event.get("cat") in _ON_DEVICE:
+            args = _args(event)
+            begin, end = _times(event, base)
+            yield Activity(event["name"], int(args.get("stream", 0)), int(args["correlation"]), begin, end - begin)
+
+
+def _enqueued(events: Iterable[dict[str, Any]], base: int, known: set[int]) -> Iterable[Enqueued]:
+    for event in events:
+        correlation = int(_args(event)["correlation"])
+        if event.get("cat") in _ON_HOST and correlation in known:
+            yield Enqueued(correlation, *_times(event, base), replays=_REPLAY in event["name"])
+
+
+def _args(event: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = event.get("args", {})
+    return found
+
+
+def _times(event: dict[str, Any], base: int) -> tuple[int, int]:
+    """The beginning and the end of an event, in nanoseconds since 1970; a trace has microseconds."""
+    begin = base + round(event["ts"] * 1000)
+    return begin, begin + round(event["dur"] * 1000)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from chains import chain
 
+from aoti_debug.diff.budget import Budget, TensorBudget
 from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.diff.difference import Diff
 from aoti_debug.diff.explain_differences import explain_differences
@@ -47,6 +48,8 @@ def test_rounding_and_its_consequences(tmp_path: Path) -> None:
     assert lines[-1] == "DIFFERENT from 0.3 cpp_fused_add_3 on; rounding explains it"
     assert "  cause    rounding: from the same inputs, both are within what it explains" in lines
     assert "rounding explains 3 of 3 differences" in lines
+    assert Budget((TensorBudget(rounding=True),)).excesses(found) == ()
+    assert len(Budget((TensorBudget(rounding=True, atol=0.0),)).excesses(found)) == 3
 
 
 @pytest.mark.parametrize("error", [1.0, 1e-3, 64 * ULP, -1e-3])
@@ -57,6 +60,8 @@ def test_a_planted_value_is_not_rounding(error: float, tmp_path: Path) -> None:
     assert found.launches[0].explanation.wrong == ("b",)
     assert [item.launch.id for item in found.unexplained] == ["0.3"]
     assert found.is_rounding is False
+    (excess,) = Budget((TensorBudget(rounding=True),)).excesses(found)
+    assert excess.startswith("0.3 cpp_fused_add_3 buf3: rounding: wrong in b, ")
     assert diff_lines(found)[-1] == "DIFFERENT from 0.3 cpp_fused_add_3 on; rounding does not explain 0.3"
 
 
@@ -119,4 +124,6 @@ def test_runs_that_do_not_tell(tmp_path: Path) -> None:
     assert found.is_rounding is None
     assert found.unexplained_reason.startswith("the package of run ")
     assert any(line.startswith("not known if rounding explains it: the package") for line in diff_lines(found))
+    (excess, *_) = Budget((TensorBudget(rounding=True),)).excesses(found)
+    assert excess == "0.1 cpp_fused_add_1 buf1: rounding: it is not known if rounding explains it"
     assert explained(a, a).unexplained_reason == ""

@@ -170,17 +170,18 @@ def _explanation(item: LaunchDifference, a: Judgement, b: Judgement, known: _Kno
         return Explanation(Cause.UNKNOWN, reason=_of_sides(sides))
     if known.unknown_read:
         return Explanation(Cause.UNKNOWN, reason=f"what it read has no counterpart: {known.unknown_read}")
+    unread = f"without {wording.some(b.unread, 4)}, which nothing reads" if b.unread else ""
     may_read_other = any(read.equal is not True for read in item.pair.reads) or known.reads_given
     if may_read_other or item.pair.numbers:
         if not known.is_same_expression:
             reason = "it read other bytes, and the two programs compute it in other ways"
             return Explanation(Cause.UNKNOWN, reason=reason)
-        return Explanation(Cause.CONSEQUENCE)
+        return Explanation(Cause.CONSEQUENCE, reason=unread)
     if not known.is_same_expression and (reason := _beyond_both_errors(item)):
         return Explanation(Cause.UNKNOWN, reason=f"the two programs compute it in other ways, and {reason}")
     if a.is_ill_conditioned or b.is_ill_conditioned:
-        return Explanation(Cause.ILL_CONDITIONED)
-    return Explanation(Cause.TIES if all(map(_is_discrete, item.tensors)) else Cause.ROUNDING)
+        return Explanation(Cause.ILL_CONDITIONED, reason=unread)
+    return Explanation(Cause.TIES if all(map(_is_discrete, item.tensors)) else Cause.ROUNDING, reason=unread)
 
 
 def _of_sides(sides: list[tuple[str, str]]) -> str:

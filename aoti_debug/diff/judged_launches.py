@@ -11,8 +11,9 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.regions.recorded_values import RecordedValues
 from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diff.pairing.recorded_tensor import RecordedTensors
 from aoti_debug.rundir.formats.journal_records import LaunchKey
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.rundir.timeline import Argument, Launch
 
 Place = tuple[LaunchKey, str]
 """A launch and one of its arguments."""
@@ -26,11 +27,13 @@ class Judgement:
         wrong: in words, "3 of 64 elements of buf1"; "" if nothing is.
         unknown: why it is not known; "" if it is.
         is_ill_conditioned: a change of its inputs by one ULP changes a lot.
+        unread: what it wrote and was not compared, because no launch reads it and the model does not return it.
     """
 
     wrong: str = ""
     unknown: str = ""
     is_ill_conditioned: bool = False
+    unread: tuple[str, ...] = ()
 
 
 class JudgedLaunches:
@@ -44,14 +47,19 @@ class JudgedLaunches:
 
     def __init__(self, values: RecordedValues, rows: tuple[Row, ...], paired: Set[Place]) -> None:
         self._values = values
+        self._tensors = RecordedTensors(values.run)
         self._rows = {row.launch.id: row for row in rows}
         self._readers: dict[str, list[Row]] = {}
         for row in rows:
             for id_ in row.launches[:-1]:
                 self._readers.setdefault(id_, []).append(row)
         self._paired = paired
-        reads = (read for found in values.reads.values() for read in found)
-        self._read = {(read.write.launch.key, read.write.argument.name) for read in reads if read.write is not None}
+        self._read = {
+            (read.write.launch.key, read.write.argument.name)
+            for launch in values.run.launches
+            for read in values.reads.get(launch.key, ())
+            if read.write is not None and not self._tensors.is_partial_result(launch, read.argument)
+        }
         self._flow = Dataflow(values.run)
 
     def error(self, launch: Launch, argument: str) -> Measurement | None:
@@ -74,6 +82,7 @@ class JudgedLaunches:
             next((item.wrong for item in found if item.wrong), ""),
             next((item.unknown for item in found if item.unknown), ""),
             any(item.is_ill_conditioned for item in found),
+            found[0].unread,
         )
 
     def own(self, launch: Launch, written: tuple[str, ...] = ()) -> Judgement:
@@ -92,20 +101,26 @@ class JudgedLaunches:
         if not known and not through:
             reason = "" if row is None or row.reason in ("", PRIVATE) else row.reason
             return Judgement(unknown=reason or "the program has no value for what it wrote")
-        if not through and (missing := self._without_value(launch, written, known)):
-            return Judgement(unknown=f"the program has no value for {missing}")
         ill = any(item.verdict is LaunchVerdict.ILL_CONDITIONED for item in (*compared, *through))
-        return Judgement(is_ill_conditioned=ill)
+        writes = self._values.writes.get(launch.key, ())
+        open_ = [
+            w.argument for w in writes if w.argument.name not in known and (not written or w.argument.name in written)
+        ]
+        unread = tuple(argument.name for argument in open_ if not self._is_used(launch, argument))
+        missing = next(
+            (a.name for a in open_ if a.name not in unread and not (through and self._is_read(launch, a))), ""
+        )
+        if missing:
+            return Judgement(unknown=f"the program has no value for {missing}")
+        if written and set(written) <= set(unread):
+            return Judgement(unknown=f"nothing reads {wording.some(unread, 4)}, and the program has no value for it")
+        return Judgement(is_ill_conditioned=ill, unread=unread)
 
-    def _without_value(self, launch: Launch, written: tuple[str, ...], known: Set[str]) -> str:
-        """What a launch wrote, and was not compared, though another launch reads it or the model returns it; or ""."""
-        for write in self._values.writes.get(launch.key, ()):
-            name = write.argument.name
-            is_asked = not written or name in written
-            is_used = (launch.key, name) in self._read or self._flow.is_output(write.argument)
-            if is_asked and is_used and name not in known:
-                return name
-        return ""
+    def _is_used(self, launch: Launch, argument: Argument) -> bool:
+        return self._is_read(launch, argument) or self._flow.is_output(argument)
+
+    def _is_read(self, launch: Launch, argument: Argument) -> bool:
+        return (launch.key, argument.name) in self._read
 
 
 def makers(values: RecordedValues, launch: Launch, paired: Set[Place]) -> tuple[Launch, ...]:

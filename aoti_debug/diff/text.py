@@ -201,7 +201,8 @@ def explanation_text(explanation: Explanation) -> str:
     if explanation.cause is Cause.WRONG:
         sides = " and ".join(explanation.wrong)
         return f"{sides} {'is' if len(explanation.wrong) == 1 else 'are'} wrong: {explanation.reason}"
-    return f"{CAUSES[explanation.cause]}{f': {explanation.reason}' if explanation.reason else ''}"
+    said = CAUSES[explanation.cause]
+    return f"{said}{', ' if explanation.is_explained else ': '}{explanation.reason}" if explanation.reason else said
 
 
 def counterparts_text(item: LaunchDifference) -> str:

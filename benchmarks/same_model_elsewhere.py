@@ -103,11 +103,17 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--jobs", metavar="N", type=int, default=max(min((os.cpu_count() or 2) // 2, len(MODELS)), 1))
-    parser.add_argument("--timeout", metavar="S", type=float, default=170.0, help="for one model")
+    parser.add_argument("--jobs", metavar="N", type=int, default=_jobs(), help="models at once")
+    parser.add_argument("--timeout", metavar="S", type=float, default=170.0, help="seconds for one model")
     parser.add_argument("--json", metavar="FILE", help="also write the results")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
+
+
+def _jobs() -> int:
+    """How many models are compared at once: all of them if there are enough cores."""
+    cores = os.cpu_count() or 1
+    return len(MODELS) if cores >= 8 else max(cores // 2, 1)
 
 
 def _has_transformers() -> bool:

@@ -11,7 +11,7 @@ Where the two are not the same expression, the largest difference must not excee
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,7 +48,8 @@ def explain_differences(diff: Diff, options: DiffOptions, steps: Steps) -> Diff:
     try:
         return _explained(diff, options, steps)
     except AotiDebugError as error:
-        return replace(diff, unexplained_reason=wording.first_line(str(error)))
+        hint = f"; {error.hint}" if error.hint else ""
+        return replace(diff, unexplained_reason=f"{wording.first_line(str(error))}{hint}")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class _Side:
         name: "a" or "b".
         differing: its launches that differ.
         alone: its launches without a counterpart.
-        paired: what its launches wrote that has a counterpart.
+        paired: what its launches wrote that has a counterpart, and whether that has the same bytes.
     """
 
     name: str
@@ -67,13 +68,13 @@ class _Side:
     values: RecordedValues
     differing: tuple[Launch, ...]
     alone: tuple[Launch, ...]
-    paired: frozenset[Place]
+    paired: Mapping[Place, bool]
 
     def launches(self) -> frozenset[str]:
         """All launches to compare with the program."""
         found = {launch.id for launch in (*self.differing, *self.alone)}
         for launch in self.differing:
-            found |= {other.id for other in makers(self.values, launch, self.paired)}
+            found |= {other.id for other in makers(self.values, launch, self.paired.keys())}
         return frozenset(found)
 
 
@@ -88,7 +89,7 @@ def _explained(diff: Diff, options: DiffOptions, steps: Steps) -> Diff:
     for item in diff.launches:
         found = replace(item, tensors=tuple(_with_errors(tensor, a, b) for tensor in item.tensors))
         judged = _judgements(item, a, b)
-        known = _Known(same.of(item.pair), _reads_given(item, sides, given), _unknown_read(item, sides[1]))
+        known = _Known(same.of(item.pair), _reads_other(item, sides, given), _unknown_read(item, sides[1]))
         launches.append(replace(found, explanation=_explanation(found, *judged, known)))
     alone = tuple(wrong for side, judged in zip(sides, (a, b), strict=True) for wrong in _wrong_alone(side, judged))
     return replace(diff, launches=tuple(launches), wrong_alone=alone)
@@ -100,14 +101,21 @@ def _sides(diff: Diff) -> tuple[_Side, _Side]:
     differing = {launch.key: launch for item in diff.launches for launch in item.pair.counterparts}
     unpaired = [pair.launch for pair in diff.pairs if pair.unpaired_writes]
     return (
-        _Side("a", diff.a, values[0], tuple(differing.values()), diff.only_a, frozenset(_place(w.a) for w in writes)),
+        _Side(
+            "a",
+            diff.a,
+            values[0],
+            tuple(differing.values()),
+            diff.only_a,
+            {_place(write.a): write.equal is True for write in writes},
+        ),
         _Side(
             "b",
             diff.b,
             values[1],
             tuple(item.launch for item in diff.launches),
             (*diff.only_b, *unpaired),
-            frozenset(_place(write.b) for write in writes),
+            {_place(write.b): write.equal is True for write in writes},
         ),
     )
 
@@ -127,7 +135,7 @@ def _judged(side: _Side, options: DiffOptions, folder: Path, steps: Steps) -> Ju
         scope = Scope(launches=launches, inherited=False, imports=imports, libraries=libraries)
         rows = compare_run(side.run, scope, folder, Steps(None)).rows
         note.text = f"{wording.count(len(launches), 'launch')} in float64"
-    return JudgedLaunches(side.values, rows, side.paired)
+    return JudgedLaunches(side.values, rows, side.paired.keys())
 
 
 @dataclass(frozen=True)
@@ -136,12 +144,12 @@ class _Known:
 
     Attributes:
         is_same_expression: both sides compute it by the same expression.
-        reads_given: it, or a launch without a counterpart before it, reads a model input or weight that differs.
+        reads_other: it, or a launch without a counterpart before it, reads what differs.
         unknown_read: an argument that it reads, and whose counterpart is not known; "" without one.
     """
 
     is_same_expression: bool
-    reads_given: bool
+    reads_other: bool
     unknown_read: str
 
 
@@ -171,7 +179,7 @@ def _explanation(item: LaunchDifference, a: Judgement, b: Judgement, known: _Kno
     if known.unknown_read:
         return Explanation(Cause.UNKNOWN, reason=f"what it read has no counterpart: {known.unknown_read}")
     unread = f"without {wording.some(b.unread, 4)}, which nothing reads" if b.unread else ""
-    may_read_other = any(read.equal is not True for read in item.pair.reads) or known.reads_given
+    may_read_other = any(read.equal is not True for read in item.pair.reads) or known.reads_other
     if may_read_other or item.pair.numbers:
         if not known.is_same_expression:
             reason = "it read other bytes, and the two programs compute it in other ways"
@@ -211,16 +219,20 @@ def _is_discrete(tensor: TensorDifference) -> bool:
     return dtype is not None and dtype.category not in (Category.FLOATING, Category.COMPLEX)
 
 
-def _reads_given(item: LaunchDifference, sides: tuple[_Side, _Side], given: set[str]) -> bool:
-    """True if a launch without a counterpart, behind a launch that differs, reads an input or weight that differs."""
-    if not given:
-        return False
+def _reads_other(item: LaunchDifference, sides: tuple[_Side, _Side], given: set[str]) -> bool:
+    """True if a launch, or one without a counterpart before it, reads what differs: of another launch, or of `given`.
+
+    Args:
+        given: the model inputs and weights that differ.
+    """
     a, b = sides
     behind = [(b, item.launch), *((a, launch) for launch in item.pair.counterparts)]
     return any(
-        input_or_weight_name(side.run.manifest, read.argument) in given
+        not side.paired.get((read.write.launch.key, read.write.argument.name), True)
+        if read.write is not None
+        else input_or_weight_name(side.run.manifest, read.argument) in given
         for side, launch in behind
-        for other in (launch, *makers(side.values, launch, side.paired))
+        for other in makers(side.values, launch, side.paired.keys())
         for read in side.values.reads.get(other.key, ())
     )
 

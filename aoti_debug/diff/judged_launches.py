@@ -21,7 +21,7 @@ Place = tuple[LaunchKey, str]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is known of a launch, and of the launches without a counterpart that made what it read.
+    """The state of a launch and of the launches without a counterpart that made what it read.
 
     Attributes:
         wrong: in words, "3 of 64 elements of buf1"; "" if nothing is.

@@ -274,7 +274,7 @@ def _rounding(diff: Diff) -> str:
 
 
 def explanation_lines(diff: Diff, most: int = MOST, shown: Set[str] = frozenset()) -> list[str]:
-    """How many differences rounding explains, and those that it does not.
+    """The number of differences that rounding explains, and the differences that it does not.
 
     Args:
         shown: launches of which more has been said.

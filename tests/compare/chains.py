@@ -46,17 +46,24 @@ def reference(operators: tuple[str, ...], altered: int = -1) -> Reference:
 
 
 def chain(
-    base: Path, operators: tuple[str, ...], wrong: int = -1, step: int = 1, error: float = 1.0, altered: int = -1
+    base: Path,
+    operators: tuple[str, ...],
+    wrong: int = -1,
+    step: int = 1,
+    error: float = 1.0,
+    altered: int = -1,
+    first: float = 0.0,
 ) -> RunDir:
     """A run of a chain, one launch for `step` operators; each one adds 1 to its input.
 
     Args:
         wrong: the launch that adds `error` as well.
         altered: the operator that adds 2, in the graph too.
+        first: the first element of the input.
     """
     recorder = Recorder(base, inputs=("x",))
     recorder.journal.call_begin()
-    name, value = "x", torch.arange(4, dtype=torch.float32)
+    name, value = "x", torch.arange(4, dtype=torch.float32) + first
     for number, at in enumerate(range(step - 1, len(operators), step)):
         added = step + (at - step < altered <= at)
         result = value + added + error * (number == wrong)

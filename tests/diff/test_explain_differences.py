@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import schema
 from chains import chain
+from click.testing import CliRunner
 
+from aoti_debug.cli.main import group
 from aoti_debug.diff.budget import Budget, TensorBudget
 from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.diff.difference import Diff
+from aoti_debug.diff.document import document
 from aoti_debug.diff.explain_differences import explain_differences
 from aoti_debug.diff.explanation import Cause
 from aoti_debug.diff.options import DiffOptions
 from aoti_debug.diff.text import diff_lines
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.report.diff_page import diff_page
 from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.rundir.run_directory import RunDir
 
@@ -115,6 +121,36 @@ def test_another_program_behind_other_inputs(tmp_path: Path) -> None:
     found = explained(chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=1, error=2.0**-20, altered=3))
     assert dict(causes(found))["0.3"] is Cause.UNKNOWN
     assert dict(causes(found))["0.2"] is Cause.CONSEQUENCE
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_another_input_that_a_launch_without_a_counterpart_reads(step: int, tmp_path: Path) -> None:
+    found = explained(chain(tmp_path / "a", ADD, step=4 - step), chain(tmp_path / "b", ADD, step=step, first=0.5))
+    assert [item.name for item in found.inputs] == ["x"]
+    assert {cause for _, cause in causes(found)} == {Cause.CONSEQUENCE}
+    assert found.is_rounding is False
+
+
+def test_the_document_and_the_page(tmp_path: Path) -> None:
+    found = explained(chain(tmp_path / "a", ADD, wrong=0), chain(tmp_path / "b", ADD, step=3))
+    data = json.loads(json.dumps(document(found), allow_nan=False))
+    assert schema.problems(data, json.loads((schema.DOCS / "diff.schema.json").read_text())) == []
+    assert data["rounding"] is False
+    assert data["unexplained"] == [{"launch": "0.0", "kernel": "cpp_fused_add_0"}]
+    assert data["wrong_alone"][0]["launch"] == "0.0"
+    explanation = data["differences"][0]["explanation"]
+    assert (explanation["cause"], explanation["wrong"], explanation["explained"]) == ("wrong", ["a"], False)
+    assert data["differences"][0]["tensors"][0]["errors"]["b"]["absolute"] == 0
+    page = diff_page(found)
+    assert "<dt>cause</dt><dd>a is wrong: 0.0 cpp_fused_add_0 before it: 4 of 4 elements of buf0</dd>" in page
+    assert "rounding explains 1 of 2 differences" in page
+
+
+def test_without_the_reference(tmp_path: Path) -> None:
+    a, b = chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=1)
+    result = CliRunner().invoke(group, ["diff", str(a.path), str(b.path), "--no-reference", "--json"])
+    data = json.loads(result.stdout)
+    assert (data["rounding"], data["differences"][0]["explanation"]) == (None, None)
 
 
 def test_runs_that_do_not_tell(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whether two launches compute what they write by the same expression of what both runs have recorded."""
+"""Tells if two launches compute what they write by the same expression of what both runs have recorded."""
 
 from __future__ import annotations
 

@@ -171,12 +171,18 @@ class _Model:
             "plain": self._build("cpu", "plain", "cpp.dynamic_threads=True"),
             "scalar": self._build("cpu", "scalar", "cpp.dynamic_threads=True", "cpp.simdlen=1"),
         }
+        failure = ""
         if self._device == "cuda":
-            builds["cuda"] = self._build("cuda", "cuda")
+            try:
+                builds["cuda"] = self._build("cuda", "cuda")
+            except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch has no one class for it
+                failure = f"it cannot be exported on the GPU: {str(error).splitlines()[0]}"
         threads = [{"OMP_NUM_THREADS": str(count)} for count in (1, 2)]
         yield self._row("threads", builds, ("plain", threads[0]), ("plain", threads[1]))
         yield self._row("settings", builds, ("plain", threads[0]), ("scalar", threads[0]))
-        if self._device == "cuda":
+        if failure:
+            yield Compared(self._name, "CPU and GPU", failure=failure)
+        elif self._device == "cuda":
             gpus = [{"CUDA_VISIBLE_DEVICES": name} for name in _gpus()]
             if len(gpus) > 1:
                 yield self._row("two GPUs", builds, ("cuda", gpus[0]), ("cuda", gpus[1]))

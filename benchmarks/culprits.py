@@ -91,7 +91,7 @@ def main() -> int:
                 " ".join(r.found),
                 r.healing.value,
                 str(r.runs),
-                "",
+                str(most),
                 f"{r.seconds:.1f}",
             )
             for r in rows

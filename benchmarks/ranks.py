@@ -4,7 +4,8 @@ usage: python benchmarks/ranks.py [--runs N] [--folder DIR] [--only failures|cos
 
 Each run is a launch of torchrun's agent (torch.distributed.launcher) with four ranks of gloo that call one instrumented
 package; a rank, a call and one of four failures (SIGSEGV, an exception, a hang, SIGKILL to itself) are drawn with a
-fixed seed. Ranks are forked from this process, which has imported torch. A hang ends when gloo gives up.
+fixed seed. Ranks are forked from this process, which has imported torch. A hang ends when gloo gives up. If it does so
+before a rank has called the package, on a busy machine, the launch is made once more, and that is printed.
 
 Cost: two ranks call the package many times; what a call takes is compared with that of the same two processes without
 RANK in their environment, whose runs are single ones.
@@ -35,6 +36,7 @@ RANKS = 4
 CALLS = 4
 FAILURES = ("fault", "throw", "hang", "kill")
 PATIENCE = "10"  # seconds after which gloo gives up
+ATTEMPTS = 3  # launches in which gloo gave up while the ranks joined, so that nothing failed as planned
 OPERATOR = "aotidebugranks::act.default"
 COST_CALLS = 4000
 COST_ROUNDS = 8
@@ -138,7 +140,11 @@ def try_failure(package: Path, folder: Path, number: int, draw: random.Random) -
     rank, call, failure = draw.randrange(RANKS), draw.randrange(CALLS), FAILURES[number % len(FAILURES)]
     base = folder / f"trial-{number}"
     os.environ |= {"AOTI_DEBUG_DIR": str(base), "RANK_FAULT": f"{rank}:{call}:{failure}"}
-    launch(RANKS, f"trial-{number}", rank_main, str(package), CALLS)
+    for attempt in range(ATTEMPTS):
+        launch(RANKS, f"trial-{number}-{attempt}", rank_main, str(package), CALLS)
+        if base.exists():
+            break
+        print(f"trial {number}: gloo gave up before a rank had called the package; once more", file=sys.stderr)
     began = time.perf_counter()
     found = analyse(open_ranks((base / "latest").resolve())).failure
     seconds = time.perf_counter() - began

@@ -24,7 +24,6 @@ from aoti_debug.diff.pairing.pair import Pairing
 from aoti_debug.errors import UsageError
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.progress.steps import StepListener, Steps
-from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.replay.healed_outputs import Outputs
 from aoti_debug.replay.instructions import Replace
 from aoti_debug.replay.program_values import program_values
@@ -150,9 +149,9 @@ class _Packages:
         """The verdicts on launches, against the program, from the inputs that they were given."""
         if not launches or not has_reference(run):
             return {}
-        kernels = tuple(dict.fromkeys(launch.kernel for launch in launches))
         options = self._bad.options
-        scope = Scope(SiteFilter(kernels), inherited=False, imports=options.imports, libraries=options.libraries)
+        ids = frozenset(launch.id for launch in launches)
+        scope = Scope(launches=ids, inherited=False, imports=options.imports, libraries=options.libraries)
         folder = self._folder / "compare"
         folder.mkdir()
         rows = compare_run(run, scope, folder, self._steps).rows

@@ -78,7 +78,7 @@ def _write(comparison: Comparison, folder: Path) -> None:
         ) from error
 
 
-def _require_trust(run: RunDir, trusted: bool) -> None:
+def require_trust(run: RunDir, trusted: bool) -> None:
     """Checks that the comparison of a run executes nothing of a stranger's.
 
     Raises:
@@ -114,12 +114,12 @@ class _Session:
         with python_process.forking_from(PRELOADED, self._options.imports) as server:
             server.preload()
             run, options = self._run(), self._options
-            _require_trust(run, options.trusted)
+            require_trust(run, options.trusted)
             if self._has_no_program(run):
                 return self._with_sources(run)
             scope = Scope(
                 options.filters,
-                options.metric,
+                metric=options.metric,
                 imports=options.imports,
                 libraries=options.libraries,
                 exported=exported_of(options.model, options.exported),

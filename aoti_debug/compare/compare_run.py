@@ -35,7 +35,9 @@ class Scope:
     """The launches of a run to compare, and what their evaluation needs.
 
     Attributes:
-        filters: the launches to compare.
+        filters: the launches to compare, by what they launch.
+        launches: of these, the ones to compare, "0.36", with the launches that they can only be compared through; None
+            for all.
         metric: "FILE.py:FUNCTION"; "" for none.
         inherited: also evaluate the whole program, for the inherited errors.
         imports, libraries: Python modules and shared libraries that register operators, beside those of the package.
@@ -44,6 +46,7 @@ class Scope:
     """
 
     filters: SiteFilter = EVERYTHING
+    launches: frozenset[str] | None = None
     metric: str = ""
     inherited: bool = True
     imports: tuple[str, ...] = ()
@@ -70,7 +73,7 @@ def compare_run(
     reference, package = reference_of(run)
     site_filter.require_names(run.manifest, scope.filters, str(package))
     with steps.step("plan") as note:
-        regions = _selected(find_regions(run, reference), run, scope.filters)
+        regions = _of_launches(_selected(find_regions(run, reference), run, scope.filters), scope.launches)
         note.text = wording.count(len(regions.regions), "region")
     with steps.step("evaluate") as note:
         programs = program_runs(run, reference, regions) if scope.inherited else ()
@@ -193,3 +196,10 @@ def _selected(regions: Regions, run: RunDir, filters: SiteFilter) -> Regions:
             hint=run_directory.name_hint(pattern, site_filter.known_names(launched, criterion)),
         )
     return replace(regions, regions=kept)
+
+
+def _of_launches(regions: Regions, launches: frozenset[str] | None) -> Regions:
+    """The regions that one of these launches belongs to."""
+    if launches is None:
+        return regions
+    return replace(regions, regions=tuple(r for r in regions.regions if not launches.isdisjoint(r.launches)))

@@ -7,6 +7,7 @@ ulp = 2                    limits, all of which must hold
 rtol = 1e-5
 atol = 1e-6
 share = 0.01               of its elements that may differ
+rounding = true            rounding has to explain what its launch wrote
 
 [launches]
 only_in_one = 0            launches that may be in one of the runs only
@@ -23,6 +24,7 @@ from typing import Any
 
 from aoti_debug import wording
 from aoti_debug.diff.difference import Diff, TensorDifference
+from aoti_debug.diff.explanation import Explanation
 from aoti_debug.diff.pairing.pair import PairedBy
 from aoti_debug.errors import UsageError
 
@@ -31,7 +33,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_LIMITS = ("ulp", "rtol", "atol", "share")
+_NUMBERS = ("ulp", "rtol", "atol", "share")
+_LIMITS = (*_NUMBERS, "rounding")
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,23 @@ class TensorBudget:
     rtol: float | None = None
     atol: float | None = None
     share: float | None = None
+    rounding: bool = False
 
     def matches(self, kernel: str, name: str) -> bool:
         """True if it holds for a tensor."""
         return fnmatchcase(kernel, self.kernel) and fnmatchcase(name, self.name)
 
-    def excess(self, difference: TensorDifference) -> str:
-        """The limit that a difference exceeds, in words; "" if it exceeds none."""
+    def excess(self, difference: TensorDifference, explanation: Explanation | None = None) -> str:
+        """The limit that a difference exceeds, in words; "" if it exceeds none.
+
+        Args:
+            explanation: of what its launch wrote; None if there is none.
+        """
+        if self.rounding and not (explanation is not None and explanation.is_explained):
+            cause = "it is not known if rounding explains it" if explanation is None else _words(explanation)
+            return f"rounding: {cause}"
+        if not self._has_numbers:
+            return ""
         found = difference.elements
         if found is None:
             return f"how much it differs is not known: {difference.reason}"
@@ -60,7 +73,7 @@ class TensorBudget:
             "atol": found.max_absolute,
             "share": found.different / max(found.elements, 1),
         }
-        for limit in _LIMITS:
+        for limit in _NUMBERS:
             allowed, value = getattr(self, limit), measured[limit]
             if allowed is None:
                 continue
@@ -69,6 +82,10 @@ class TensorBudget:
             if value > allowed:
                 return f"{limit} {wording.number(value)} is more than {wording.number(allowed)}"
         return ""
+
+    @property
+    def _has_numbers(self) -> bool:
+        return any(getattr(self, limit) is not None for limit in _NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -85,7 +102,8 @@ class Budget:
         ]
         for launch in diff.launches:
             kernel = launch.launch.kernel
-            reasons = [(tensor.name, self._excess(kernel, tensor.name, tensor)) for tensor in launch.tensors]
+            explanation = launch.explanation
+            reasons = [(t.name, self._excess(kernel, t.name, t, explanation)) for t in launch.tensors]
             found += [f"{launch.launch.id} {kernel} {name}: {reason}" for name, reason in reasons if reason]
         found += [f"{name}: an output without a counterpart" for name in diff.unpaired_outputs]
         found += diff.unfinished
@@ -94,9 +112,17 @@ class Budget:
             found.append(f"{wording.count(alone, 'launch')} in one run only, of {self.only_in_one}")
         return tuple(found)
 
-    def _excess(self, kernel: str, name: str, difference: TensorDifference) -> str:
+    def _excess(
+        self, kernel: str, name: str, difference: TensorDifference, explanation: Explanation | None = None
+    ) -> str:
         budget = next((budget for budget in self.tensors if budget.matches(kernel, name)), None)
-        return "it must be equal" if budget is None else budget.excess(difference)
+        return "it must be equal" if budget is None else budget.excess(difference, explanation)
+
+
+def _words(explanation: Explanation) -> str:
+    """ "wrong in b, 3 of 64 elements of buf1"."""
+    sides = f" in {' and '.join(explanation.wrong)}" if explanation.wrong else ""
+    return f"{explanation.cause.value}{sides}{f', {explanation.reason}' if explanation.reason else ''}"
 
 
 def read(path: Path) -> Budget:
@@ -138,6 +164,10 @@ def _tensor(table: Any) -> TensorBudget:
         raise ValueError("[[tensor]] is a table")
     _check_keys(table, tuple(field.name for field in fields(TensorBudget)), "[[tensor]]")
     for key, value in table.items():
+        if key == "rounding":
+            if value is not True:
+                raise ValueError(f"rounding is true, or left out, not {value!r}")
+            continue
         is_limit = key in _LIMITS
         if is_limit and not (type(value) in (int, float) and math.isfinite(value) and value >= 0):
             raise ValueError(f"{key} is a number from 0, not {value!r}")

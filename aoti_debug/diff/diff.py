@@ -16,6 +16,7 @@ from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.build_step import build_step, require_inputs
 from aoti_debug.diff.diff_runs import diff_runs
 from aoti_debug.diff.difference import Diff
+from aoti_debug.diff.explain_differences import explain_differences
 from aoti_debug.diff.options import DiffOptions
 from aoti_debug.errors import UsageError
 from aoti_debug.machine.files import stamped_directories
@@ -54,16 +55,19 @@ def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
             "--inputs and --calls are for models, and both sides are runs", hint="name a model.pt2 to run it"
         )
     directory: Path | None = None
-    if models:
-        with _folder(options) as folder, python_process.forking_from(PRELOADED, options.imports) as server:
-            server.preload()
-            directory = folder
-            beside = next(iter(runs.values()), None)
-            for name, model in models.items():
-                runs[name] = _Recorder(options, folder, steps, beside).record(name, model)
-    with steps.step("compare") as note:
-        found = diff_runs(runs["a"], runs["b"])
-        note.text = f"{wording.count(found.paired, 'pair')} of launches"
+    with python_process.forking_from(PRELOADED, options.imports) as server:
+        if models:
+            with _folder(options) as folder:
+                server.preload()
+                directory = folder
+                beside = next(iter(runs.values()), None)
+                for name, model in models.items():
+                    runs[name] = _Recorder(options, folder, steps, beside).record(name, model)
+        with steps.step("compare") as note:
+            found = diff_runs(runs["a"], runs["b"])
+            note.text = f"{wording.count(found.paired, 'pair')} of launches"
+        if options.explains:
+            found = explain_differences(found, options, steps)
     return replace(found, directory=directory)
 
 

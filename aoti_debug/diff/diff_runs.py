@@ -14,7 +14,7 @@ from aoti_debug.diff.element_difference import element_difference
 from aoti_debug.diff.pairing.pair import LaunchPair, Outcome, PairedBy, Pairing, TensorPair
 from aoti_debug.diff.pairing.pair_by_launch import pair_by_launch
 from aoti_debug.diff.pairing.pair_by_value import pair_by_value
-from aoti_debug.diff.pairing.recorded_tensor import RecordedTensors
+from aoti_debug.diff.pairing.recorded_tensor import RecordedTensor, RecordedTensors
 from aoti_debug.diff.replay_notes import replay_notes
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.recording import levels
@@ -24,6 +24,9 @@ from aoti_debug.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Argument
+
+_Given = tuple[str, tuple[int, ...], tuple[int, ...], int]
+"""A model input or a weight, or a view of one: its name, shape, strides and offset."""
 
 _PROGRAM = "compare two lowerings of one program, called with the same inputs"
 
@@ -51,7 +54,7 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
         outcomes[Outcome.SAME],
         outcomes[Outcome.NOT_RECORDED],
         differing_settings(a, b),
-        tuple(_inputs(read_first, a, b)),
+        tuple(_inputs([*read_first, *_read_by_others(read_first, a, b)], a, b)),
         tuple(_launches(pairing, a, b)),
         pairing.only_a,
         pairing.only_b,
@@ -175,6 +178,33 @@ def _read_first(pairing: Pairing, b: RunDir) -> Iterator[tuple[str, TensorPair]]
                 met.add(name)
                 yield name, read
         met |= {name_of(written.b.argument) for written in pair.writes}
+
+
+def _read_by_others(
+    read_first: Sequence[tuple[str, TensorPair]], a: RunDir, b: RunDir
+) -> Iterator[tuple[str, TensorPair]]:
+    """Yields model inputs and weights that only launches without a counterpart read, each once, with their names."""
+    met = {name for name, _ in read_first}
+    first = _given(a)
+    for key, tensor in _given(b).items():
+        name = key[0]
+        if name not in met and key in first:
+            met.add(name)
+            yield name, TensorPair(first[key], tensor)
+
+
+def _given(run: RunDir) -> dict[_Given, RecordedTensor]:
+    """The model inputs and weights as they were first read, before anything overwrote them, by name and layout."""
+    tensors = RecordedTensors(run)
+    found: dict[_Given, RecordedTensor] = {}
+    overwritten: set[str] = set()
+    for launch in run.launches:
+        for tensor in tensors.reads(launch):
+            name, layout = input_or_weight_name(run.manifest, tensor.argument), tensor.argument.layout
+            if name and name not in overwritten and layout is not None:
+                found.setdefault((name, layout.shape, layout.strides, layout.storage_offset), tensor)
+        overwritten |= {input_or_weight_name(run.manifest, tensor.argument) for tensor in tensors.writes(launch)}
+    return found
 
 
 def differing_inputs(pairing: Pairing, b: RunDir) -> tuple[str, ...]:

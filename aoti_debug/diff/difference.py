@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aoti_debug.diff.differing_settings import Setting
 from aoti_debug.diff.element_difference import ElementDifference
+from aoti_debug.diff.explanation import Explanation, SideError
 from aoti_debug.diff.pairing.pair import LaunchPair, Outcome, PairedBy, TensorPair
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
@@ -19,11 +20,21 @@ class TensorDifference:
     Attributes:
         elements: where and how much; None if it is not known.
         reason: why it is not; "" if it is.
+        errors: of the first and of the second side, against the program in float64; None where it is not known.
     """
 
     pair: TensorPair
     elements: ElementDifference | None
     reason: str = ""
+    errors: tuple[SideError | None, SideError | None] = (None, None)
+
+    @property
+    def nearer(self) -> str:
+        """The side that is nearer to the program in float64, "a" or "b"; "" if neither is, or it is not known."""
+        first, second = self.errors
+        if first is None or second is None or first.relative == second.relative:
+            return ""
+        return "a" if first.relative < second.relative else "b"
 
     @property
     def name(self) -> str:
@@ -50,17 +61,33 @@ class LaunchDifference:
     Attributes:
         tensors: those that differ.
         notes: sentences that may explain it.
+        explanation: whether rounding explains it; None if that was not looked at.
     """
 
     pair: LaunchPair
     outcome: Outcome
     tensors: tuple[TensorDifference, ...]
     notes: tuple[str, ...] = ()
+    explanation: Explanation | None = None
 
     @property
     def launch(self) -> Launch:
         """The launch of the second run."""
         return self.pair.launch
+
+
+@dataclass(frozen=True)
+class WrongAlone:
+    """A launch without a counterpart that is wrong, compared with the program.
+
+    Attributes:
+        side: "a" or "b".
+        reason: where.
+    """
+
+    side: str
+    launch: Launch
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -76,6 +103,9 @@ class Diff:
         unpaired_outputs: outputs of the model in the second run that have no counterpart.
         unfinished: sentences about runs that did not end well.
         notes: what else limits the comparison.
+        wrong_alone: launches without a counterpart that are wrong.
+        unexplained_reason: why it was not looked at whether rounding explains the differences; "" if it was, or if
+            there are none.
         directory: that was made for the comparison; None if both runs were there.
     """
 
@@ -93,6 +123,8 @@ class Diff:
     unpaired_outputs: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    wrong_alone: tuple[WrongAlone, ...] = ()
+    unexplained_reason: str = ""
     directory: Path | None = None
 
     @property
@@ -109,6 +141,27 @@ class Diff:
     def first(self) -> LaunchDifference | None:
         """The first launch that parts; without any, the first that differs."""
         return next(iter((*self.parted, *self.launches)), None)
+
+    @property
+    def is_explained(self) -> bool:
+        """True if it was looked at whether rounding explains the differences."""
+        return bool(self.launches) and all(item.explanation is not None for item in self.launches)
+
+    @property
+    def unexplained(self) -> tuple[LaunchDifference, ...]:
+        """The launches that differ by more than rounding explains, or of which that is not known."""
+        found = ((item, item.explanation) for item in self.launches)
+        return tuple(item for item, explanation in found if explanation is not None and not explanation.is_explained)
+
+    @property
+    def is_rounding(self) -> bool | None:
+        """True if nothing but rounding is needed for the differences; None if that was not looked at.
+
+        Inputs that differ are not rounding.
+        """
+        if not self.is_explained:
+            return None
+        return not (self.unexplained or self.inputs or self.unfinished or self.wrong_alone)
 
     @property
     def is_same(self) -> bool:

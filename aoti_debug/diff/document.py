@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.diff.difference import Diff, LaunchDifference, TensorDifference
+from aoti_debug.diff.explanation import Explanation
 from aoti_debug.recording import levels
 from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.run_directory import RunDir
@@ -34,6 +36,10 @@ def document(diff: Diff, excesses: Sequence[str] | None = None) -> dict[str, Any
             "different": len(diff.launches),
             "not_recorded": diff.not_recorded,
         },
+        "rounding": diff.is_rounding,
+        "unexplained": [_named(item.launch) for item in diff.unexplained],
+        "unexplained_reason": diff.unexplained_reason,
+        "wrong_alone": [{"side": x.side, **_named(x.launch), "reason": x.reason} for x in diff.wrong_alone],
         "first": None if first is None else first.launch.id,
         "settings": [{"name": item.name, "a": item.a, "b": item.b} for item in diff.settings],
         "inputs": [{"name": item.name, **_tensor(item.tensor)} for item in diff.inputs],
@@ -70,13 +76,26 @@ def _launch(item: LaunchDifference) -> dict[str, Any]:
         "model": lines[0].place if lines else None,
         "tensors": [{"name": tensor.name, **_tensor(tensor)} for tensor in item.tensors],
         "notes": list(item.notes),
+        "explanation": _explanation(item.explanation),
+    }
+
+
+def _explanation(found: Explanation | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "cause": found.cause.value,
+        "explained": found.is_explained,
+        "wrong": list(found.wrong),
+        "reason": found.reason,
     }
 
 
 def _tensor(difference: TensorDifference) -> dict[str, Any]:
     found, layout = difference.elements, difference.pair.b.argument.layout
+    errors = _errors(difference)
     if found is None or layout is None:
-        return {"reason": difference.reason}
+        return {"reason": difference.reason, **errors}
     return {
         "elements": found.elements,
         "different": found.different,
@@ -86,7 +105,15 @@ def _tensor(difference: TensorDifference) -> dict[str, Any]:
         "ulp": _number(found.max_ulp),
         "atol": _number(found.max_absolute),
         "rtol": _number(found.max_relative),
+        **errors,
     }
+
+
+def _errors(difference: TensorDifference) -> dict[str, Any]:
+    if difference.errors == (None, None):
+        return {}
+    a, b = (None if error is None else asdict(error) for error in difference.errors)
+    return {"errors": {"a": a, "b": b, "nearer": difference.nearer or None}}
 
 
 def _number(value: Any) -> Any:

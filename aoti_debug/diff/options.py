@@ -17,6 +17,7 @@ class DiffOptions:
         inputs: a .pt or .safetensors file for the models; None for those of the run beside a model, or embedded ones.
         calls: how many times each model is called; None: as often as in the run beside it, or once.
         level: of the runs that are made: 1 saves tensors, 2 keeps their hashes and statistics, hash their hashes only.
+        explains: compute with the programs in float64 whether rounding explains what differs.
         out: the directory in which the directory of the runs is made.
         imports, libraries, trusted: as for `build` and `run`.
     """
@@ -26,6 +27,7 @@ class DiffOptions:
     inputs: Path | None = None
     calls: int | None = None
     level: int = 1
+    explains: bool = True
     out: Path = Path(BASE)
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()

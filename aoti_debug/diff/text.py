@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from aoti_debug import wording
 from aoti_debug.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
 from aoti_debug.diff.element_difference import ElementDifference
+from aoti_debug.diff.explanation import Cause, Explanation
 from aoti_debug.diff.pairing.pair import Outcome, PairedBy
 from aoti_debug.diff.repeated_calls import RepeatedCalls
 from aoti_debug.recording import levels
@@ -28,6 +29,15 @@ OUTCOMES = {
     Outcome.PARTS: "parts: it read the same bytes, and wrote others",
     Outcome.CONSEQUENCE: "read other bytes, and wrote others",
     Outcome.INPUTS_UNKNOWN: "wrote other bytes; what it read was not all recorded",
+}
+
+CAUSES = {
+    Cause.ROUNDING: "rounding: from the same inputs, both are within what it explains",
+    Cause.TIES: "ties: elements that are equal, or that rounding decides",
+    Cause.ILL_CONDITIONED: "ill-conditioned: both are within what rounding explains, which is much here",
+    Cause.CONSEQUENCE: "a consequence: each is within what rounding explains from what it read",
+    Cause.WRONG: "wrong: rounding does not explain it",
+    Cause.UNKNOWN: "not known",
 }
 
 
@@ -155,6 +165,7 @@ def _launches(diff: Diff, most: int) -> list[str]:
     if unknown:
         text = "wrote other bytes, and what they read was not all recorded"
         lines.append(f"{wording.count(len(unknown), 'launch')} {text}: {_ids(unknown)}")
+    lines += explanation_lines(diff, most, {item.launch.id for item in parted[:most]})
     return [*lines, ""] if lines else []
 
 
@@ -167,8 +178,31 @@ def _launch(item: LaunchDifference) -> Iterator[str]:
     yield from _model_line(launch)
     for tensor in item.tensors:
         yield f"  {tensor.name:<8} {_tensor(tensor)}"
+        if errors := errors_text(tensor):
+            yield f"  errors   {errors}"
+    if item.explanation is not None:
+        yield f"  cause    {explanation_text(item.explanation)}"
     for note in item.notes:
         yield f"  note     {note}"
+
+
+def errors_text(difference: TensorDifference) -> str:
+    """ "a 3.1e-08 and b 2.2e-08 from float64, at most 0.12 and 0.1 times what rounding explains: b is nearer"."""
+    first, second = difference.errors
+    if first is None or second is None:
+        return ""
+    sizes = f"a {first.relative:.3g} and b {second.relative:.3g} from float64"
+    shares = f"at most {first.share:.3g} and {second.share:.3g} times what rounding explains"
+    return f"{sizes}, {shares}" + (f": {difference.nearer} is nearer" if difference.nearer else "")
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """The cause of a difference in a sentence: "b is wrong: 3 of 64 elements of buf1"."""
+    if explanation.cause is Cause.WRONG:
+        sides = " and ".join(explanation.wrong)
+        return f"{sides} {'is' if len(explanation.wrong) == 1 else 'are'} wrong: {explanation.reason}"
+    said = CAUSES[explanation.cause]
+    return f"{said}{', ' if explanation.is_explained else ': '}{explanation.reason}" if explanation.reason else said
 
 
 def counterparts_text(item: LaunchDifference) -> str:
@@ -227,8 +261,38 @@ def verdict(diff: Diff) -> str:
     if diff.inputs:
         return f"DIFFERENT from the beginning: {wording.some([item.name for item in diff.inputs], 4)}"
     if first is not None:
-        return f"DIFFERENT from {first.launch.id} {first.launch.kernel} on"
+        return f"DIFFERENT from {first.launch.id} {first.launch.kernel} on{_rounding(diff)}"
     return "NOT COMPARED to the end" if diff.unfinished or diff.unpaired_outputs else "DIFFERENT"
+
+
+def _rounding(diff: Diff) -> str:
+    """ "; rounding explains it", "; rounding does not explain 0.7, 0.16"; "" if neither is known."""
+    wrong = [item.launch.id for item in diff.unexplained if item.explanation and item.explanation.wrong]
+    if wrong:
+        return f"; rounding does not explain {wording.some(wrong, 4)}"
+    return "; rounding explains it" if diff.is_rounding and not diff.unpaired_outputs else ""
+
+
+def explanation_lines(diff: Diff, most: int = MOST, shown: Set[str] = frozenset()) -> list[str]:
+    """The number of differences that rounding explains, and the differences that it does not.
+
+    Args:
+        shown: launches of which more has been said.
+    """
+    if not diff.is_explained:
+        return [f"not known if rounding explains it: {diff.unexplained_reason}"] if diff.unexplained_reason else []
+    unexplained = diff.unexplained
+    explained = len(diff.launches) - len(unexplained)
+    lines = [f"rounding explains {explained} of {wording.count(len(diff.launches), 'difference')}"]
+    for item in unexplained[:most]:
+        assert item.explanation is not None
+        why = "see above" if item.launch.id in shown else explanation_text(item.explanation)
+        lines.append(f"NOT EXPLAINED {item.launch.id} {item.launch.kernel}: {why}")
+    lines += _more(len(unexplained), most)
+    for alone in diff.wrong_alone[:most]:
+        where = f"{alone.launch.id} {alone.launch.kernel} in {alone.side}"
+        lines.append(f"NOT EXPLAINED {where}, without a counterpart, is wrong: {alone.reason}")
+    return lines
 
 
 def _more(total: int, most: int) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from aoti_debug.diff.difference import Diff
 from aoti_debug.diff.document import document
 from aoti_debug.diff.pairing.pair import Outcome
-from aoti_debug.diff.text import OUTCOMES
+from aoti_debug.diff.text import OUTCOMES, explanation_text
 from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Site
 from aoti_debug.report.compact_launches import Table
@@ -46,7 +46,8 @@ def data_of(diff: Diff, spread: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     found = {item["launch"]: item for item in document(diff)["differences"]}
     sites = Table()
-    launches = [_launch(row, found.get(row.id, {}), sites) for row in _rows(diff)]
+    causes = {x.launch.id: explanation_text(x.explanation) for x in diff.launches if x.explanation is not None}
+    launches = [_launch(row, found.get(row.id, {}), causes.get(row.id, ""), sites) for row in _rows(diff)]
     return {
         "sites": sites.items,
         "launches": launches,
@@ -58,7 +59,7 @@ def data_of(diff: Diff, spread: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _launch(row: _Row, found: Mapping[str, Any], sites: Table) -> dict[str, Any]:
+def _launch(row: _Row, found: Mapping[str, Any], cause: str, sites: Table) -> dict[str, Any]:
     site = row.site
     return {
         "id": row.id,
@@ -68,6 +69,7 @@ def _launch(row: _Row, found: Mapping[str, Any], sites: Table) -> dict[str, Any]
         "verdict": _VERDICTS.index(row.verdict),
         "tensors": found.get("tensors", []),
         "notes": found.get("notes", []),
+        "cause": cause,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -51,6 +52,7 @@ def diff_page(diff: Diff, excesses: Sequence[str] | None = None) -> str:
         "inputs": [text.input_text(item) for item in diff.inputs],
         "summary": text.summary(diff),
         "notes": [note for item in (first,) if item is not None for note in item.notes],
+        "explanations": text.explanation_lines(diff, sys.maxsize),
         "remarks": [*text.alone_lines(diff), *text.note_lines(diff)],
         "no_spread": no_spread,
         "excesses": excesses,
@@ -93,6 +95,7 @@ def _first(item: LaunchDifference) -> dict[str, Any]:
         "kernel": launch.kernel,
         "outcome": text.OUTCOMES[item.outcome],
         "counterparts": text.counterparts_text(item),
+        "cause": "" if item.explanation is None else text.explanation_text(item.explanation),
         "frame": frames[0] if frames else None,
     }
 

@@ -27,34 +27,52 @@ SHAPE = (4,)
 KIND = TensorType("float32", "cpu", tuple(map(str, SHAPE)), ("1",))
 
 
-def reference(operators: tuple[str, ...]) -> Reference:
-    """The graph of a chain; the operators take one tensor, or `aten.add.Tensor`, which adds 1."""
+def reference(operators: tuple[str, ...], altered: int = -1) -> Reference:
+    """The graph of a chain; the operators take one tensor, or `aten.add.Tensor`, which adds 1.
+
+    Args:
+        altered: the operator that adds 2.
+    """
     nodes = [Node("x", NodeKind.INPUT, types=(KIND,))]
     for at, target in enumerate(operators):
-        before: tuple[object, ...] = ({"node": nodes[-1].name}, *((1,) if target == "aten.add.Tensor" else ()))
+        before: tuple[object, ...] = (
+            {"node": nodes[-1].name},
+            *((1 + (at == altered),) if target == "aten.add.Tensor" else ()),
+        )
         nodes.append(Node(f"node_{at}", NodeKind.CALL, target, before, types=(KIND,)))
     nodes.append(Node("output", NodeKind.OUTPUT, "output", ([{"node": nodes[-1].name}],)))
     held = tuple(BufferValue(f"buf{at}", f"node_{at}") for at in range(len(operators)))
     return Reference(FORMAT, torch.__version__, (Graph("", MODEL, tuple(nodes), held),))
 
 
-def chain(base: Path, operators: tuple[str, ...], wrong: int = -1, step: int = 1) -> RunDir:
+def chain(
+    base: Path,
+    operators: tuple[str, ...],
+    wrong: int = -1,
+    step: int = 1,
+    error: float = 1.0,
+    altered: int = -1,
+    first: float = 0.0,
+) -> RunDir:
     """A run of a chain, one launch for `step` operators; each one adds 1 to its input.
 
     Args:
-        wrong: the launch that adds 2.
+        wrong: the launch that adds `error` as well.
+        altered: the operator that adds 2, in the graph too.
+        first: the first element of the input.
     """
     recorder = Recorder(base, inputs=("x",))
     recorder.journal.call_begin()
-    name, value = "x", torch.arange(4, dtype=torch.float32)
+    name, value = "x", torch.arange(4, dtype=torch.float32) + first
     for number, at in enumerate(range(step - 1, len(operators), step)):
-        result = value + step + (number == wrong)
+        added = step + (at - step < altered <= at)
+        result = value + added + error * (number == wrong)
         recorder.launch(f"cpp_fused_add_{number}", {name: value}, {f"buf{at}": result})
         name, value = f"buf{at}", result
     recorder.journal.call_end(launches=len(operators) // step)
     recorder.journal.run_end()
     path = recorder.write()
-    attach(path, reference(operators))
+    attach(path, reference(operators, altered))
     return open_run(path)
 
 

@@ -49,6 +49,12 @@ from aoti_debug.recording import levels
     type=options.FilePath(),
     help="What may differ (docs/diff.md); exit code 1 only if more does.",
 )
+@click.option(
+    "--no-reference",
+    "skips_reference",
+    is_flag=True,
+    help="Do not compute in float64, with the programs in the packages, whether rounding explains what differs.",
+)
 @options.imports
 @options.libraries
 @options.trust
@@ -66,6 +72,7 @@ def command(
     calls: int | None,
     level: int,
     gate: Path | None,
+    skips_reference: bool,
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
     trusted: bool,
@@ -80,12 +87,14 @@ def command(
     A and B are run directories or names of runs; an exported program, a compiled or an instrumented package is built
     and run first. Launches are paired by kernel and position if both runs are of the same generated code, otherwise by
     the values of the program that they write: with other fusion, on another device, with another torch. What later
-    launches make of a difference counts as its consequence. Exit code 1: the runs differ, or by more than the budget.
+    launches make of a difference counts as its consequence. If tensors were saved, each launch that differs is also
+    computed in float64, on both sides, from what it read: is it only rounding? Exit code 1: the runs differ, or by more
+    than the budget.
     """
     if output is not None and not with_report:
         raise UsageError("-o needs --report", hint="aoti-debug diff A B --report -o FILE")
     allowed = None if gate is None else budget.read(gate)
-    chosen = DiffOptions(a, b, inputs, calls, level, out, imports, libraries, trusted)
+    chosen = DiffOptions(a, b, inputs, calls, level, not skips_reference, out, imports, libraries, trusted)
     with StepLines(LastDurations("diff", f"{a.resolve()} {b.resolve()}")) as progress:
         found = diff(chosen, progress)
     excesses = None if allowed is None else allowed.excesses(found)

@@ -54,7 +54,7 @@ class RecordedTensors:
         One that it does not write may be recorded after it only: it is the same then.
         """
         arguments = (argument for argument in _tensors(launch) if argument.role in _READ)
-        return tuple(_read(launch, argument) for argument in arguments if not self._is_partial_result(launch, argument))
+        return tuple(_read(launch, argument) for argument in arguments if not self.is_partial_result(launch, argument))
 
     def writes(self, launch: Launch) -> tuple[RecordedTensor, ...]:
         """The tensors that a launch may write, each once, as they were after it; none if it did not return."""
@@ -62,7 +62,7 @@ class RecordedTensors:
             return ()
         return tuple(RecordedTensor(launch, argument, Phase.AFTER) for argument in _tensors(launch) if argument.written)
 
-    def _is_partial_result(self, launch: Launch, argument: Argument) -> bool:
+    def is_partial_result(self, launch: Launch, argument: Argument) -> bool:
         """True if a kernel reads from an argument only what it has itself stored there: before, it held anything."""
         names = launch.site.launches or (launch.site.kernel,)
         kernels = [self._kernels[name] for name in names if name in self._kernels]

@@ -16,10 +16,15 @@ from aoti_debug.reference.program import Graph, NodeKind, ValueKey
 
 
 class Expressions:
-    """The expressions of the values of one graph."""
+    """The expressions of the values of one graph.
 
-    def __init__(self, graph: Graph) -> None:
-        self._names: dict[ValueKey, str] = {}
+    Args:
+        known: names of values that are not expanded where other values are computed from them.
+    """
+
+    def __init__(self, graph: Graph, known: Mapping[ValueKey, str] | None = None) -> None:
+        self._expressions: dict[ValueKey, str] = {}
+        self._names: dict[ValueKey, str] = dict(known or {})
         inputs, met = 0, Counter[str]()
         for node in graph.nodes:
             if node.kind is NodeKind.INPUT:
@@ -31,14 +36,18 @@ class Expressions:
                 name = _digest([node.target, _named(list(node.args), read), _named(dict(node.kwargs), read)])
                 met[name] += 1
                 name = name if met[name] == 1 else _digest([name, met[name]])
-            self._names[ValueKey(node.name)] = name
+            self._add(ValueKey(node.name), name)
             for position, overwritten in enumerate(node.mutates):
                 before = self._names[graph.value_for(overwritten, node.name)]
-                self._names[ValueKey(overwritten, node.name)] = _digest([name, before, position])
+                self._add(ValueKey(overwritten, node.name), _digest([name, before, position]))
 
     def of(self, value: ValueKey) -> str:
         """The name of a value's expression."""
-        return self._names[value]
+        return self._expressions[value]
+
+    def _add(self, value: ValueKey, expression: str) -> None:
+        self._expressions[value] = expression
+        self._names.setdefault(value, expression)
 
 
 def _named(value: Any, names: Mapping[str, str]) -> Any:

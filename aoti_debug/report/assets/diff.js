@@ -55,6 +55,7 @@
     line: Report.modelLine(launch.info),
     what: differing(launch),
     ulp: launch.ulp === Infinity ? 1e300 : launch.ulp,
+    cause: launch.cause.split(":")[0],
     verdict: launch.comparison.verdict,
   }));
   const isWide = document.getElementById("table").clientWidth > 900; // pixels
@@ -69,6 +70,7 @@
       { title: "model line", field: "line", visible: isWide, minWidth: 104, widthGrow: 1.1, ...filter("model line") },
       { title: "what differs", field: "what", minWidth: 110, widthGrow: 2.2, tooltip, ...filter("what differs") },
       measured("ULP max", "ulp", 106, ulps),
+      ...(data.launches.some(({ cause }) => cause) ? [{ title: "cause", field: "cause", width: 120, tooltip, ...filter("cause") }] : []),
       {
         title: "verdict", field: "verdict", width: 132, headerSortStartingDir: "desc", ...filter("verdict"),
         sorter: (a, b) => RANK.get(a) - RANK.get(b),
@@ -77,7 +79,7 @@
     ],
     gravity: ({ verdict }) => RANK.get(verdict),
     isMarked: ({ verdict }) => verdict !== "same",
-    words: (row) => [row.a, row.kernel_a, row.b, row.kernel_b, row.line, row.what, row.verdict],
+    words: (row) => [row.a, row.kernel_a, row.b, row.kernel_b, row.line, row.what, row.cause, row.verdict],
   });
 
   const HEADS = ["tensor", "differ", "ULP", "absolute", "relative", "element", "A has", "B has"];
@@ -104,6 +106,7 @@
       ...(frame && frame.text ? [element("pre", { class: "code one" }, element("code", {}, frame.text.trim()))] : []),
       element("dl", { class: "pairs" }, ...sides),
       ...(launch.tensors.length ? [element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "tensors that differ" }, table)] : []),
+      ...(launch.cause ? [element("p", { class: "remark" }, launch.cause)] : []),
       ...launch.notes.map((note) => element("p", { class: "remark" }, note)),
     );
     if (by === "timeline" || by === "link") panel.scrollIntoView({ block: "nearest" });

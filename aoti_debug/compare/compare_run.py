@@ -10,11 +10,11 @@ from aoti_debug import wording
 from aoti_debug.compare.alteration import alteration_of
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.output_errors import OutputError, errors, of_program, with_double
-from aoti_debug.compare.protocol.measurement import Advance, ExportedOutputs, StateChange
+from aoti_debug.compare.protocol.measurement import ExportedOutputs, StateChange
 from aoti_debug.compare.protocol.request import CompareRequest, Region
 from aoti_debug.compare.regions.programs import exported_run, program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
-from aoti_debug.compare.regions.states import untouched_states
+from aoti_debug.compare.regions.states import call_states, untouched_states
 from aoti_debug.compare.rows import assemble
 from aoti_debug.compare.run_worker import EvaluationProcess, evaluate
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
@@ -71,30 +71,31 @@ def compare_run(
         RunDirError: the run's package is gone.
     """
     reference, package = reference_of(run)
+    graph = reference.graph("", MODEL)
     site_filter.require_names(run.manifest, scope.filters, str(package))
     with steps.step("plan") as note:
         regions = _of_launches(_selected(find_regions(run, reference), run, scope.filters), scope.launches)
         note.text = wording.count(len(regions.regions), "region")
     with steps.step("evaluate") as note:
-        programs = program_runs(run, reference, regions) if scope.inherited else ()
+        states = () if graph is None else call_states(run, graph, regions)
+        programs = program_runs(run, reference, regions, states) if scope.inherited else ()
         request = replace(
             request_for(run, package, scope, regions.regions),
             programs=programs,
-            exported_run=exported_run(run, reference, regions, scope.outputs),
+            exported_run=exported_run(run, reference, regions, scope.outputs, states),
         )
         total = len(regions.regions)
         evaluated = evaluate(request, folder, lambda done: steps.advance(done, total), prepared)
         count, memory = wording.count(len(evaluated.results), "region"), wording.byte_size(evaluated.peak_bytes)
         note.text = f"{count} in three arithmetics, {memory}"
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
-    graph = reference.graph("", MODEL)
     untouched = () if graph is None else untouched_states(run, graph)
-    states = _worst((*untouched, *evaluated.states))
+    changes = _of_each_call((*untouched, *evaluated.states))
     return Comparison(
         run,
         rows,
         evaluated.program_failure,
-        states=states,
+        states=changes,
         peak_bytes=evaluated.peak_bytes,
         states_failure=evaluated.states_failure,
         outputs=_output_errors(scope.outputs, evaluated.exported_outputs, reference),
@@ -127,13 +128,10 @@ def request_for(run: RunDir, package: Path, scope: Scope, regions: tuple[Region,
     )
 
 
-def _worst(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:
-    """Of each state and call one change: the graph that was lowered may agree where the exported program does not."""
-    worst: dict[tuple[int, str], StateChange] = {}
-    for change in changes:
-        if worst.setdefault((change.call, change.name), change).advance is Advance.RIGHT:
-            worst[change.call, change.name] = change
-    return tuple(sorted(worst.values(), key=lambda change: change.call))
+def _of_each_call(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:
+    """Of each state and call the last of its changes: that against the exported program, where that is known."""
+    last = {(change.call, change.name): change for change in changes}
+    return tuple(sorted(last.values(), key=lambda change: change.call))
 
 
 def exported_of(model: Path, exported: Path | None) -> Path | None:

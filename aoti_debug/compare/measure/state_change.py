@@ -6,6 +6,7 @@ program is small beside the change, or else nothing can be said.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 _WRONG_FROM = 0.5  # of the change
+_MULTIPLE = 8.0  # of eager's own error: other orders of summing may round as much worse
 _ROUNDING = 16.0  # a change that is smaller than this many ULP of the state's largest element says nothing
 
 
@@ -38,6 +40,25 @@ def state_change(
     else:
         advance = Advance.OTHERWISE
     return StateChange(name, call, launch, advance, change, difference)
+
+
+def judged_by_double(change: StateChange, after: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> StateChange:
+    """The change, as the program says if rounding explains it: eager is about as far from float64.
+
+    Args:
+        after: the state after the call of the run.
+        eager: after that of the program in its own dtypes.
+        exact: after that of the program in float64.
+    """
+    import torch
+
+    right = _real(exact).double().reshape(-1)
+    run_error, eager_error = (_size(_real(value).double().reshape(-1) - right) for value in (after, eager))
+    scale = float(right[right.isfinite()].abs().amax()) if bool(right.isfinite().any()) else 0.0
+    is_rounded = after.dtype.is_floating_point or after.dtype.is_complex
+    resolution = torch.finfo(after.dtype).eps * scale if is_rounded else 0.0
+    is_explained = run_error <= max(_MULTIPLE * eager_error, resolution)
+    return replace(change, advance=Advance.RIGHT) if is_explained else change
 
 
 def _size(values: torch.Tensor) -> float:

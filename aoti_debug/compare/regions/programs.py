@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +14,13 @@ from aoti_debug.compare.protocol.request import (
     KnownValue,
     ProgramOutput,
     ProgramRun,
+    ProgramState,
     Recorded,
     RecordedWeight,
 )
 from aoti_debug.compare.regions.finder import storage_of
 from aoti_debug.compare.regions.regions import Regions
-from aoti_debug.compare.regions.states import program_states
+from aoti_debug.compare.regions.states import model_calls
 from aoti_debug.compare.regions.strides import buffer_strides
 from aoti_debug.manifest import Role
 from aoti_debug.recording.values import Layout
@@ -28,28 +29,37 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 
 
-def program_runs(run: RunDir, reference: Reference, regions: Regions) -> tuple[ProgramRun, ...]:
-    """One call of the program for each call of the model, with the inputs and weights that its launches read first."""
+def program_runs(
+    run: RunDir, reference: Reference, regions: Regions, states: Sequence[CallStates] = ()
+) -> tuple[ProgramRun, ...]:
+    """One call of the program for each call of the model, with the inputs and weights that its launches read first.
+
+    Args:
+        states: what the calls overwrite, to be compared.
+    """
     graph = reference.graph("", MODEL)
     if graph is None:
         return ()
-    calls = [call.call for call in run.timeline.calls if call.kind is CallKind.MODEL]
-    return tuple(_program_run(run, graph, regions, call) for call in calls)
+    of_call = {call.call: call.states for call in states}
+    return tuple(_program_run(run, graph, regions, call, of_call.get(call, ())) for call in model_calls(run))
 
 
-def exported_run(run: RunDir, reference: Reference, regions: Regions, returned: Path | None) -> ExportedRun | None:
+def exported_run(
+    run: RunDir, reference: Reference, regions: Regions, returned: Path | None, states: Sequence[CallStates] = ()
+) -> ExportedRun | None:
     """The calls of a run that the exported program is to make too; None if nothing was called, or nothing is kept.
 
     Args:
         returned: the folder with what the last call returned; None if it was not saved.
+        states: what the calls overwrite, to be compared.
     """
     graph = reference.graph("", MODEL)
-    calls = [call.call for call in run.timeline.calls if call.kind is CallKind.MODEL]
+    calls = model_calls(run)
     if graph is None or not calls:
         return None
-    last = replace(_program_run(run, graph, regions, calls[-1]), outputs=(), states=())
-    states = tuple(CallStates(call, program_states(run, graph, regions, call)) for call in calls)
-    return ExportedRun(len(calls), "" if returned is None else str(returned), tuple(_weights(run)), last, states)
+    last = replace(_program_run(run, graph, regions, calls[-1]), outputs=())
+    weights = tuple(_weights(run))
+    return ExportedRun(len(calls), "" if returned is None else str(returned), weights, last, tuple(states))
 
 
 def _weights(run: RunDir) -> Iterator[RecordedWeight]:
@@ -65,7 +75,9 @@ def _weights(run: RunDir) -> Iterator[RecordedWeight]:
         seen.update(argument.spec.base or argument.name for argument in launch.args if argument.written)
 
 
-def _program_run(run: RunDir, graph: Graph, regions: Regions, call: int) -> ProgramRun:
+def _program_run(
+    run: RunDir, graph: Graph, regions: Regions, call: int, states: tuple[ProgramState, ...] = ()
+) -> ProgramRun:
     outputs: list[ProgramOutput] = []
     symbols: dict[str, int] = {}
     for region in regions.regions:
@@ -73,7 +85,6 @@ def _program_run(run: RunDir, graph: Graph, regions: Regions, call: int) -> Prog
         if (key.kind, key.call, region.graph) == (CallKind.MODEL, call, ""):
             symbols |= region.symbols
             outputs += [ProgramOutput(region.launch, item) for item in region.outputs]
-    states = program_states(run, graph, regions, call)
     begin = tuple(_begin(run, graph, regions, call).values())
     return ProgramRun("", MODEL, begin, tuple(outputs), symbols, call, states)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
-from aoti_debug.compare.protocol.request import ProgramState, Recorded
+from aoti_debug.compare.protocol.request import CallStates, ProgramState, Recorded
 from aoti_debug.compare.regions.recorded_values import Write
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.strides import buffer_strides
@@ -17,24 +18,30 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 
 
-def program_states(run: RunDir, graph: Graph, regions: Regions, call: int) -> tuple[ProgramState, ...]:
-    """The states whose values before and after a call are recorded."""
+def call_states(run: RunDir, graph: Graph, regions: Regions) -> tuple[CallStates, ...]:
+    """The states of each call of the model whose values before and after it are recorded."""
     finder = _Finder(run, graph, regions.values.writes)
-    states = (
-        finder.state(node, call) for node in graph.nodes if node.kind in _STATES and graph.mutators.get(node.name)
-    )
-    return tuple(state for state in states if state is not None)
+    nodes = [node for node in graph.nodes if node.kind in _STATES and graph.mutators.get(node.name)]
+    found = []
+    for call in model_calls(run):
+        states = (finder.state(node, call) for node in nodes)
+        found.append(CallStates(call, tuple(state for state in states if state is not None)))
+    return tuple(found)
+
+
+def model_calls(run: RunDir) -> list[int]:
+    """The numbers of the calls of the model, in order."""
+    return [call.call for call in run.timeline.calls if call.kind is CallKind.MODEL]
 
 
 def untouched_states(run: RunDir, graph: Graph) -> Iterator[StateChange]:
     """Yields the weights and buffers that the program overwrites, and that no launch of a call was passed."""
     finder = _Finder(run, graph, {})
     names = {constant.fqn or constant.name for constant in run.manifest.constants}
-    calls = [call.call for call in run.timeline.calls if call.kind is CallKind.MODEL]
     for node in graph.nodes:
         if node.kind is NodeKind.WEIGHT and node.target in names and graph.mutators.get(node.name):
-            for call in calls:
-                if not any(True for _ in finder.arguments(node, call)):
+            for call in model_calls(run):
+                if not finder.arguments(node, call):
                     yield StateChange(node.target, call, "", Advance.UNTOUCHED)
 
 
@@ -45,9 +52,20 @@ class _Finder:
     def __init__(self, run: RunDir, graph: Graph, writes: Mapping[LaunchKey, tuple[Write, ...]]) -> None:
         self._run = run
         self._graph = graph
-        self._writes = writes
         self._strides = buffer_strides(run.manifest)
-        self._nodes = {c.name: graph.weights.get(c.fqn or c.name, "") for c in run.manifest.constants}
+        nodes = {c.name: graph.weights.get(c.fqn or c.name, "") for c in run.manifest.constants}
+        self._arguments: dict[tuple[int, str], list[tuple[Launch, Argument]]] = defaultdict(list)  # by call and node
+        for launch in run.launches:
+            if launch.key.kind is CallKind.MODEL:
+                for argument in launch.args:
+                    base = argument.spec.base or argument.name
+                    name = nodes.get(base, base)
+                    if name in graph.mutators:
+                        self._arguments[launch.key.call, name].append((launch, argument))
+        self._written: dict[int, list[Write]] = defaultdict(list)  # by call
+        for key, made in writes.items():
+            if key.kind is CallKind.MODEL:
+                self._written[key.call] += made
 
     def state(self, node: Node, call: int) -> ProgramState | None:
         """A state in a call; None if what it was before or after the call is not recorded."""
@@ -57,7 +75,7 @@ class _Finder:
         launch, argument = uses[0]
         before = self._recorded(launch, argument, Phase.BEFORE)
         span = span_of(argument)
-        writers = [w.launch for w in self._writes_in(call) if span is None or _overlap(w.span, span)]
+        writers = [w.launch for w in self._written[call] if span is None or _overlap(w.span, span)]
         after = self._after(node, call, uses, before if not writers else None)
         if before is None or after is None:
             return None
@@ -75,25 +93,15 @@ class _Finder:
         written = [(launch, argument) for launch, argument in uses if argument.written]
         return self._recorded(*written[-1], Phase.AFTER) if written else unwritten
 
-    def arguments(self, node: Node, call: int) -> Iterator[tuple[Launch, Argument]]:
-        """The arguments of launches that are a state, or views of it, in order."""
-        for launch in self._run.launches:
-            if (launch.key.kind, launch.key.call) == (CallKind.MODEL, call):
-                for argument in launch.args:
-                    base = argument.spec.base or argument.name
-                    if self._nodes.get(base, base) == node.name:
-                        yield launch, argument
+    def arguments(self, node: Node, call: int) -> Sequence[tuple[Launch, Argument]]:
+        """The arguments of launches that are a state that the program overwrites, or views of it, in order."""
+        return self._arguments.get((call, node.name), ())
 
     def _uses(self, node: Node, call: int) -> Iterator[tuple[Launch, Argument]]:
         """Those that are the whole of it."""
         for launch, argument in self.arguments(node, call):
             if argument.name == (argument.spec.base or argument.name) and argument.tensor:
                 yield launch, argument
-
-    def _writes_in(self, call: int) -> Iterator[Write]:
-        for key, writes in self._writes.items():
-            if (key.kind, key.call) == (CallKind.MODEL, call):
-                yield from writes
 
     def _recorded(self, launch: Launch, argument: Argument, phase: Phase) -> Recorded | None:
         saved = argument.files.get(phase)

@@ -8,6 +8,7 @@ each time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +19,7 @@ from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random, missing_function_reason
 from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
 from aoti_debug.compare.measure.output_errors import errors, of_program, with_double
-from aoti_debug.compare.measure.state_change import state_change
+from aoti_debug.compare.measure.state_change import judged_by_double, state_change
 from aoti_debug.compare.protocol.measurement import (
     EXPORTED_DOUBLE,
     EXPORTED_EAGER,
@@ -180,26 +181,54 @@ class _Loaded:
 
 def _results(source: _Source, folder: Path) -> Iterator[Result]:
     program = source.program(Arithmetic.EAGER)
-    overwritten = dict(enumerate(source.run.states))
+    states = dict(enumerate(source.run.states))
     began_alike: set[str] = set()
+    deviations: list[_Deviation] = []
     returned: Sequence[Any] = ()
     for number in range(source.run.calls):
-        call = overwritten.get(number, CallStates(number, ()))
+        call = states.get(number, CallStates(number, ()))
         names = [state.name for state in call.states]
         earlier = {name: held.cpu().clone() for name in names if (held := program.state(name)) is not None}
         returned = program.call()
-        yield from _state_changes(program, call, earlier, began_alike, is_first=number == 0)
+        for found in _state_changes(program, call, earlier, began_alike, number):
+            if found.change.advance is Advance.RIGHT:
+                yield found.change
+            else:
+                deviations.append(found)
     saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
     del program
     yield from _judged(source, folder)
+    yield from _judged_states(source, deviations)
+
+
+@dataclass(frozen=True)
+class _Deviation:
+    """A state after a call, in the run and in the program.
+
+    Attributes:
+        number: of the call, from 0.
+        after: the state in the run.
+        eager: the state in the program, in its own dtypes.
+    """
+
+    number: int
+    change: StateChange
+    after: torch.Tensor
+    eager: torch.Tensor
 
 
 def _state_changes(
-    program: Program, call: CallStates, earlier: Mapping[str, torch.Tensor], began_alike: set[str], is_first: bool
-) -> Iterator[StateChange]:
-    """Yields the changes in a call of those states that the run began with as the program does."""
+    program: Program, call: CallStates, earlier: Mapping[str, torch.Tensor], began_alike: set[str], number: int
+) -> Iterator[_Deviation]:
+    """Yields the changes in a call of those states that the run began with as the program does.
+
+    Args:
+        began_alike: their names. A state that changes otherwise, or is not recorded in a call, is none any more.
+    """
     import torch
 
+    known = set(began_alike)
+    began_alike.clear()
     for state in call.states:
         before, after, expected = _load(state.before), _load(state.after), program.state(state.name)
         if state.name not in earlier or before is None or after is None or expected is None:
@@ -207,13 +236,40 @@ def _state_changes(
         old = earlier[state.name]
         if not old.shape == before.shape == after.shape:
             continue
-        if is_first and torch.equal(before.nan_to_num(), old.nan_to_num()):
-            began_alike.add(state.name)
-        if state.name in began_alike:
+        is_alike = torch.equal(before.nan_to_num(), old.nan_to_num()) if number == 0 else state.name in known
+        if is_alike:
             change = state_change(state.name, call.call, state.launch, before, after, expected.cpu())
-            if change.advance is not Advance.RIGHT:  # the next call begins with something else
-                began_alike.remove(state.name)
-            yield change
+            if change.advance is Advance.RIGHT:
+                began_alike.add(state.name)
+            yield _Deviation(number, change, after, expected.cpu().clone())
+
+
+def _judged_states(source: _Source, deviations: Sequence[_Deviation]) -> Iterator[StateChange | StatesFailure]:
+    """Yields the changes that are not the program's, judged by the program in float64.
+
+    Where that is not known, rounding may explain those of numbers that are rounded: they are not called wrong.
+    """
+    if not deviations:
+        return
+    unknown = {deviation.change.name: deviation for deviation in deviations}
+    try:
+        exact = source.program(Arithmetic.DOUBLE)
+        for number in range(max(deviation.number for deviation in deviations) + 1):
+            exact.call()
+            for name in [name for name, deviation in unknown.items() if deviation.number == number]:
+                value, deviation = exact.state(name), unknown[name]
+                if value is not None and value.shape == deviation.after.shape:
+                    yield judged_by_double(deviation.change, deviation.after, deviation.eager, value.cpu())
+                    del unknown[name]
+        reason = "float64 has no value for it"
+    except NotEvaluableError as error:
+        reason = str(error)
+    for deviation in unknown.values():
+        if deviation.after.dtype.is_floating_point or deviation.after.dtype.is_complex:
+            name = deviation.change.name
+            yield StatesFailure(f"whether rounding explains how {name} changes is not known: {reason}")
+        else:
+            yield deviation.change
 
 
 def _judged(source: _Source, folder: Path) -> Iterator[ExportedOutputs | AlteredProgram]:

@@ -16,6 +16,8 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.wrapper.launches.launch_traits import traits_of
 
+_AS_ITS_GRAPH = (LaunchVerdict.OK, LaunchVerdict.BETTER, LaunchVerdict.ROUNDING)
+
 WRONG_VALUE = FindingKind(
     "wrong_value", "a launch computes something else than its program says", "WRONG VALUE", "wrong value", "≉"
 )
@@ -24,7 +26,7 @@ WRONG_VALUE = FindingKind(
 def finding_of(comparison: Comparison) -> Finding:
     """The first wrong launch of a comparison; a finding of kind CLEAN that says how much was compared if none is."""
     row = comparison.first_wrong
-    if row is None and comparison.is_program_altered and not comparison.wrong_states:
+    if row is None and comparison.is_program_altered:
         return _altered(comparison)
     if row is None:
         return _state(comparison) if comparison.wrong_states else _clean(comparison)
@@ -74,12 +76,12 @@ def stage(launch: Launch, outcomes: Sequence[str]) -> tuple[str, ...]:
 def _state(comparison: Comparison) -> Finding:
     """The first state of the model that does not change as the program says.
 
-    Its place is the launch that wrote it last, unless that computed what its own graph says.
+    Its place is the launch that wrote it last, unless all that this writes is what its own graph says.
     """
     first, *others = map(state_text, comparison.wrong_states)
     writer = comparison.wrong_states[0].launch
     row = next((row for row in comparison.rows if row.launch.id == writer), None)
-    if row is not None and row.verdict is not LaunchVerdict.NOT_COMPARABLE:
+    if row is not None and row.verdict in _AS_ITS_GRAPH and row.compared_bytes == row.bytes:
         right = f"{writer} computed what its graph says: the graph is wrong already, or the value is lost after it"
         return Finding(WRONG_VALUE, first, evidence=(right, *others))
     return Finding(WRONG_VALUE, first, None if row is None else place_of(row.launch), evidence=tuple(others))
@@ -91,7 +93,8 @@ def _altered(comparison: Comparison) -> Finding:
     assert alteration is not None
     first, *others = map(output_text, comparison.wrong_outputs)
     right = f"{comparison.coverage.compared} launches computed what the graph says that they were generated from"
-    evidence = (*alteration_sentences(comparison), *others, right)
+    states = map(state_text, comparison.wrong_states)
+    evidence = (*alteration_sentences(comparison), *others, *states, right)
     lost = alteration.lost[0] if alteration.lost else None
     origin = None if lost is None else Place(operator=lost.operator, frame=lost.line)
     return Finding(WRONG_VALUE, first, evidence=evidence, origin=origin)

@@ -102,7 +102,7 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
 def state_lines(comparison: Comparison) -> list[str]:
     """The number of states that change as the program says, and each that does not."""
     failure = comparison.states_failure
-    lines = [f"note: states and outputs are not compared with the exported program: {failure}"] if failure else []
+    lines = [f"note: the comparison with the exported program is incomplete: {failure}"] if failure else []
     if not comparison.states:
         return lines
     wrong, count = comparison.wrong_states, len(comparison.states)
@@ -112,7 +112,9 @@ def state_lines(comparison: Comparison) -> list[str]:
 
 def output_lines(comparison: Comparison, width: int) -> list[str]:
     """The outputs that no wrong launch or state explains, and what passes have made of the program."""
-    if comparison.first_wrong is not None or comparison.wrong_states or not comparison.wrong_outputs:
+    if comparison.first_wrong is not None or not comparison.wrong_outputs:
+        return []
+    if comparison.wrong_states and not comparison.is_program_altered:
         return []
     is_proved = comparison.is_program_altered
     head = "WRONG: " if is_proved else "note: "

@@ -140,11 +140,12 @@ StatisticsScratch CapturedCall::scratch() const { return {scratch_, scratch_ + k
 
 bool CapturedCall::add_statistics(CUstream stream, const device::TensorView& view) {
   StreamState& mine = stream_state(current_context(), stream);
-  StatisticsRequest request = request_statistics(view, device::StatsWanted::kNumbers, mine);
+  StatisticsRequest request;
+  request_statistics(view, device::StatsWanted::kNumbers, mine, &request);
   const CUdeviceptr slot = take_scratch() ? device_.take(kWordBytes) : 0;
   if (request.module == nullptr || slot == 0) return false;
   request.job.slot = slot;
-  launch_statistics(stream, mine.most_blocks, false, scratch(), &request, &request + 1);
+  launch_statistics(stream, mine, false, scratch(), &request, &request + 1);
   if (!request.pending.skipped.empty()) return false;
   watched_ = WatchJob{};
   watched_.slot = slot;
@@ -185,11 +186,10 @@ void CapturedCall::keep_statistics(CUstream stream, const device::TensorView* vi
   for (int first = 0; first < count;) {
     const int n = std::min(count - first, static_cast<int>(std::size(requests)));
     for (int i = 0; i < n; ++i) {
-      requests[i] = request_statistics(views[first + i], wanted, mine);
+      request_statistics(views[first + i], wanted, mine, &requests[i]);
       kept[first + i] = keep(&requests[i]);
     }
-    launch_statistics(stream, mine.most_blocks, wanted != device::StatsWanted::kNumbers, scratch(), requests,
-                      requests + n);
+    launch_statistics(stream, mine, wanted != device::StatsWanted::kNumbers, scratch(), requests, requests + n);
     for (int i = 0; i < n; ++i) kept_[kept_.size() - static_cast<size_t>(n - i)].pending = requests[i].pending;
     first += n;
   }

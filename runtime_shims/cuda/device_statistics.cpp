@@ -8,17 +8,15 @@
 namespace aoti_debug::cuda {
 namespace {
 
-// A request whose result has a place in the ring, with that number.
-StatisticsRequest prepare(const device::TensorView& view, device::StatsWanted wanted, StreamState& mine,
-                          uint64_t* number) {
-  StatisticsRequest request = request_statistics(view, wanted, mine);
-  *number = mine.ring->push(request.pending);
-  if (request.module == nullptr) {
-    mine.ring->arrive(*number);
+// Gives the request's result a place in the ring; returns its number.
+uint64_t place(StatisticsRing& ring, StatisticsRequest* request) {
+  const uint64_t number = ring.push(request->pending);
+  if (request->module == nullptr) {
+    ring.arrive(number);
   } else {
-    mine.ring->address(*number, &request.job);
+    ring.address(number, &request->job);
   }
-  return request;
+  return number;
 }
 
 int begin_statistics(CUstream stream, const device::TensorView* views, int count, device::StatsWanted wanted) {
@@ -29,16 +27,17 @@ int begin_statistics(CUstream stream, const device::TensorView* views, int count
   StreamState& mine = stream_state(context, stream);
   if (mine.ring == nullptr) mine.ring = StatisticsRing::create(stream);
   if (mine.ring == nullptr) return 0;
-  StatisticsRequest requests[StatisticsBatch::kMostTensors];
+  static StatisticsRequest requests[StatisticsBatch::kMostTensors];  // of whoever has the lock
   uint64_t numbers[StatisticsBatch::kMostTensors];
   int begun = 0;
   while (begun < count && mine.ring->room() != 0) {
     size_t n = 0;
     for (; begun < count && n != std::size(requests) && mine.ring->room() != 0; ++begun, ++n) {
-      requests[n] = prepare(views[begun], wanted, mine, &numbers[n]);
+      request_statistics(views[begun], wanted, mine, &requests[n]);
+      numbers[n] = place(*mine.ring, &requests[n]);
     }
     const bool hashed = wanted != device::StatsWanted::kNumbers;
-    launch_statistics(stream, mine.most_blocks, hashed, mine.ring->scratch(), requests, requests + n);
+    launch_statistics(stream, mine, hashed, mine.ring->scratch(), requests, requests + n);
     for (size_t i = 0; i < n; ++i) {
       if (!requests[i].pending.skipped.empty()) mine.ring->skip(numbers[i], requests[i].pending.skipped);
     }

@@ -83,10 +83,11 @@ struct GatherJob {
   uint64_t target;  // device address, 16-byte aligned
 };
 
+// Not through the read-only cache: a kernel may begin while what it is going to read is still being written.
 template <class T>
 AOTI_DEBUG_FN T read(uint64_t address) {
 #if defined(__CUDA_ARCH__)
-  return __ldg(reinterpret_cast<const T*>(address));
+  return *reinterpret_cast<const T*>(address);
 #else
   T value;
   __builtin_memcpy(&value, reinterpret_cast<const void*>(address), sizeof(value));
@@ -104,7 +105,7 @@ AOTI_DEBUG_FN uint64_t read_raw(uint64_t address) {
 
 AOTI_DEBUG_FN Chunk read_chunk(uint64_t address) {
 #if defined(__CUDA_ARCH__)
-  const ulonglong2 words = __ldg(reinterpret_cast<const ulonglong2*>(address));
+  const ulonglong2 words = *reinterpret_cast<const ulonglong2*>(address);
   return Chunk{{words.x, words.y}};
 #else
   return Chunk{{read<uint64_t>(address), read<uint64_t>(address + 8)}};

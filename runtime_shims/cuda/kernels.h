@@ -14,7 +14,8 @@ class Kernels {
  public:
   struct Kernel {
     CUfunction function = nullptr;
-    std::string error;  // why there is none
+    bool waits = false;  // for the work before it, if it begins earlier
+    std::string error;   // why there is none
   };
 
   explicit Kernels(std::string_view ptx) : ptx_(ptx) {}
@@ -27,6 +28,11 @@ class Kernels {
   }
 
  private:
+  struct Module {
+    CUmodule module = nullptr;
+    bool waits = false;
+  };
+
   // The text between the module's heading and the next one.
   std::string text(std::string_view module) const {
     static constexpr std::string_view heading = "// module: ";
@@ -37,19 +43,49 @@ class Kernels {
     return std::string(ptx_.substr(begin, end == std::string_view::npos ? end : end - begin));
   }
 
+  // Whether the device and its driver have what is behind kNewer in the text.
+  static bool is_newer() {
+    CUdevice device = 0;
+    int major = 0, driver = 0;
+    return cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+           cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) == CUDA_SUCCESS &&
+           major >= 9 && cuDriverGetVersion(&driver) == CUDA_SUCCESS && driver >= 11080;
+  }
+
+  // Makes instructions of what is behind kNewer. False: the text has none.
+  static bool renew(std::string* text) {
+    static constexpr std::string_view kNewer = "//sm_90 ";
+    if (text->find(kNewer) == std::string::npos) return false;
+    const auto replace = [text](std::string_view old, std::string_view by) {
+      for (size_t at = text->find(old); at != std::string::npos; at = text->find(old, at)) {
+        text->replace(at, old.size(), by);
+      }
+    };
+    replace(kNewer, "");
+    replace(".version 6.0\n.target sm_70\n", ".version 7.8\n.target sm_90\n");
+    return true;
+  }
+
   Kernel load(std::string_view module, std::string_view name) {
     const RelaxedCapture relaxed;
-    CUmodule& loaded = modules_[{current_context(), module}];
+    Module& loaded = modules_[{current_context(), module}];
     Kernel kernel;
     CUresult result = CUDA_SUCCESS;
-    if (loaded == nullptr) result = cuModuleLoadDataEx(&loaded, text(module).c_str(), 0, nullptr, nullptr);
-    if (result == CUDA_SUCCESS) result = cuModuleGetFunction(&kernel.function, loaded, std::string(name).c_str());
+    if (loaded.module == nullptr) {
+      std::string code = text(module);
+      loaded.waits = is_newer() && renew(&code);
+      result = cuModuleLoadDataEx(&loaded.module, code.c_str(), 0, nullptr, nullptr);
+    }
+    if (result == CUDA_SUCCESS) {
+      result = cuModuleGetFunction(&kernel.function, loaded.module, std::string(name).c_str());
+      kernel.waits = loaded.waits;
+    }
     if (result != CUDA_SUCCESS) kernel.error = "its kernel cannot be loaded: " + describe(result);
     return kernel;
   }
 
   std::string_view ptx_;
-  std::map<std::pair<CUcontext, std::string_view>, CUmodule> modules_;
+  std::map<std::pair<CUcontext, std::string_view>, Module> modules_;
   std::map<std::tuple<CUcontext, std::string_view, std::string_view>, Kernel> kernels_;
 };
 

@@ -47,7 +47,7 @@ inline bool describe(const device::TensorView& view, Layout* layout) {
   if (n == 0) dims[n++] = Dimension{1, bytes, 0, 0};
   elements.n_dims = n;
   if (elements.narrow && elements.count > 0) {
-    for (uint16_t dim = 0; dim < n; ++dim) set_divider(&dims[dim]);
+    for (uint16_t dim = 1; dim < n; ++dim) set_divider(&dims[dim]);  // nothing is divided by the outermost size
   }
   return true;
 }

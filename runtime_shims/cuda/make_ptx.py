@@ -5,7 +5,8 @@
 The file is a sequence of PTX modules, each after a line `// module: NAME`: one for each element type, so that a run
 pays for the dtypes that it meets, one for the gathering of strided tensors, one for guards around buffers, one for what
 CUDA graphs hold. nvcc writes its own, newest version; the instructions are older, so the version and the target are
-lowered to the oldest that have them all.
+lowered to the oldest that have them all. Those that only newer devices have are behind `//sm_90 `: kernels.h makes
+instructions of them where the device has them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ GRAPHS = "Graphs"
 COMPILED_FOR = "compute_75"  # the oldest that nvcc 13 knows
 ISA_VERSION = "6.0"
 TARGET = "sm_70"
+NEWER = {"griddepcontrol.wait;": "//sm_90 "}  # what makes a comment of an instruction
 FLAGS = (
     "-std=c++17",
     "-ptx",
@@ -119,7 +121,7 @@ def _lowered(ptx: str) -> Iterator[str]:
         elif code.startswith(".target"):
             yield f".target {TARGET}"
         elif code and "used_bytes_mask" not in code:  # a hint for tools, of a newer ISA
-            yield code
+            yield NEWER.get(code, "") + code
 
 
 def main() -> None:

@@ -27,8 +27,11 @@ AOTI_DEBUG_FN void set_numbers(const Partial& total, uint32_t integer, TensorSta
   stats->min_index = total.min_index;
   stats->max_index = total.max_index;
   const int scale = static_cast<int>(total.exponent) - Moments::unit_exponent;
-  stats->mean = ldexp(total.mean, scale);
-  stats->std = ldexp(sqrt(total.squares / static_cast<double>(total.finite)), scale);
+  stats->mean = total.mean;
+  stats->std = sqrt(total.squares / static_cast<double>(total.finite));
+  if (scale == 0) return;
+  stats->mean = ldexp(stats->mean, scale);
+  stats->std = ldexp(stats->std, scale);
 }
 
 }  // namespace aoti_debug::cuda

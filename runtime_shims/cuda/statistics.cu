@@ -57,6 +57,13 @@ __device__ __forceinline__ Partial read_partial(const Partial* from) {
   return partial;
 }
 
+// Waits until the work before this kernel is done and what it has written is seen: of kernels that may begin earlier.
+__device__ __forceinline__ void wait_for_earlier_work() {
+#if defined(__CUDA_ARCH__)
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // The blocks that work on one tensor.
 struct Share {
   uint32_t block;  // the calling one, from 0
@@ -152,6 +159,7 @@ template <class Type>
 __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
   __shared__ Partial shared[kBlockThreads / kWarp];
   __shared__ uint32_t is_last;
+  wait_for_earlier_work();
   uint32_t index = 0;
   AOTI_DEBUG_ROLL
   while (blockIdx.x >= batch.first_block[index + 1]) ++index;

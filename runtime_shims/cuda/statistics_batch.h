@@ -15,13 +15,16 @@ constexpr uint32_t kMostBlocks = 1024;
 struct StatisticsScratch {
   uint64_t counters = 0;  // device address of a uint32_t for each tensor, all 0
   uint64_t partials = 0;  // of a Partial for each block: kMostBlocks, and one for each tensor
-  uint64_t replays = 0;   // of the uint32_t that is the ticket of every result; 0: each has its own
+  uint64_t replays = 0;   // of the uint32_t that is the ticket of every result; 0: each has its own, outside of a graph
 };
 
 class BatchBuilder {
  public:
   // `most_blocks`: those that the device has room for at a time; a batch has at most so many and one for each tensor.
-  BatchBuilder(bool hashed, uint32_t most_blocks) : most_blocks_(most_blocks) { batch_.hashed = hashed; }
+  BatchBuilder(bool hashed, uint32_t most_blocks) : most_blocks_(most_blocks) {
+    batch_.n_tensors = batch_.n_dims = 0;
+    batch_.hashed = hashed;
+  }
 
   // False: there is no room; what is in it must be launched first.
   bool add(const StatisticsJob& job, const Dimension* dims) {
@@ -75,7 +78,7 @@ class BatchBuilder {
 
   static_assert(kMaxDims <= StatisticsBatch::kMostDims, "every tensor fits an empty batch");
 
-  StatisticsBatch batch_{};
+  StatisticsBatch batch_;  // jobs and dimensions behind the last one are never read
   uint32_t most_blocks_;
 };
 

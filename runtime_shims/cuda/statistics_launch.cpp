@@ -7,12 +7,18 @@
 namespace aoti_debug::cuda {
 namespace {
 
+const Kernels::Kernel& kernel_of(StreamState& mine, const char* module) {
+  if (mine.module != module) mine.kernel = &state().kernels.get(module, "aoti_debug_statistics");
+  mine.module = module;
+  return *mine.kernel;
+}
+
 // Those that have the module of the first, which has one.
-void launch_alike(CUstream stream, uint32_t most_blocks, bool hashed, const StatisticsScratch& scratch,
+void launch_alike(CUstream stream, StreamState& mine, bool hashed, const StatisticsScratch& scratch,
                   StatisticsRequest* begin, StatisticsRequest* end) {
   const char* const module = begin->module;
-  const Kernels::Kernel& kernel = state().kernels.get(module, "aoti_debug_statistics");
-  BatchBuilder builder(hashed, most_blocks);
+  const Kernels::Kernel& kernel = kernel_of(mine, module);
+  BatchBuilder builder(hashed, mine.most_blocks);
   StatisticsRequest* added[StatisticsBatch::kMostTensors];
   for (StatisticsRequest* each = begin; each != end; ++each) {
     if (each->module != module || !builder.add(each->job, each->layout.dims)) continue;
@@ -23,7 +29,8 @@ void launch_alike(CUstream stream, uint32_t most_blocks, bool hashed, const Stat
   std::string_view why = kernel.error;
   if (kernel.function != nullptr) {
     const Grid grid = builder.divide();
-    if (launch_kernel(kernel.function, grid, stream, &builder.batch())) return;
+    const auto launch = kernel.waits && scratch.replays == 0 ? launch_early : launch_kernel;
+    if (launch(kernel.function, grid, stream, &builder.batch())) return;
     why = "its statistics could not be enqueued";
   }
   for (uint32_t i = 0; i < builder.batch().n_tensors; ++i) added[i]->pending.skipped = why;
@@ -31,10 +38,10 @@ void launch_alike(CUstream stream, uint32_t most_blocks, bool hashed, const Stat
 
 }  // namespace
 
-void launch_statistics(CUstream stream, uint32_t most_blocks, bool hashed, const StatisticsScratch& scratch,
+void launch_statistics(CUstream stream, StreamState& mine, bool hashed, const StatisticsScratch& scratch,
                        StatisticsRequest* begin, StatisticsRequest* end) {
   for (; begin != end; ++begin) {
-    while (begin->module != nullptr) launch_alike(stream, most_blocks, hashed, scratch, begin, end);
+    while (begin->module != nullptr) launch_alike(stream, mine, hashed, scratch, begin, end);
   }
 }
 

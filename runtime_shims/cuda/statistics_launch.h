@@ -9,7 +9,7 @@ namespace aoti_debug::cuda {
 
 // Enqueues what the requests ask for, in as few kernels as there are dtypes. None has a module then, and those that
 // could not be enqueued are skipped.
-void launch_statistics(CUstream stream, uint32_t most_blocks, bool hashed, const StatisticsScratch& scratch,
+void launch_statistics(CUstream stream, StreamState& mine, bool hashed, const StatisticsScratch& scratch,
                        StatisticsRequest* begin, StatisticsRequest* end);
 
 }  // namespace aoti_debug::cuda

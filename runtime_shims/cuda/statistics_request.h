@@ -14,7 +14,8 @@ struct StatisticsRequest {
   Layout layout;
 };
 
-StatisticsRequest request_statistics(const device::TensorView& view, device::StatsWanted wanted,
-                                     const StreamState& stream);
+// Makes `request` that of a tensor, whatever it was before.
+void request_statistics(const device::TensorView& view, device::StatsWanted wanted, const StreamState& stream,
+                        StatisticsRequest* request);
 
 }  // namespace aoti_debug::cuda

@@ -54,4 +54,19 @@ bool launch_kernel(CUfunction function, const Grid& grid, CUstream stream, void*
   return cuLaunchKernel(function, grid.blocks, 1, 1, grid.threads, 1, 1, 0, stream, arguments, nullptr) == CUDA_SUCCESS;
 }
 
+bool launch_early(CUfunction function, const Grid& grid, CUstream stream, void* argument) {
+  CUlaunchAttribute early{};
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = grid.blocks;
+  config.blockDimX = grid.threads;
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  void* arguments[] = {argument};
+  return cuLaunchKernelEx(&config, function, arguments, nullptr) == CUDA_SUCCESS;
+}
+
 }  // namespace aoti_debug::cuda

@@ -42,6 +42,8 @@ struct StreamState {
   size_t gather_bytes = 0;
   int device = -1;
   uint32_t most_blocks = 1;
+  const char* module = nullptr;  // whose statistics kernel was launched last
+  const Kernels::Kernel* kernel = nullptr;
 };
 
 struct State {
@@ -80,6 +82,9 @@ inline const char* by_size(const char* const (&names)[5], size_t element_bytes) 
 
 // Enqueues a kernel with one argument. False where that fails.
 bool launch_kernel(CUfunction function, const Grid& grid, CUstream stream, void* argument);
+
+// The same for a kernel that waits for the work before it by itself: the driver has less to do then. Not in a capture.
+bool launch_early(CUfunction function, const Grid& grid, CUstream stream, void* argument);
 
 // Runs what may run out of memory; then it has failed.
 template <class Body>

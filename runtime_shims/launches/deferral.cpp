@@ -20,23 +20,28 @@ bool writes_its_arguments_only(const AotiDebugSite& site) {
          kernel.substr(kernel.size() - kOut.size()) == kOut;
 }
 
-bool may_write(const AotiDebugSlot& slot, const SlotValue& value, const TensorMeta& meta, StatsQueue& queue) {
-  if (value.tag == VALUE_OPAQUE) return true;  // a descriptor, or what the shim does not tell
-  if (value.tag == VALUE_NUMBER) {
-    return value.type == AOTI_DEBUG_ADDRESS && !(is_tensor_form(slot.form) && slot.role == AOTI_DEBUG_ROLE_IN);
-  }
-  if (value.tag != VALUE_TENSOR || slot.role == AOTI_DEBUG_ROLE_IN) return false;
-  if (!unreadable(meta).empty()) return true;
-  return queue.waits_for(meta.data, meta.data + extent_bytes(meta));
+// What a launch may write to through one argument.
+enum class Writes : uint8_t { kNothing, kTensor, kAnything };
+
+Writes writes_through(const AotiDebugSlot& slot, const SlotValue& value) {
+  if (value.tag == VALUE_OPAQUE) return Writes::kAnything;  // a descriptor, or what the shim does not tell
+  const bool is_read = slot.role == AOTI_DEBUG_ROLE_IN;
+  if (value.tag == VALUE_TENSOR) return is_read ? Writes::kNothing : Writes::kTensor;
+  const bool is_address = value.tag == VALUE_NUMBER && value.type == AOTI_DEBUG_ADDRESS;
+  return is_address && !(is_tensor_form(slot.form) && is_read) ? Writes::kAnything : Writes::kNothing;
 }
 
-bool leaves_alone(const LaunchState& launch, uint32_t n_values, StatsQueue& queue) {
+// Enqueues the statistics that wait of tensors that the launch may write to. False where it may write to any.
+bool settle_written(const LaunchState& launch, uint32_t n_values, StatsQueue& queue) {
   const AotiDebugSite& site = *launch.site;
   if (!writes_its_arguments_only(site) || n_values != site.n_slots) return false;
   const ThreadState& thread = *launch.call->thread;
-  for (uint32_t i = 0; i < n_values; ++i) {
-    const SlotValue& value = thread.values[i];
-    if (may_write(site.slots[value.slot], value, thread.tensors[i], queue)) return false;
+  for (uint32_t i = 0; i < n_values && queue.has_waiting(); ++i) {
+    const Writes writes = writes_through(site.slots[thread.values[i].slot], thread.values[i]);
+    if (writes == Writes::kNothing) continue;
+    const TensorMeta& meta = thread.tensors[i];
+    if (writes == Writes::kAnything || !is_readable(meta)) return false;
+    queue.settle_within(meta.data, meta.data + spanned_bytes(view_of(meta)));
   }
   return true;
 }
@@ -55,17 +60,18 @@ bool may_defer(const CallState& call) { return call.crumbs && is_free_to_wait(ca
 
 bool may_join(const CallState& call) { return call.level == LEVEL_HASH && is_free_to_wait(call); }
 
-HeldTensor held_for(const CallState& call, const Sight& sight, uint64_t handle) {
+HeldTensor held_for(const CallState& call, Phase phase, device::StatsWanted wanted, const TensorMeta& meta,
+                    uint64_t handle) {
   if (!call.deferring) return {};
-  if (call.joins) return sight.phase == PHASE_AFTER ? HeldTensor(handle) : HeldTensor();
-  if (sight.wanted != device::StatsWanted::kNumbers || sight.meta.storage_bytes > kMostHeldBytes) return {};
+  if (call.joins) return phase == PHASE_AFTER ? HeldTensor(handle) : HeldTensor();
+  if (wanted != device::StatsWanted::kNumbers || meta.storage_bytes > kMostHeldBytes) return {};
   return HeldTensor(handle);
 }
 
 void settle_before(const LaunchState& launch, uint32_t n_values) {
   const CallState& call = *launch.call;
   if (call.queue == nullptr || !call.queue->has_waiting()) return;
-  call.queue->settle(call.deferring && !call.joins && leaves_alone(launch, n_values, *call.queue));
+  call.queue->settle(call.deferring && !call.joins && settle_written(launch, n_values, *call.queue));
 }
 
 }  // namespace aoti_debug

@@ -16,7 +16,8 @@ bool may_defer(const CallState& call);
 bool may_join(const CallState& call);
 
 // What keeps the tensor's memory for its statistics to wait; none where they must not.
-HeldTensor held_for(const CallState& call, const Sight& sight, uint64_t handle);
+HeldTensor held_for(const CallState& call, Phase phase, device::StatsWanted wanted, const TensorMeta& meta,
+                    uint64_t handle);
 
 // To be called when a launch has been recorded, with its first `n_values` values, and everything that is wanted before
 // it is in the queue. Enqueues the statistics that wait unless it is known that the launch leaves their tensors alone.

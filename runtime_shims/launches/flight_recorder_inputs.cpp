@@ -24,7 +24,7 @@ std::vector<FlightSource> flight_sources(const LaunchState& launch, const AotiDe
     if (is_known || look(slot, values, false, &meta).tag != VALUE_TENSOR) continue;
     const bool is_readable = unreadable(meta).empty();
     sources.push_back({static_cast<uint16_t>(i), is_readable, meta.device_type != kDeviceCpu, meta.data,
-                       is_readable ? extent_bytes(meta) : 0});
+                       is_readable ? spanned_bytes(view_of(meta)) : 0});
   }
   return sources;
 }

@@ -126,7 +126,7 @@ void measure(CallState& call, Sight sight, uint64_t handle) {
   if (is_for_device(call, sight)) {
     sight.own_dims();
     const device::TensorView view = view_of(sight.meta);
-    HeldTensor held = held_for(call, sight, handle);
+    HeldTensor held = held_for(call, sight.phase, sight.wanted, sight.meta, handle);
     return call.queue->begin(std::move(sight), view, std::move(held));
   }
   if (call.queue == nullptr) return show(*call.thread, sight);

@@ -98,6 +98,7 @@ SlotValue slot_value(const Seen& seen, uint16_t slot, uint32_t layout) {
 template <class Takes, class Sees>
 uint32_t collect(ThreadState& thread, const AotiDebugSite& site, size_t fixed_bytes, uint64_t now_ns,
                  const Takes& takes, const Sees& sees) {
+  thread.recorded = nullptr;
   constexpr uint32_t kLayoutRoom = 8192;  // of a block that is otherwise full of values
   const uint32_t most =
       static_cast<uint32_t>((JournalWriter::kMaxPayload - kLayoutRoom - fixed_bytes) / sizeof(SlotValue));
@@ -210,6 +211,18 @@ void record_clock(const CallState& call) {
   write(*call.thread, RECORD_CLOCK, 0, now_ns, WallClock{Clock::unix_ns()});
 }
 
+bool look_for_tensor(const LaunchState& launch, uint16_t slot, const AotiDebugValue* values, bool after,
+                     TensorMeta* meta) {
+  const ThreadState& thread = *launch.call->thread;
+  const AotiDebugSlot& description = launch.site->slots[slot];
+  const bool is_same = !after || (launch.site->grid != 0 && description.form != AOTI_DEBUG_OUTPUT_SLOT);
+  if (thread.recorded == &launch && is_same && thread.values[slot].tag == VALUE_TENSOR) {
+    *meta = thread.tensors[slot];
+    return true;
+  }
+  return look(description, values, after, meta).tag == VALUE_TENSOR;
+}
+
 void record_call_begin(CallState& call, bool capturing, uint64_t now_ns) {
   CallBegin record{};
   record.call = call.call;
@@ -247,6 +260,7 @@ uint32_t record_launch_begin(const LaunchState& launch, const AotiDebugValue* va
   memcpy(record.loops, call.loops, sizeof(record.loops));
   write(thread, RECORD_LAUNCH_BEGIN, 0, launch.begin_ns, record, thread.values.data(),
         record.n_values * sizeof(SlotValue));
+  if (record.n_values == launch.site->n_slots) thread.recorded = &launch;
   return record.n_values;
 }
 

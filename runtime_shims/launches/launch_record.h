@@ -19,6 +19,11 @@ struct Seen {
 // `after`: the callee has returned without an error, so that its outputs may be read.
 Seen look(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, TensorMeta* meta);
 
+// Whether `look` finds a tensor in that slot of a launch. The shim is not asked again where the launch has just been
+// recorded and its arguments are the same tensors still.
+bool look_for_tensor(const LaunchState& launch, uint16_t slot, const AotiDebugValue* values, bool after,
+                     TensorMeta* meta);
+
 // The handle of the tensor that `look` found; 0 where there is none.
 uint64_t tensor_handle(const AotiDebugSlot& slot, const AotiDebugValue* values);
 

@@ -113,7 +113,7 @@ std::string hit_text(const Watchpoint& watchpoint, const AotiDebugSite& site, co
 }
 
 // What is known of a hit from the place of its tensor.
-WatchHit hit_of(const Sight& sight, uint32_t watch, uint32_t thread) {
+WatchHit hit_of(const SightPlace& sight, uint32_t watch, uint32_t thread) {
   WatchHit hit{};
   hit.call = sight.id.call;
   hit.launch = sight.id.launch;
@@ -187,27 +187,19 @@ void evaluate(ThreadState& thread, const Sight& sight, const device::TensorView*
 
 bool has_statistics(const TensorMeta& meta) {
   const Kind kind = dtype(meta.dtype).kind;
-  return kind != Kind::kUnreadable && kind != Kind::kPacked && unreadable(meta).empty();
-}
-
-void watch_on_device(CallState& call, Sight sight, uint64_t handle) {
-  sight.own_dims();
-  sight.wanted = device::StatsWanted::kNumbers;
-  const device::TensorView view = view_of(sight.meta);
-  HeldTensor held = held_for(call, sight, handle);
-  call.queue->begin(std::move(sight), view, std::move(held));
+  return kind != Kind::kPacked && is_readable(meta);
 }
 
 // Has the graph that captures the call look at the conditions in every replay.
-void watch_in_replays(CallState& call, const Sight& sight, const WatchedSlot& watched) {
+void watch_in_replays(CallState& call, const SightPlace& place, const TensorMeta& meta, const WatchedSlot& watched) {
   Run& run = *call.run;
-  const device::TensorView view = view_of(sight.meta);
+  const device::TensorView view = view_of(meta);
   if (view.numel == 0) return;
   bool added = device::add_stats(call.captured, call.stream, view);
   for (const uint32_t watch : watched.watches) {
     if (!added) break;
     const std::vector<WatchNode>& nodes = run.watchpoints->all()[watch].condition.nodes();
-    CapturedCondition condition{sight.id, sight.site, sight.slot, sight.phase, call.thread->id, sight.thread, watch};
+    CapturedCondition condition{place.id, place.site, place.slot, place.phase, call.thread->id, place.thread, watch};
     condition.found = device::add_watch(call.captured, call.stream, nodes.data(), static_cast<uint32_t>(nodes.size()));
     added = condition.found != nullptr;
     if (added) run.captured_watches.add(condition);
@@ -218,9 +210,10 @@ void watch_in_replays(CallState& call, const Sight& sight, const WatchedSlot& wa
   run.replay_observer.start(std::chrono::milliseconds(100), [&run] { look_at_replays(run); });
 }
 
-void watch_on_host(ThreadState& thread, Sight& sight) {
-  const device::TensorView view = view_of(sight.meta);
-  sight.stats = TensorStats{};
+void watch_on_host(ThreadState& thread, const SightPlace& place, const TensorMeta& meta) {
+  const device::TensorView view = view_of(meta);
+  Sight sight;
+  sight.become(place);
   if (sight.phase == PHASE_AFTER) {
     thread.statistics.measure_written(view, &sight.stats);
   } else {
@@ -240,23 +233,18 @@ void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase)
   bool on_device = false;
   for (const WatchedSlot& watched : watchpoints.of(*launch.site)) {
     if (phase == PHASE_BEFORE ? !watched.before : !watched.after) continue;
-    Sight sight;
-    const AotiDebugSlot& slot = launch.site->slots[watched.slot];
-    if (look(slot, values, phase == PHASE_AFTER, &sight.meta).tag != VALUE_TENSOR) continue;
-    if (!has_statistics(sight.meta)) continue;
-    sight.watched = true;
-    sight.phase = phase;
-    sight.slot = watched.slot;
-    sight.id = call.id(launch.launch);
-    sight.thread = thread.shown_id();
-    sight.site = launch.site;
-    if (sight.meta.device_type == kDeviceCpu) {
-      if (!call.capturing) watch_on_host(thread, sight);
+    TensorMeta meta;
+    if (!look_for_tensor(launch, watched.slot, values, phase == PHASE_AFTER, &meta) || !has_statistics(meta)) continue;
+    const SightPlace place{phase, watched.slot, call.id(launch.launch), thread.shown_id(), launch.site};
+    if (meta.device_type == kDeviceCpu) {
+      if (!call.capturing) watch_on_host(thread, place, meta);
     } else if (call.captured != nullptr) {
-      watch_in_replays(call, sight, watched);
+      watch_in_replays(call, place, meta, watched);
     } else if (call.queue != nullptr) {
       on_device = true;
-      watch_on_device(call, std::move(sight), tensor_handle(slot, values));
+      const uint64_t handle = tensor_handle(launch.site->slots[watched.slot], values);
+      call.queue->begin_watched(place, view_of(meta),
+                                held_for(call, phase, device::StatsWanted::kNumbers, meta, handle));
     }
   }
   if (on_device) call.queue->settle(call.deferring);

@@ -94,6 +94,7 @@ struct ThreadState {
   StatisticsMemo statistics;
   std::vector<SlotValue> values;                   // scratch, an entry a slot
   std::vector<TensorMeta> tensors;                 // scratch, an entry a slot
+  const LaunchState* recorded = nullptr;           // the launch whose every slot, as it began, both of them hold
   std::vector<std::unique_ptr<uint32_t[]>> memos;  // of each site, an entry a slot: its layout
 
   uint32_t* memos_of(const AotiDebugSite& site) {

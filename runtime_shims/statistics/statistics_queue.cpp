@@ -30,6 +30,18 @@ void Sight::own_dims() {
   meta.strides = dims.data() + meta.ndim;
 }
 
+void Sight::become(const SightPlace& place) {
+  static_cast<SightPlace&>(*this) = place;
+  state = State::kHeadline;
+  watched = summarised = false;
+  wanted = device::StatsWanted::kAll;
+  twin = nullptr;
+  meta = TensorMeta{};
+  dims.clear();
+  text.clear();
+  values.clear();
+}
+
 void Sight::take(const device::StatsResult& result) {
   if (twin != nullptr) twin->take(result);
   const uint8_t* end = result.values + result.stats.value_bytes;
@@ -49,26 +61,62 @@ void Sight::take(const device::StatsResult& result) {
   values.assign(result.values, end);
 }
 
-void StatsQueue::add(Sight sight) {
+void StatsQueue::add(Sight&& sight) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  sights_.push_back(std::move(sight));
+  push(std::move(sight));
 }
 
-void StatsQueue::begin(Sight sight, const device::TensorView& view, HeldTensor held) {
+void StatsQueue::begin(Sight&& sight, const device::TensorView& view, HeldTensor&& held) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (unasked_.size() == kMostUnasked) ask();
-  const uint64_t end = view.data + extent_bytes(sight.meta);
   if (Sight* same = twin_of(sight, view); same != nullptr) {
     sight.state = Sight::State::kAsAnother;
-    sights_.push_back(std::move(sight));
-    same->twin = &sights_.back();
+    same->twin = &push(std::move(sight));
     return;
   }
+  wait(push(std::move(sight)), view, std::move(held));
+}
+
+void StatsQueue::begin_watched(const SightPlace& place, const device::TensorView& view, HeldTensor&& held) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (unasked_.size() == kMostUnasked) ask();
+  Sight& sight = push_any();
+  sight.become(place);
+  sight.watched = true;
+  sight.wanted = device::StatsWanted::kNumbers;
+  wait(sight, view, std::move(held));
+}
+
+void StatsQueue::wait(Sight& sight, const device::TensorView& view, HeldTensor&& held) {
   sight.state = Sight::State::kWaiting;
-  sights_.push_back(std::move(sight));
-  unasked_.push_back({&sights_.back(), view, end, std::move(held)});
+  const uint64_t end = view.data + spanned_bytes(view);
+  if (!held) all_held_.store(false, std::memory_order_relaxed);
+  if (view.data < lowest_.load(std::memory_order_relaxed)) lowest_.store(view.data, std::memory_order_relaxed);
+  if (end > highest_.load(std::memory_order_relaxed)) highest_.store(end, std::memory_order_relaxed);
+  unasked_.push_back({&sight, view, end, std::move(held)});
   n_unasked_.store(unasked_.size(), std::memory_order_relaxed);
-  ++n_waiting_;
+  n_waiting_.store(n_waiting_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+Sight& StatsQueue::push_any() {
+  if (spare_.empty()) {
+    sights_.push_back(std::make_unique<Sight>());
+  } else {
+    sights_.push_back(std::move(spare_.back()));
+    spare_.pop_back();
+  }
+  return *sights_.back();
+}
+
+Sight& StatsQueue::push(Sight&& sight) {
+  Sight& added = push_any();
+  added = std::move(sight);
+  return added;
+}
+
+void StatsQueue::pop() {
+  if (spare_.size() < kMostSpare) spare_.push_back(std::move(sights_.front()));
+  sights_.pop_front();
 }
 
 Sight* StatsQueue::twin_of(const Sight& sight, const device::TensorView& view) {
@@ -83,16 +131,18 @@ Sight* StatsQueue::twin_of(const Sight& sight, const device::TensorView& view) {
 }
 
 void StatsQueue::settle(bool later) {
-  if (!has_waiting()) return;
+  if (!has_waiting() || (later && all_held_.load(std::memory_order_relaxed))) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto is_held = [](const Unasked& unasked) { return static_cast<bool>(unasked.held); };
-  if (!later || !std::all_of(unasked_.begin(), unasked_.end(), is_held)) ask();
+  ask();
 }
 
-bool StatsQueue::waits_for(uint64_t begin, uint64_t end) {
+void StatsQueue::settle_within(uint64_t begin, uint64_t end) {
+  if (end <= lowest_.load(std::memory_order_relaxed) || highest_.load(std::memory_order_relaxed) <= begin) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  return std::any_of(unasked_.begin(), unasked_.end(),
-                     [begin, end](const Unasked& unasked) { return begin < unasked.end && unasked.view.data < end; });
+  const auto is_within = [begin, end](const Unasked& unasked) {
+    return begin < unasked.end && unasked.view.data < end;
+  };
+  if (std::any_of(unasked_.begin(), unasked_.end(), is_within)) ask();
 }
 
 void StatsQueue::ask() {
@@ -105,6 +155,9 @@ void StatsQueue::ask() {
   }
   unasked_.clear();
   n_unasked_.store(0, std::memory_order_relaxed);
+  all_held_.store(true, std::memory_order_relaxed);
+  lowest_.store(UINT64_MAX, std::memory_order_relaxed);
+  highest_.store(0, std::memory_order_relaxed);
 }
 
 void StatsQueue::ask(Unasked* begin, Unasked* end) {
@@ -149,7 +202,8 @@ bool StatsQueue::receive(bool wait) {
   const bool failed = count < 0;
   if (failed) count = device::take_stats(stream_, results_.get(), kCapacity, false);
   int used = 0;
-  for (Sight& sight : sights_) {
+  for (const std::unique_ptr<Sight>& each : sights_) {
+    Sight& sight = *each;
     if (sight.state != Sight::State::kOnDevice) continue;
     if (used < count) {
       sight.take(results_[used++]);

@@ -22,8 +22,17 @@ struct FirstSpecials {
   uint64_t nan = 0, pos_inf = 0, neg_inf = 0;
 };
 
+// An argument of a launch, before or after it.
+struct SightPlace {
+  Phase phase = PHASE_BEFORE;
+  uint16_t slot = 0;
+  LaunchId id{};
+  uint32_t thread = 0;  // 0 where there is one only
+  const AotiDebugSite* site = nullptr;
+};
+
 // One tensor of a launch, or (site only) the launch itself.
-struct Sight {
+struct Sight : SightPlace {
   enum class State : uint8_t {
     kHeadline,       // the launch itself; `text` is its line
     kWaiting,        // statistics that the device is yet to be asked for
@@ -35,14 +44,9 @@ struct Sight {
   };
 
   State state = State::kHeadline;
-  bool watched = false;  // measured for watchpoints alone: not shown
-  Phase phase = PHASE_BEFORE;
+  bool watched = false;                                    // measured for watchpoints alone: not shown
   bool summarised = false;                                 // goes to the summaries
   device::StatsWanted wanted = device::StatsWanted::kAll;  // what `stats` has
-  uint16_t slot = 0;
-  LaunchId id{};
-  uint32_t thread = 0;  // 0 where there is one only
-  const AotiDebugSite* site = nullptr;
   TensorMeta meta{};
   std::vector<int64_t> dims;  // keeps the sizes and strides of `meta` where the tensor may be gone by then
   std::string text;
@@ -57,6 +61,9 @@ struct Sight {
 
   void own_dims();
 
+  // Makes it that of another argument. What only a state gives a meaning stays as it was.
+  void become(const SightPlace& place);
+
   // Takes what a device has measured of it.
   void take(const device::StatsResult& result);
 };
@@ -66,19 +73,22 @@ class StatsQueue {
   explicit StatsQueue(void* stream) : stream_(stream) {}
 
   // Adds what is there already.
-  void add(Sight sight);
+  void add(Sight&& sight);
 
   // Asks for the statistics of a tensor, which wait until `settle`. `held` keeps its memory where they may wait longer
-  // than that.
-  void begin(Sight sight, const device::TensorView& view, HeldTensor held);
+  // than that. The sizes and strides of the view must live as long.
+  void begin(Sight&& sight, const device::TensorView& view, HeldTensor&& held);
+
+  // The same for what a watchpoint looks at: nothing of it is ever shown but its place.
+  void begin_watched(const SightPlace& place, const device::TensorView& view, HeldTensor&& held);
 
   // Enqueues on the stream what waits. With `later`, what is held goes on waiting where nothing else waits.
   void settle(bool later);
 
   bool has_waiting() const { return n_unasked_.load(std::memory_order_relaxed) != 0; }
 
-  // Whether statistics wait of a tensor within these addresses.
-  bool waits_for(uint64_t begin, uint64_t end);
+  // Enqueues on the stream what waits, if a tensor within these addresses does.
+  void settle_within(uint64_t begin, uint64_t end);
 
   // The content hashes of several tensors, after what is enqueued on the stream; waits for them. Empty where the device
   // does not give one. Not for a queue that holds anything.
@@ -90,9 +100,9 @@ class StatsQueue {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (wait) ask();
     for (;;) {
-      while (!sights_.empty() && !is_open(sights_.front())) {
-        show(sights_.front());
-        sights_.pop_front();
+      while (!sights_.empty() && !is_open(*sights_.front())) {
+        show(*sights_.front());
+        pop();
       }
       if (sights_.empty() || !receive(wait)) return;
     }
@@ -104,6 +114,7 @@ class StatsQueue {
   static constexpr size_t kMostWaiting = 4096;
   static constexpr int kCapacity = 64;
   static constexpr size_t kMostUnasked = 16;  // what one kernel measures
+  static constexpr size_t kMostSpare = 64;
 
   struct Unasked {
     Sight* sight;
@@ -116,6 +127,18 @@ class StatsQueue {
     return sight.state == Sight::State::kWaiting || sight.state == Sight::State::kOnDevice ||
            sight.state == Sight::State::kAsAnother;
   }
+
+  // Adds a sight at the end. The mutex is held.
+  Sight& push(Sight&& sight);
+
+  // The same; its memory may be that of an earlier one, and hold what that one held.
+  Sight& push_any();
+
+  // Has the last sight, which is new, wait for its statistics. The mutex is held.
+  void wait(Sight& sight, const device::TensorView& view, HeldTensor&& held);
+
+  // Removes the first one. The mutex is held.
+  void pop();
 
   // The last one of those that wait and have the hash that `sight`, of this view, will have: an output of one launch
   // that the next one reads. nullptr: there is none. The mutex is held.
@@ -132,10 +155,14 @@ class StatsQueue {
 
   void* stream_;
   std::mutex mutex_;
-  std::deque<Sight> sights_;
-  std::vector<Unasked> unasked_;      // the last ones of `sights_`
-  std::atomic<size_t> n_unasked_{0};  // changed under the mutex
-  std::atomic<size_t> n_waiting_{0};  // changed under the mutex
+  std::deque<std::unique_ptr<Sight>> sights_;
+  std::vector<std::unique_ptr<Sight>> spare_;  // memory of earlier ones
+  std::vector<Unasked> unasked_;               // the last ones of `sights_`
+  std::atomic<size_t> n_unasked_{0};           // changed under the mutex
+  // Of `unasked_`; changed under the mutex.
+  std::atomic<bool> all_held_{true};
+  std::atomic<uint64_t> lowest_{UINT64_MAX}, highest_{0};  // all of their memory is between these
+  std::atomic<size_t> n_waiting_{0};                       // changed under the mutex
   bool failed_ = false;  // results that `hash_now` asked for may still come: they would be taken for others
   std::unique_ptr<device::StatsResult[]> results_;
 };

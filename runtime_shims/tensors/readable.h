@@ -14,6 +14,8 @@ inline bool is_tensor_form(uint8_t form) { return form <= AOTI_DEBUG_POINTER; }
 // Whether an earlier slot is the same tensor: the same expression may be passed twice, under one name.
 bool is_repeated(const AotiDebugSite& site, uint32_t slot);
 
+bool is_readable(const TensorMeta& meta);
+
 // Why the elements cannot be read; "" where they can.
 std::string unreadable(const TensorMeta& meta);
 

@@ -56,16 +56,6 @@ uint64_t logical_bytes(const TensorMeta& meta) {
   return static_cast<uint64_t>(element_count(meta)) * dtype(meta.dtype).bytes;
 }
 
-// No stride of such a tensor is negative.
-uint64_t extent_bytes(const TensorMeta& meta) {
-  int64_t last = 0;
-  for (uint16_t d = 0; d < meta.ndim; ++d) {
-    if (meta.sizes[d] == 0) return 0;
-    last += (meta.sizes[d] - 1) * meta.strides[d];
-  }
-  return static_cast<uint64_t>(last + 1) * dtype(meta.dtype).bytes;
-}
-
 device::TensorView view_of(const TensorMeta& meta) {
   device::TensorView view;
   view.data = meta.data;
@@ -78,6 +68,16 @@ device::TensorView view_of(const TensorMeta& meta) {
   view.numel = element_count(meta);
   view.element_bytes = dtype(meta.dtype).bytes;
   return view;
+}
+
+// No stride of such a tensor is negative.
+uint64_t spanned_bytes(const device::TensorView& view) {
+  int64_t last = 0;
+  for (uint32_t d = 0; d < view.ndim; ++d) {
+    if (view.sizes[d] == 0) return 0;
+    last += (view.sizes[d] - 1) * view.strides[d];
+  }
+  return static_cast<uint64_t>(last + 1) * view.element_bytes;
 }
 
 const char* shim_error_text() {

@@ -31,10 +31,10 @@ int64_t element_count(const TensorMeta& meta);
 // Bytes of the logical tensor; 0 where the dtype is unknown.
 uint64_t logical_bytes(const TensorMeta& meta);
 
-// From the first element to the end of the last one, in bytes, of a tensor that can be read.
-uint64_t extent_bytes(const TensorMeta& meta);
-
 device::TensorView view_of(const TensorMeta& meta);
+
+// From the first element to the end of the last one, in bytes, of a tensor that can be read.
+uint64_t spanned_bytes(const device::TensorView& view);
 
 // The text of the last error that the shim reported on this thread; "" where this torch does not tell.
 const char* shim_error_text();

@@ -96,6 +96,21 @@ def test_batches_are_what_the_host_computes(gpu: DeviceLibrary, host: HostLibrar
         check_twins(result, host.statistics(view.cpu()), view.dtype)
 
 
+@pytest.mark.parametrize("count", [1000, 1 << 22])
+def test_statistics_are_of_the_moment(gpu: DeviceLibrary, count: int) -> None:
+    """Kernels that begin early wait for those before them, and are waited for by those behind them."""
+    x = torch.zeros(count, device="cuda")
+    for value in range(300):
+        x.fill_(value)
+        if value % 3 == 0:
+            x.add_(0.5)
+        assert gpu.begin_all([x], stream_of()) == 1
+    results = gpu.take(stream_of(), capacity=1024)
+    assert results is not None
+    assert [result.mean for result in results] == [value + (0.5 if value % 3 == 0 else 0) for value in range(300)]
+    assert {(result.std, result.min_bits == result.max_bits) for result in results} == {(0.0, True)}
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.float64, torch.complex128])
 def test_hashes_of_rows_across_the_memory(gpu: DeviceLibrary, dtype: torch.dtype) -> None:
     x = samples.ordinary(dtype, 1 << 20).cuda()

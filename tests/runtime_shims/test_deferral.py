@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,38 @@ def test_memory_is_kept_until_it_has_been_read(start: Start, journal: Callable[[
         others = [torch.zeros(1000) for _ in range(20)]
     assert len(others) == 20
     assert hits(runtime, journal) == [(0, 7.0)]
+
+
+def test_a_launch_within_a_launch_has_its_own_tensors(start: Start, journal: Callable[[], Journal]) -> None:
+    runtime = start()
+    outer, inner = on_device(runtime, torch.full((10,), 7.0)), on_device(runtime, torch.full((10,), 8.0))
+    with runtime.call(), runtime.launch(0, outer.value):
+        writes(runtime, inner)
+    assert hits(runtime, journal) == [(1, 8.0), (0, 7.0)]
+
+
+def test_what_an_operator_has_made_of_its_tensor_is_watched(start: Start, journal: Callable[[], Journal]) -> None:
+    runtime = start(WATCH="z: numel == 3")
+    z = torch.ones(10)
+    runtime.site(1, "aoti_torch_cuda_mm_out", Slot("z", role=OUT))
+    handle = on_device(runtime, z)
+    with runtime.call(), runtime.launch(1, handle.value):
+        z.resize_(3)
+    assert hits(runtime, journal) == [(0, 3.0)]
+
+
+def test_many_launches_take_no_more_memory(start: Start) -> None:
+    runtime = start()
+    handles = [on_device(runtime, torch.ones(10)) for _ in range(2)]
+
+    def launches(count: int) -> int:
+        with runtime.call():
+            for number in range(count):
+                writes(runtime, handles[number % 2])
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    before = launches(2000)
+    assert launches(20_000) - before < 4096, "KiB"
 
 
 def test_a_large_tensor_is_not_kept(start: Start) -> None:

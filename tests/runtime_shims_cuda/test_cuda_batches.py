@@ -33,6 +33,19 @@ def test_one_launch_for_those_of_a_dtype(device: DeviceLibrary) -> None:
     check_taken(device, tensors)
 
 
+@pytest.mark.parametrize(
+    ("major", "driver", "early"), [(9, 11080, True), (10, 13000, True), (8, 13000, False), (9, 11070, False)]
+)
+def test_newer_devices_begin_a_kernel_early(fresh_device: DeviceLibrary, major: int, driver: int, early: bool) -> None:
+    """It waits by itself for the work before it."""
+    fresh_device.library.emulator_be(major, driver)
+    tensors = [samples.ordinary(torch.float32, count) for count in (7, 5000)]
+    assert fresh_device.begin_all(tensors, STREAM) == 2
+    check_taken(fresh_device, tensors)
+    assert fresh_device.library.emulator_launches() == 1
+    assert fresh_device.library.emulator_early_launches() == (1 if early else 0)
+
+
 def test_more_than_a_launch_takes(device: DeviceLibrary) -> None:
     tensors = [samples.ordinary(torch.float32, 3 + n, seed=n) for n in range(40)]
     launches = device.library.emulator_launches()

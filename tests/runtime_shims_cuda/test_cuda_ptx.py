@@ -20,7 +20,8 @@ KERNELS = {
     "Gather": {f"aoti_debug_gather_{size}" for size in (1, 2, 4, 8, 16)},
     "Guards": {"aoti_debug_fill_guarded", "aoti_debug_check_guards"},
 }
-ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
+ARCHITECTURES = {"sm_75": False, "sm_80": False, "sm_90": True, "sm_100": True}  # whether they are newer devices
+OLD_HEADER = ".version 6.0\n.target sm_70\n.address_size 64\n"
 
 
 def load_make_ptx() -> ModuleType:
@@ -71,7 +72,21 @@ def test_no_kernel_copies_what_it_is_passed() -> None:
 
 def test_it_asks_for_old_drivers_and_devices_only() -> None:
     for text in make_ptx.split(PTX).values():
-        assert text.startswith(".version 6.0\n.target sm_70\n.address_size 64\n")
+        assert text.startswith(OLD_HEADER)
+
+
+def renewed(text: str) -> str:
+    """What kernels.h makes of a module for a newer device."""
+    return text.replace("//sm_90 ", "").replace(OLD_HEADER, ".version 7.8\n.target sm_90\n.address_size 64\n")
+
+
+def test_statistics_wait_before_they_read() -> None:
+    for name, text in make_ptx.split(PTX).items():
+        assert ("//sm_90 " in text) == (name not in KERNELS)
+        assert ".nc." not in text, "what another kernel may still be writing is not for the read-only cache"
+        for kernel in re.split(r"^\.visible \.entry ", renewed(text), flags=re.MULTILINE)[1:]:
+            before, wait, _ = kernel.partition("griddepcontrol.wait;")
+            assert not wait or not re.search(r"\b(ld\.(?!param)|st|atom|red|bar)\b", before)
 
 
 @pytest.mark.parametrize("module", make_ptx.split(PTX))
@@ -81,12 +96,13 @@ def test_it_assembles(tmp_path: Path, assembler: str, module: str) -> None:
     ptxas = backend / "bin" / assembler if backend is not None else None
     if ptxas is None or not ptxas.is_file():
         pytest.skip(f"triton, which brings {assembler}, is not installed")
-    source = tmp_path / "module.ptx"
-    source.write_text(make_ptx.split(PTX)[module])
+    old, new = tmp_path / "old.ptx", tmp_path / "new.ptx"
+    old.write_text(make_ptx.split(PTX)[module])
+    new.write_text(renewed(old.read_text()))
     known = subprocess.run([ptxas, "--help"], capture_output=True, text=True, check=True).stdout
-    for architecture in ARCHITECTURES:
+    for architecture, is_newer in ARCHITECTURES.items():
         if f"'{architecture}'" not in known:
             continue
-        command = [ptxas, f"-arch={architecture}", source, "-o", tmp_path / "out"]
+        command = [ptxas, f"-arch={architecture}", new if is_newer else old, "-o", tmp_path / "out"]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (ran.returncode, ran.stderr) == (0, ""), architecture

@@ -39,6 +39,9 @@ struct Driver {
   std::map<CUdeviceptr, size_t> allocations;
   int module_loads = 0;
   int launches = 0;
+  int early_launches = 0;          // among them: of kernels that wait for the work before them by themselves
+  std::set<CUfunction> early;      // such kernels
+  int major = 9, version = 13000;  // of the device's compute capability; the driver's
   int events = 0;
   std::set<void*> registered;
   std::map<CUstream, CUcontext> owners;  // of the streams that tell
@@ -47,6 +50,7 @@ Driver driver;
 
 struct Module {
   std::string name;
+  bool waits;
 };
 struct Event {
   Stream* stream = nullptr;
@@ -134,6 +138,11 @@ EXPORT uint64_t emulator_queued(void* stream) { return stream_of(static_cast<CUs
 EXPORT uint64_t emulator_allocated() { return driver.allocated; }
 EXPORT int emulator_module_loads() { return driver.module_loads; }
 EXPORT int emulator_launches() { return driver.launches; }
+EXPORT int emulator_early_launches() { return driver.early_launches; }
+EXPORT void emulator_be(int major, int version) {
+  driver.major = major;
+  driver.version = version;
+}
 EXPORT int emulator_events() { return driver.events; }
 
 // ---- the driver
@@ -163,8 +172,12 @@ CUresult cuCtxGetDevice(CUdevice* device) {
   *device = static_cast<int>(reinterpret_cast<uintptr_t>(context())) - 1;
   return CUDA_SUCCESS;
 }
-CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
-  *value = 2;  // multiprocessors
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? driver.major : 2;  // multiprocessors
+  return CUDA_SUCCESS;
+}
+CUresult cuDriverGetVersion(int* version) {
+  *version = driver.version;
   return CUDA_SUCCESS;
 }
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
@@ -275,14 +288,19 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int, C
       text.find(".visible .entry") == std::string::npos) {
     return CUDA_ERROR_INVALID_PTX;
   }
+  const bool is_newer = text.find("\n.version 7.8\n.target sm_90\n") != std::string::npos;
+  const bool waits = text.find("\ngriddepcontrol.wait;\n") != std::string::npos;
+  if (waits != is_newer || (waits && (driver.major < 9 || driver.version < 11080))) return CUDA_ERROR_INVALID_PTX;
   ++driver.module_loads;
-  *module = reinterpret_cast<CUmodule>(new Module{text.substr(heading.size(), text.find('\n') - heading.size())});
+  const std::string name = text.substr(heading.size(), text.find('\n') - heading.size());
+  *module = reinterpret_cast<CUmodule>(new Module{name, waits});
   return CUDA_SUCCESS;
 }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   const emulator::Kernel kernel = emulator::find_kernel(reinterpret_cast<Module*>(module)->name, name);
   if (kernel.body == nullptr) return CUDA_ERROR_NOT_FOUND;
   *function = reinterpret_cast<CUfunction>(new emulator::Kernel(kernel));
+  if (reinterpret_cast<Module*>(module)->waits) driver.early.insert(*function);
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction function, unsigned int blocks, unsigned int, unsigned int, unsigned int threads,
@@ -292,6 +310,17 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int blocks, unsigned int, 
   const std::vector<char> copy(argument, argument + kernel.argument_bytes);
   ++driver.launches;
   return enqueue(stream, [=] { emulator::launch(kernel, copy.data(), blocks, threads); });
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments, void** extra) {
+  const bool is_early = config->numAttrs == 1 &&
+                        config->attrs[0].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                        config->attrs[0].value.programmaticStreamSerializationAllowed == 1;
+  const bool is_captured = stream_of(config->hStream).capture != CU_STREAM_CAPTURE_STATUS_NONE;
+  if (!is_early || is_captured || driver.early.count(function) == 0) return CUDA_ERROR_INVALID_VALUE;
+  ++driver.early_launches;
+  return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                        config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, arguments,
+                        extra);
 }
 CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags) {
   if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_INVALID_VALUE;

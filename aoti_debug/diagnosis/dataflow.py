@@ -105,9 +105,10 @@ class Dataflow:
         found = self._found_writes.get(order)
         if found is None:
             launch = self.run.launches[order]
-            spans = ((argument, span_of(argument)) for argument in launch.args if _overwrites(launch, argument))
+            arguments = () if launch.status is LaunchStatus.NOT_STARTED else launch.args
+            spans = ((argument, span_of(argument)) for argument in arguments if _overwrites(launch, argument))
             accesses = [_Access(launch, argument, span) for argument, span in spans if span is not None]
-            found = () if launch.status is LaunchStatus.NOT_STARTED else tuple(reversed(accesses))
+            found = tuple(reversed(accesses))
             self._found_writes[order] = found
         return found
 

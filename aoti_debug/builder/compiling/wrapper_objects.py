@@ -89,26 +89,27 @@ class _Wrapper:
         """The objects; where this torch has another base class of models, that is not compiled apart."""
         if self.parts is None:
             return [self._start(self.text, header.result()).result()]
+        model = None
         try:
-            return self._compile_parts(self.parts, header.result(), BASE_DEFINITION)
+            included = header.result()
+            model = self._start(self.parts.model, included)
+            interface = self._start_interface(self.parts.interface + BASE_DEFINITION, included).result()
         except ToolchainError:
             if self.toolchain.children.killed:
                 raise
-            return self._compile_parts(self.parts, self.start_header(before, base="").result(), "")
-
-    def _compile_parts(self, parts: SplitWrapper, included: Sequence[str], base: str) -> list[Path]:
-        words = [*included, *self.words]
-        started = [
-            self._start(parts.model, included),
-            self.pool.submit(_compile_interface, self.toolchain, parts.interface + base, words),
-        ]
-        for future in started:
-            future.exception()  # none of them writes files any more when this returns
-        return [future.result() for future in started]
+            if model is not None:
+                model.exception()  # it writes no files any more when this returns
+            included = self.start_header(before, base="").result()
+            model = self._start(self.parts.model, included)
+            interface = self._start_interface(self.parts.interface, included).result()
+        return [model.result(), interface]
 
     def _start(self, text: str, included: Sequence[str]) -> Future[Path]:
         words = [*included, *self.words]
         return self.pool.submit(compile_text, self.toolchain, self.work, text, "wrapper", words)
+
+    def _start_interface(self, text: str, included: Sequence[str]) -> Future[Path]:
+        return self.pool.submit(_compile_interface, self.toolchain, text, [*included, *self.words])
 
 
 def _compile_interface(toolchain: Toolchain, text: str, words: Sequence[str]) -> Path:

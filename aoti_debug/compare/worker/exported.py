@@ -7,8 +7,9 @@ each time.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -183,7 +184,7 @@ def _results(source: _Source, folder: Path) -> Iterator[Result]:
     program = source.program(Arithmetic.EAGER)
     states = dict(enumerate(source.run.states))
     began_alike: set[str] = set()
-    deviations: list[_Deviation] = []
+    deviating: list[_StateAfterCall] = []
     returned: Sequence[Any] = ()
     for number in range(source.run.calls):
         call = states.get(number, CallStates(number, ()))
@@ -191,18 +192,18 @@ def _results(source: _Source, folder: Path) -> Iterator[Result]:
         earlier = {name: held.cpu().clone() for name in names if (held := program.state(name)) is not None}
         returned = program.call()
         for found in _state_changes(program, call, earlier, began_alike, number):
-            if found.change.advance is Advance.RIGHT:
+            if found.change.advance is Advance.RIGHT and found.change.name not in {s.change.name for s in deviating}:
                 yield found.change
             else:
-                deviations.append(found)
+                deviating.append(replace(found, eager=found.eager.clone()))  # the next call overwrites it
     saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
     del program
     yield from _judged(source, folder)
-    yield from _judged_states(source, deviations)
+    yield from _judged_states(source, deviating)
 
 
 @dataclass(frozen=True)
-class _Deviation:
+class _StateAfterCall:
     """A state after a call, in the run and in the program.
 
     Attributes:
@@ -219,11 +220,11 @@ class _Deviation:
 
 def _state_changes(
     program: Program, call: CallStates, earlier: Mapping[str, torch.Tensor], began_alike: set[str], number: int
-) -> Iterator[_Deviation]:
+) -> Iterator[_StateAfterCall]:
     """Yields the changes in a call of those states that the run began with as the program does.
 
     Args:
-        began_alike: their names. A state that changes otherwise, or is not recorded in a call, is none any more.
+        began_alike: their names. A state that is not recorded in a call is none any more.
     """
     import torch
 
@@ -238,38 +239,48 @@ def _state_changes(
             continue
         is_alike = torch.equal(before.nan_to_num(), old.nan_to_num()) if number == 0 else state.name in known
         if is_alike:
+            began_alike.add(state.name)
             change = state_change(state.name, call.call, state.launch, before, after, expected.cpu())
-            if change.advance is Advance.RIGHT:
-                began_alike.add(state.name)
-            yield _Deviation(number, change, after, expected.cpu().clone())
+            yield _StateAfterCall(number, change, after, expected.cpu())
 
 
-def _judged_states(source: _Source, deviations: Sequence[_Deviation]) -> Iterator[StateChange | StatesFailure]:
-    """Yields the changes that are not the program's, judged by the program in float64.
+def _judged_states(source: _Source, deviating: Sequence[_StateAfterCall]) -> Iterator[StateChange | StatesFailure]:
+    """Yields changes as the program in float64 judges them; of each state those up to the first wrong one.
 
     Where that is not known, rounding may explain those of numbers that are rounded: they are not called wrong.
     """
-    if not deviations:
-        return
-    unknown = {deviation.change.name: deviation for deviation in deviations}
-    try:
-        exact = source.program(Arithmetic.DOUBLE)
-        for number in range(max(deviation.number for deviation in deviations) + 1):
-            exact.call()
-            for name in [name for name, deviation in unknown.items() if deviation.number == number]:
-                value, deviation = exact.state(name), unknown[name]
-                if value is not None and value.shape == deviation.after.shape:
-                    yield judged_by_double(deviation.change, deviation.after, deviation.eager, value.cpu())
-                    del unknown[name]
-        reason = "float64 has no value for it"
-    except NotEvaluableError as error:
-        reason = str(error)
-    for deviation in unknown.values():
-        if deviation.after.dtype.is_floating_point or deviation.after.dtype.is_complex:
-            name = deviation.change.name
-            yield StatesFailure(f"whether rounding explains how {name} changes is not known: {reason}")
-        else:
-            yield deviation.change
+    of_call: dict[int, list[_StateAfterCall]] = defaultdict(list)
+    for state in deviating:
+        of_call[state.number].append(state)
+    wrong: set[str] = set()
+    reason, exact = "", None
+    for number in range(max(of_call, default=-1) + 1):
+        try:
+            exact = source.program(Arithmetic.DOUBLE) if number == 0 else exact
+            if exact is not None:
+                exact.call()
+        except NotEvaluableError as error:
+            reason, exact = str(error), None
+        for state in of_call.get(number, ()):
+            value = None if exact is None else exact.state(state.change.name)
+            judged = _judged_state(state, value)
+            if judged is None:
+                said = f"whether rounding explains how {state.change.name} changes is not known: "
+                yield StatesFailure(said + (reason or "float64 has no value for it"))
+            elif judged.name not in wrong:  # what follows is a consequence
+                yield judged
+                if judged.advance is not Advance.RIGHT:
+                    wrong.add(judged.name)
+
+
+def _judged_state(state: _StateAfterCall, exact: torch.Tensor | None) -> StateChange | None:
+    """The change as float64 judges it; None where that is needed and not known."""
+    if state.change.advance is Advance.RIGHT:
+        return state.change
+    if exact is not None and exact.shape == state.after.shape:
+        return judged_by_double(state.change, state.after, state.eager, exact.cpu())
+    is_rounded = state.after.dtype.is_floating_point or state.after.dtype.is_complex
+    return None if is_rounded else state.change
 
 
 def _judged(source: _Source, folder: Path) -> Iterator[ExportedOutputs | AlteredProgram]:

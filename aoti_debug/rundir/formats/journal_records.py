@@ -57,7 +57,7 @@ _ABSENT = {
 def _value(tag: int, type_: int, layout: int, bits: int, layouts: dict[int, Layout]) -> Value:
     if tag == _TENSOR:
         return Tensor(bits, layouts[layout]) if layout in layouts else Absent.UNDEFINED
-    if tag == _NUMBER:
+    if tag == _NUMBER and type_ in _TYPES:
         return number(bits, _TYPES[type_])
     return _ABSENT.get(tag, Absent.OPAQUE)
 

@@ -61,6 +61,36 @@ def test_a_library_whose_declarations_compile_and_whose_templates_do_not(
     assert names(tools, tmp_path) == ["wrapper.o"]
 
 
-def test_a_wrapper_that_does_not_compile(tools: Toolchain, tmp_path: Path) -> None:
+INTERFACE = """#include <string>
+
+extern "C" {
+using AOTIRuntimeError = int;
+AOTIRuntimeError AOTInductorModelContainerRun() {
+  return 0;
+}
+} // extern "C"
+"""
+WITH_BASE = """
+namespace torch::aot_inductor {
+class AOTInductorModel {};
+template <class Model> class AOTInductorModelBase {};
+} // namespace torch::aot_inductor
+"""
+
+
+@pytest.mark.parametrize("has_base", [True, False])
+def test_a_model_that_does_not_compile_is_compiled_once(
+    tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_base: bool
+) -> None:
+    (tmp_path / "string").write_text("#pragma once\n#include_next <string>\n" + (WITH_BASE if has_base else ""))
+    compiled: list[str] = []
+    compile_ = Toolchain.compile
+
+    def noted(self: Toolchain, source: Path, output: Path, words: list[str]) -> Path:
+        compiled.append(source.name)
+        return compile_(self, source, output, words)
+
+    monkeypatch.setattr(Toolchain, "compile", noted)
     with pytest.raises(ToolchainError, match=r"wrapper\.cpp does not compile"):
-        names(tools, tmp_path, text="#include <string>\nno code\n")
+        names(tools, tmp_path, f"-I{tmp_path}", text=INTERFACE + "no code\n")
+    assert compiled.count("wrapper.cpp") == 1

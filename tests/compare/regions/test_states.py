@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.measure.state_change import state_change
+from aoti_debug.compare.measure.state_change import judged_by_double, state_change
 from aoti_debug.compare.options import CompareOptions
-from aoti_debug.compare.protocol.measurement import Advance
+from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.show.terminal_cells import UNLIMITED
 
@@ -38,6 +38,21 @@ BEFORE = torch.tensor([1.0, 2.0, -3.0])
 def test_how_a_state_changes(after: list[float], expected: list[float], advance: Advance) -> None:
     change = state_change("mean", 0, "0.1", BEFORE, torch.tensor(after), torch.tensor(expected))
     assert change.advance is advance
+
+
+@pytest.mark.parametrize(
+    ("after", "eager", "exact", "advance"),
+    [
+        (1.8e-7, 0.0, 1e-17, Advance.OTHERWISE),  # eager is right
+        (1.8e-7, 1.2e-7, 1e-17, Advance.RIGHT),  # what is left where numbers cancel
+        (3.0, 1.0, 1.0, Advance.OTHERWISE),
+        (1.0000001, 1.5, 1.0, Advance.RIGHT),  # nearer to float64 than eager
+    ],
+)
+def test_float64_decides_what_rounding_explains(after: float, eager: float, exact: float, advance: Advance) -> None:
+    change = StateChange("err", 0, "0.0", Advance.OTHERWISE, 1.0, 1.0)
+    run, program = torch.tensor([after]), torch.tensor([eager])
+    assert judged_by_double(change, run, program, torch.tensor([exact], dtype=torch.float64)).advance is advance
 
 
 def test_a_counter() -> None:

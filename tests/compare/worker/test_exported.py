@@ -110,19 +110,21 @@ def recorded(folder: Path, value: float) -> Recorded:
         ((0, 1, 1, 2), [Advance.RIGHT, Advance.NOT_AT_ALL]),  # what follows is a consequence
         ((0, 2, 4, 6), [Advance.TWICE]),
         ((5, 6, 7, 8), []),  # it began with something else than the program
+        ((0, 1, None, 9), [Advance.RIGHT]),  # what the second call left is not recorded, nor what the third began with
     ],
 )
 def test_states_of_each_call(
-    tmp_path: Path, called: list[object], values: tuple[float, ...], expected: list[Advance]
+    tmp_path: Path, called: list[object], values: tuple[float | None, ...], expected: list[Advance]
 ) -> None:
-    states = tuple(
-        CallStates(
-            call,
-            (ProgramState("count", "b_count", "copy_", recorded(tmp_path, a), recorded(tmp_path, b), f"{call}.0"),),
-        )
-        for call, (a, b) in enumerate(itertools.pairwise(values))
-    )
-    changes = [change for change in results(saved(tmp_path), 3, states=states) if isinstance(change, StateChange)]
+    states = []
+    for call, (a, b) in enumerate(itertools.pairwise(values)):
+        held = recorded(tmp_path, a or 0.0), recorded(tmp_path, b or 0.0)
+        is_known = a is not None and b is not None
+        state = ProgramState("count", "b_count", "copy_", *held, f"{call}.0")
+        states.append(CallStates(call, (state,) if is_known else ()))
+    changes = [
+        change for change in results(saved(tmp_path), 3, states=tuple(states)) if isinstance(change, StateChange)
+    ]
     assert [change.advance for change in changes] == expected
     assert [change.call for change in changes] == list(range(len(expected)))
 

@@ -26,7 +26,7 @@ from aoti_debug.manifest import (
     Promise,
     Role,
 )
-from aoti_debug.recording.values import Absent, Number
+from aoti_debug.recording.values import Absent, Number, Tensor
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
@@ -168,6 +168,40 @@ def test_unbacked_sizes_differ_between_iterations(tmp_path: Path) -> None:
         journal.launch_begin(iteration, 0, Absent.UNSET, loops=(iteration,))
         journal.launch_end(iteration, {0: tensor(iteration + 2)})
     assert check(run_of(tmp_path, described(body, promises=[promise]), journal)) == ()
+
+
+@pytest.mark.parametrize(
+    ("second", "problem"),
+    [
+        (tensor(4, 8, data_ptr=0x9000), ""),
+        (tensor(4, 8, dtype="float64", data_ptr=0x2000), "wrote float64[4, 8] where float32[4, 8] was promised"),
+        (tensor(4, 8, data_ptr=0), "float32[4, 8] without memory: its address is 0"),
+    ],
+)
+def test_a_later_iteration_is_looked_at_again(tmp_path: Path, second: Tensor, problem: str) -> None:
+    body = site("cpp_fused_0", arg("buf1", Role.OUT), kind=Kind.CPP, subgraph="body", loops=1)
+    promise = Promise("buf1", "cpu", "float32", ("4", "8"), ("8", "1"))
+    journal = JournalWriter()
+    for iteration, made in enumerate((tensor(4, 8, data_ptr=0x2000), second)):
+        journal.launch(iteration, 0, made, loops=(iteration,))
+    findings = check(run_of(tmp_path, described(body, promises=[promise]), journal))
+    assert [problem in finding.what for finding in findings] == ([True] if problem else [])
+
+
+def test_memory_that_was_broken_in_between_is_sound_again(tmp_path: Path) -> None:
+    names = ("buf1", "buf2", "buf3")
+    promises = [Promise(name, "cpu", "float32", ("4", "8"), ("8", "1")) for name in names]
+    first = site("cpp_first", arg("buf1", Role.OUT), kind=Kind.CPP)
+    breaks = site("cpp_breaks", arg("buf2", Role.OUT), kind=Kind.CPP)
+    reads = site("cpp_reads", arg("buf1"), arg("buf3", Role.OUT), kind=Kind.CPP)
+    sound, wrong = tensor(4, 8, data_ptr=0x2000), tensor(4, 8, dtype="float16", data_ptr=0x2000)
+    journal = JournalWriter()
+    journal.launch(0, 0, sound)
+    journal.launch(1, 1, wrong)
+    journal.launch(2, 0, sound)
+    journal.launch(3, 2, sound, tensor(4, 9, data_ptr=0x5000))
+    findings = check(run_of(tmp_path, described(first, breaks, reads, promises=promises), journal))
+    assert [finding.what.split()[0] for finding in findings] == ["cpp_breaks", "cpp_reads"]
 
 
 def test_unbacked_sizes_differ_between_branches(tmp_path: Path) -> None:

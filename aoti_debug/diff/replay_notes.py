@@ -17,7 +17,7 @@ def replay_notes(a: RunDir, b: RunDir) -> Iterator[str]:
         for call, measured in replays.items():
             if len(measured) > 1:
                 yield f"run {side}: the tensors of call {call} are of replays {_listed(measured)} of its CUDA graph"
-    for call in first.keys() & second.keys():
+    for call in sorted(first.keys() & second.keys()):
         if max(first[call]) != max(second[call]):
             yield (
                 f"the tensors of call {call} are of replay {max(first[call])} of its CUDA graph in run a, "

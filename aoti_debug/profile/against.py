@@ -33,7 +33,7 @@ def compare_with(old_model: Path, old: RunOptions, new: RunOptions, steps: Steps
     with steps.step("run both in turn") as note:
         for number in range(ROUNDS):
             pair = _in_turn(old, new, number)
-            rounds.append((calls_of(pair[0], WARM_UP), calls_of(pair[1], WARM_UP)))
+            rounds.append((calls_of(pair[0], WARM_UP).measured, calls_of(pair[1], WARM_UP).measured))
             runs = runs or [pair]
             steps.advance(number + 1, ROUNDS)
         note.text = f"{ROUNDS} times {wording.count(len(rounds[0][0]), 'call')} of each"

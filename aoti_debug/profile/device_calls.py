@@ -18,6 +18,7 @@ from aoti_debug.rundir.timeline import Launch, ModelCall
 from aoti_debug.rundir.wall_clock import WallClock
 
 _OURS = "aoti_debug_"  # the names of kernels that are not the model's begin with this
+_BEGIN = "aoti_debug_begin_replay"
 _FILL = "Memset"
 
 
@@ -90,21 +91,38 @@ def device_calls(run: RunDir, activity: DeviceActivity) -> tuple[DeviceCall, ...
 def _calls(run: RunDir, activity: DeviceActivity) -> tuple[DeviceCall, ...]:
     if run.journal is None:
         return ()
+    complete = list(complete_calls(run))
     clock = WallClock(run.journal)
+    if complete and not clock.is_recorded:
+        name = "the package" if run.package is None else run.package.name
+        raise RunDirError(
+            f"{name} was built by an older aoti-debug: run {run.path.name} has no records of the wall clock, without "
+            "which the launch of a kernel is not known",
+            hint="build it again: aoti-debug build PROGRAM.pt2",
+        )
     by_call: dict[int, list[Launch]] = defaultdict(list)
     for launch in run.launches:
         if launch.key.kind is CallKind.MODEL and launch.end_ns is not None:
             by_call[launch.key.call].append(launch)
     hosts = {one.correlation: (one.begin_ns + one.end_ns) // 2 for one in activity.enqueued if not one.replays}
     times = sorted((middle, correlation) for correlation, middle in hosts.items())
+    by_correlation = _by_correlation(activity.activities)
     found = []
-    for call in complete_calls(run):
+    for call in complete:
         begin, end = clock.unix_ns(call.begin_ns), clock.unix_ns(call.end_ns or call.begin_ns)
         inside = times[bisect_left(times, (begin, 0)) : bisect_right(times, (end, 0))]
         if inside:
             launches = sorted(by_call[call.call], key=lambda launch: launch.begin_ns)
-            found.append(_call(call, (begin, end), launches, dict(_owners(launches, inside, clock)), activity, clock))
+            owners = dict(_owners(launches, inside, clock))
+            found.append(_call(call, (begin, end), launches, owners, by_correlation, clock))
     return tuple(found)
+
+
+def _by_correlation(activities: Iterable[Activity]) -> dict[int, list[Activity]]:
+    found: dict[int, list[Activity]] = defaultdict(list)
+    for one in activities:
+        found[one.correlation].append(one)
+    return found
 
 
 def _call(
@@ -112,11 +130,12 @@ def _call(
     span: tuple[int, int],
     launches: Sequence[Launch],
     owners: Mapping[int, Launch | None],
-    activity: DeviceActivity,
+    by_correlation: Mapping[int, Sequence[Activity]],
     clock: WallClock,
 ) -> DeviceCall:
     """A call; `owners` has the launch of each correlation."""
-    mine = [one for one in activity.activities if one.correlation in owners]
+    mine = [one for correlation in owners for one in by_correlation.get(correlation, ())]
+    mine.sort(key=lambda one: one.begin_ns)
     works = tuple(_works((one, owners[one.correlation]) for one in mine))
     host = _host_times(launches, works, clock)
     end = max(span[1], max((work.activity.end_ns for work in works), default=0))
@@ -132,8 +151,6 @@ def _owners(
     next_ = next(following, None)
     for time, correlation in times:
         while next_ is not None and next_[0] <= time:
-            while open_ and open_[-1][0] <= next_[0]:
-                open_.pop()
             open_.append((next_[1], next_[2]))
             next_ = next(following, None)
         while open_ and open_[-1][0] < time:
@@ -188,15 +205,14 @@ def _replays(
         for work in reference.works
         if not work.activity.name.startswith(_OURS)
     ]
-    by_correlation: dict[int, list[Activity]] = defaultdict(list)
-    for one in activity.activities:
-        if not one.name.startswith(_OURS):
-            by_correlation[one.correlation].append(one)
+    by_correlation = _by_correlation(activity.activities)
     known: dict[tuple[str, ...], list[Launch | None]] = {}
     found = []
     for number, correlation in enumerate(correlations, 1):
-        ran = by_correlation[correlation]
-        if len(ran) != len(expected) and ran and ran[-1].name.startswith(_FILL):  # the breadcrumb of the whole call
+        whole = by_correlation.get(correlation, [])
+        ran = [one for one in whole if not one.name.startswith(_OURS)]
+        has_breadcrumb = any(one.name.startswith(_BEGIN) for one in whole)  # which comes with one of the whole call
+        if has_breadcrumb and len(ran) != len(expected) and ran and ran[-1].name.startswith(_FILL):
             ran = ran[:-1]
         names = tuple(one.name for one in ran)
         if names not in known:

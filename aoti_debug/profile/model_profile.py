@@ -11,11 +11,12 @@ from pathlib import Path
 
 from aoti_debug.manifest import Site
 from aoti_debug.profile.changes import Changes
+from aoti_debug.profile.device_calls import DeviceCall
 from aoti_debug.profile.device_kernel import DeviceKernel, device_kernels
 from aoti_debug.profile.measured_call import MeasuredCall, complete_calls
+from aoti_debug.profile.measuring_cost import MeasuringCost
 from aoti_debug.profile.roofline import Peaks, Placement, place
 from aoti_debug.profile.work import Work
-from aoti_debug.rundir.device_activity import DeviceActivity
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
@@ -28,26 +29,6 @@ class Clock(str, Enum):
     WORK = "work"  # from the beginning to the end of their work
     DEVICE = "device"  # on a GPU: of their kernels, copies and fills, by the GPU's own profiler
     WAITED = "waited"  # on a GPU: from the launch on the host until the GPU has completed it
-
-
-@dataclass(frozen=True)
-class MeasuringCost:
-    """The cost of measuring with the profiler of a GPU: seconds of a call or replay until the GPU has completed it.
-
-    Attributes:
-        profiled, unprofiled: with and without the profiler, the median.
-        back_to_back: of a replay without it, where replays follow one another; None for calls.
-    """
-
-    profiled: float
-    unprofiled: float
-    back_to_back: float | None
-
-    @classmethod
-    def of(cls, activity: DeviceActivity) -> MeasuringCost:
-        """The medians of what a run has recorded."""
-        following = statistics.median(activity.back_to_back) if activity.back_to_back else None
-        return cls(statistics.median(activity.profiled), statistics.median(activity.unprofiled), following)
 
 
 @dataclass(frozen=True)
@@ -89,20 +70,20 @@ class ModelProfile:
 
     Attributes:
         model: the file that was named.
-        warm_up: how many calls were left out.
         sites: the slowest first.
         peaks: what this machine can do.
         cost: of measuring; None without the profiler of a GPU.
+        on_device: the calls with the work of the GPU; None without its profiler.
         changes: against an older model; None if none was named.
     """
 
     model: Path
     run: RunDir
-    warm_up: int
     calls: tuple[MeasuredCall, ...]
     sites: tuple[SiteProfile, ...]
     peaks: Peaks
     cost: MeasuringCost | None = None
+    on_device: tuple[DeviceCall, ...] | None = None
     changes: Changes | None = None
 
     def against(self, changes: Changes) -> ModelProfile:
@@ -148,6 +129,11 @@ class ModelProfile:
         if self.cost is not None:
             return Clock.DEVICE
         return Clock.WAITED if self.run.manifest.device == "cuda" else Clock.WORK
+
+    @property
+    def warm_up(self) -> int:
+        """The number of calls before those that are measured, or before the one that the CUDA graph captured."""
+        return self.calls[0].recorded_call
 
     @property
     def are_replays(self) -> bool:

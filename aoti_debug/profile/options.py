@@ -7,7 +7,7 @@ from pathlib import Path
 
 BASE = "aoti_debug_profiles"
 CALLS = 50
-WARM_UP = 3  # calls before those that are measured
+WARM_UP = 3  # calls before any time is taken
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class ProfileOptions:
     Attributes:
         model: an exported program, a compiled or an instrumented package.
         inputs: a .pt or .safetensors file; None for those embedded in the package.
-        calls: how many calls are measured, after WARM_UP others.
+        calls: how many calls are measured, after WARM_UP others; on a GPU, after some without its profiler, too.
         against: an older model of the same program, measured in turn with the model; None for none.
         out: the directory in which the directory of the profile is made.
         imports, libraries, trusted: as for `build` and `run`.

@@ -6,6 +6,7 @@ aoti_debug_profiles/20261120-231501-4711/
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 from aoti_debug import wording
@@ -14,16 +15,15 @@ from aoti_debug.errors import RunDirError
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.profile.against import compare_with
-from aoti_debug.profile.model_profile import MeasuringCost, ModelProfile, site_profiles
+from aoti_debug.profile.model_profile import ModelProfile, site_profiles
 from aoti_debug.profile.options import WARM_UP, ProfileOptions
 from aoti_debug.profile.peaks import machine_peaks
 from aoti_debug.profile.recorded import run_options, run_to_the_end
 from aoti_debug.profile.roofline import Peaks
-from aoti_debug.profile.run_calls import calls_of
+from aoti_debug.profile.run_calls import RunCalls, calls_of
 from aoti_debug.profile.site_work import site_works
 from aoti_debug.replay.replay_session import replay_folder
 from aoti_debug.run.preloaded_modules import PRELOADED
-from aoti_debug.rundir import device_activity
 from aoti_debug.rundir.run_directory import RunDir
 
 
@@ -43,13 +43,14 @@ def profile(options: ProfileOptions, listener: StepListener | None = None) -> Mo
         old = None if options.against is None else run_options(options.against, options, folder, "old", steps)
         with steps.step("run") as note:
             run = run_to_the_end(new)
-            launches, calls = len(run.launches), len(run.timeline.calls)
-            note.text = f"{wording.count(launches, 'launch')} in {wording.count(calls, 'call')}"
+            launches = wording.count(len(run.launches), "launch")
+            note.text = f"{launches} in {wording.count(len(run.timeline.calls), 'call')}"
         with steps.step("roofline"):
-            found = profile_of(options.model, run, machine_peaks(run.manifest.device, folder, 0.0))
+            calls = calls_of(run, WARM_UP)
+            found = _profile(options.model, run, calls, machine_peaks(run.manifest.device, folder, 0.0))
             if found.highest_flops > found.peaks.flops_of(""):  # it was measured while the machine was busy
                 peaks = machine_peaks(run.manifest.device, folder, found.highest_flops)
-                found = profile_of(options.model, run, peaks)
+                found = _profile(options.model, run, calls, peaks)
         if options.against is None or old is None:
             return found
         return found.against(compare_with(options.against, old, new, steps))
@@ -61,14 +62,19 @@ def profile_of(model: Path, run: RunDir, peaks: Peaks) -> ModelProfile:
     Raises:
         RunDirError: the run has no measured call, or none that launched anything.
     """
-    calls = calls_of(run, WARM_UP)
-    if not calls or not any(call.counts for call in calls):
+    return _profile(model, run, calls_of(run, WARM_UP), peaks)
+
+
+def _profile(model: Path, run: RunDir, calls: RunCalls, peaks: Peaks) -> ModelProfile:
+    measured = calls.measured
+    if not any(call.counts for call in measured):
         raise RunDirError(
             f"run {run.path.name} recorded no launch of a measured call", hint="aoti-debug show says what it recorded"
         )
+    if statistics.median(call.wall_ns for call in measured) <= 0:
+        raise RunDirError(f"the calls of run {run.path.name} took no time", hint="run the profile again")
     reference = reference_of(run)[0] if has_reference(run) else None
-    first = [launch for launch in run.launches if launch.key.call == calls[0].recorded_call]
+    first = [launch for launch in run.launches if launch.key.call == measured[0].recorded_call]
     works = site_works(first, run.manifest, reference)
-    activity = device_activity.read(run.path)
-    cost = None if activity is None else MeasuringCost.of(activity)
-    return ModelProfile(model, run, WARM_UP, calls, site_profiles(run, calls, works, peaks), peaks, cost)
+    sites = site_profiles(run, measured, works, peaks)
+    return ModelProfile(model, run, measured, sites, peaks, calls.cost, on_device=calls.on_device)

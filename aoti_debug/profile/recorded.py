@@ -14,7 +14,7 @@ from aoti_debug.profile.options import WARM_UP, ProfileOptions
 from aoti_debug.pt2 import archive
 from aoti_debug.replay.replay_session import ReplaySession
 from aoti_debug.run import run_target
-from aoti_debug.run.device_profiler import CaptureError, DeviceTimes
+from aoti_debug.run.device_profiler import MEASURING_ERRORS, CaptureError, DeviceTimes
 from aoti_debug.run.options import RunOptions, recording_everything
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
@@ -56,12 +56,16 @@ def run_to_the_end(options: RunOptions) -> RunDir:
     """A run whose calls all returned.
 
     Raises:
+        MeasuringError: it cannot be measured on the GPU.
         UsageError: the model does not end well, or is not trusted.
         ArtifactError, TargetError: it could not be started.
     """
     run = run_with(options, Observer()).run
-    if run.info.exit.exception == CaptureError.__name__:
-        raise CaptureError(_capture_failure(run), hint="without --cuda-graph its calls are measured")
+    measuring_error = MEASURING_ERRORS.get(run.info.exit.exception or "")
+    if measuring_error is CaptureError:
+        raise CaptureError(_capture_failure(run))
+    if measuring_error is not None:
+        raise measuring_error(_told(run))
     if run.state is not ExitKind.CLEAN:
         raise UsageError(
             f"{options.package.name} does not end well: {run.info.exit.detail or run.state.value}",
@@ -70,12 +74,20 @@ def run_to_the_end(options: RunOptions) -> RunDir:
     return run
 
 
+def _name(run: RunDir) -> str:
+    return "the model" if run.package is None else run.package.name
+
+
+def _told(run: RunDir) -> str:
+    """The text of the exception that has ended the run."""
+    return f"{_name(run)}: {run.info.exit.detail.partition(': ')[2]}"
+
+
 def _capture_failure(run: RunDir) -> str:
     """Why a CUDA graph cannot capture the model, with the launch that it fails in."""
-    name = "the model" if run.package is None else run.package.name
     fault = next((fault for fault in run.timeline.faults if fault.launch is not None), None)
     if fault is None or fault.launch is None:
-        return f"{name}: {run.info.exit.detail.partition(': ')[2]}"
+        return _told(run)
     launch = run.launch(str(fault.launch))
     reason = first_line(fault.text) or "it waits for the GPU, or does something else that a capture does not permit"
-    return f"{name}: a CUDA graph cannot capture {launch.kernel} (launch {launch.id}): {reason}"
+    return f"{_name(run)}: a CUDA graph cannot capture {launch.kernel} (launch {launch.id}): {reason}"

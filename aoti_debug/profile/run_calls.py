@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from aoti_debug.profile.device_calls import device_calls
+from dataclasses import dataclass
+
+from aoti_debug.profile.device_calls import DeviceCall, device_calls
 from aoti_debug.profile.measured_call import MeasuredCall, measured_calls
+from aoti_debug.profile.measuring_cost import MeasuringCost
 from aoti_debug.rundir import device_activity
 from aoti_debug.rundir.run_directory import RunDir
 
 
-def calls_of(run: RunDir, warm_up: int) -> tuple[MeasuredCall, ...]:
+@dataclass(frozen=True)
+class RunCalls:
     """The measured calls of the model, or replays of its CUDA graph.
+
+    Attributes:
+        cost: of measuring; None without the profiler of a GPU.
+        on_device: the same calls with the work of the GPU; None without its profiler.
+    """
+
+    measured: tuple[MeasuredCall, ...]
+    cost: MeasuringCost | None = None
+    on_device: tuple[DeviceCall, ...] | None = None
+
+
+def calls_of(run: RunDir, warm_up: int) -> RunCalls:
+    """Reads the measured calls of a run.
 
     Args:
         warm_up: how many calls are left out of a run that the profiler of a GPU has not recorded.
@@ -19,5 +36,6 @@ def calls_of(run: RunDir, warm_up: int) -> tuple[MeasuredCall, ...]:
     """
     activity = device_activity.read(run.path)
     if activity is None:
-        return measured_calls(run, warm_up)
-    return tuple(call.measured for call in device_calls(run, activity))
+        return RunCalls(measured_calls(run, warm_up))
+    calls = device_calls(run, activity)
+    return RunCalls(tuple(call.measured for call in calls), MeasuringCost.of(activity), calls)

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aoti_debug.abi import CallKind
-from aoti_debug.profile.device_calls import DeviceCall, device_calls
+from aoti_debug.profile.device_calls import DeviceCall
 from aoti_debug.profile.measured_call import complete_calls
-from aoti_debug.rundir import device_activity
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show import text
@@ -37,14 +36,14 @@ class Slice:
     on_device: bool = False
 
 
-def slices(run: RunDir, warm_up: int) -> Iterator[Slice]:
+def slices(run: RunDir, warm_up: int, on_device: Sequence[DeviceCall] | None = None) -> Iterator[Slice]:
     """Yields the calls that returned, and their launches that did; with the profiler of a GPU, its kernels instead.
 
     Args:
         warm_up: the number of calls that count as warming up.
+        on_device: what that profiler has recorded; None without it.
     """
-    activity = device_activity.read(run.path)
-    return _on_host(run, warm_up) if activity is None else _on_device(device_calls(run, activity))
+    return _on_host(run, warm_up) if on_device is None else _on_device(on_device)
 
 
 def _on_device(calls: Sequence[DeviceCall]) -> Iterator[Slice]:

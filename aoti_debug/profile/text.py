@@ -8,7 +8,8 @@ from aoti_debug import wording
 from aoti_debug.profile.change_text import change_lines
 from aoti_debug.profile.device_kernel import DeviceKernel
 from aoti_debug.profile.hints import hint
-from aoti_debug.profile.model_profile import Clock, MeasuringCost, ModelProfile, SiteProfile
+from aoti_debug.profile.measuring_cost import MeasuringCost
+from aoti_debug.profile.model_profile import Clock, ModelProfile, SiteProfile
 from aoti_debug.profile.roofline import Peaks
 from aoti_debug.show import text, text_table
 from aoti_debug.show.text_table import Column
@@ -55,10 +56,10 @@ def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[
 def heading(profile: ModelProfile, width: int) -> list[str]:
     """The model, the time of a call, and the machine."""
     one = call_word(profile)
-    after = "" if profile.are_replays else f", after {profile.warm_up} to warm up"
+    count = wording.count(len(profile.calls), one)
     lines = [
         f"{profile.model.name}: {wording.duration(profile.wall_seconds)} a {one}, "
-        f"{wording.count(profile.launches, 'launch')}; median of {wording.count(len(profile.calls), one)}{after}"
+        f"{wording.count(profile.launches, 'launch')}; median of {count}{_after(profile)}"
     ]
     facts = [machine_text(profile.peaks)]
     if profile.cost is not None:
@@ -69,6 +70,13 @@ def heading(profile: ModelProfile, width: int) -> list[str]:
             "and nothing overlaps"
         )
     return lines + [line for fact in facts for line in wording.wrapped(fact, width, "  ")]
+
+
+def _after(profile: ModelProfile) -> str:
+    """ ", after 3 to warm up"; on a GPU some of the calls before are timed without its profiler."""
+    if profile.are_replays:
+        return ""
+    return f", after {profile.warm_up} {'others' if profile.clock is Clock.DEVICE else 'to warm up'}"
 
 
 def call_word(profile: ModelProfile) -> str:

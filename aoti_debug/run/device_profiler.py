@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 from aoti_debug import wording
 from aoti_debug.errors import UsageError
@@ -17,13 +17,44 @@ from aoti_debug.rundir.device_activity import Activity, DeviceActivity, Enqueued
 
 _UNPROFILED = 20  # calls, or replays, without the profiler, at most
 _FOLLOWING = 10  # replays that follow one another
+_TRIED_FROM = 100  # calls, from which on one is recorded alone first
 _ON_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _ON_HOST = frozenset({"cuda_runtime", "cuda_driver"})
 _REPLAY = "GraphLaunch"
 
 
-class CaptureError(UsageError):
+class MeasuringError(UsageError):
+    """A model that cannot be measured on a GPU; its class alone tells the hint, also in another process.
+
+    Attributes:
+        advice: the hint.
+    """
+
+    advice: ClassVar[str]
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint=self.advice)
+
+
+class CaptureError(MeasuringError):
     """A call that no CUDA graph can capture."""
+
+    advice = "without --cuda-graph its calls are measured"
+
+
+class NoWorkError(MeasuringError):
+    """A profiler that records no work of the GPU."""
+
+    advice = "another profiler may have it: end nsys, ncu or dcgm, or run without them"
+
+
+class TooMuchWorkError(MeasuringError):
+    """More work of the GPU than device_activity.json holds."""
+
+    advice = "--calls N measures fewer"
+
+
+MEASURING_ERRORS = {cls.__name__: cls for cls in (CaptureError, NoWorkError, TooMuchWorkError)}
 
 
 @dataclass(frozen=True)
@@ -31,7 +62,7 @@ class DeviceTimes:
     """The choice of what is measured on a GPU.
 
     Attributes:
-        warm_up: how many of the calls are made before those that are measured.
+        warm_up: how many calls are made before any time is taken.
         replays: measure replays of a CUDA graph instead of calls.
     """
 
@@ -55,20 +86,20 @@ def measure(call: Callable[[], Any], chosen: DeviceTimes, calls: int, run: Path)
 
     Raises:
         CaptureError: a CUDA graph cannot capture the call.
-        UsageError: torch's profiler records no work of the GPU.
+        NoWorkError: torch's profiler records no work of the GPU.
+        TooMuchWorkError: it would record, or has recorded, more than the file holds.
     """
     measured = _measure_replays(call, chosen, calls) if chosen.replays else _measure_calls(call, chosen, calls)
     if not measured.activities:
-        raise UsageError(
-            "torch's profiler has recorded no work of the GPU",
-            hint="another profiler may have it: end nsys, ncu or dcgm, or run without them",
-        )
+        raise NoWorkError("torch's profiler has recorded no work of the GPU")
+    _check_amount(len(measured.activities), calls)
     device_activity.write(measured, run)
 
 
 def _measure_calls(call: Callable[[], Any], chosen: DeviceTimes, calls: int) -> DeviceActivity:
     for _ in range(chosen.warm_up):
         call()
+    _try(call, calls)
     unprofiled = _seconds(call, min(calls, _UNPROFILED))
     profiler = _profiler()
     with profiler:
@@ -77,6 +108,7 @@ def _measure_calls(call: Callable[[], Any], chosen: DeviceTimes, calls: int) -> 
 
 
 def _measure_replays(call: Callable[[], Any], chosen: DeviceTimes, calls: int) -> DeviceActivity:
+    _try(call, calls)
     graph = _captured(call, chosen.warm_up)
     count = min(calls, _UNPROFILED)
 
@@ -91,6 +123,28 @@ def _measure_replays(call: Callable[[], Any], chosen: DeviceTimes, calls: int) -
         _seconds(call, 1)  # tells which kernels are whose
         profiled = _seconds(graph.replay, calls)
     return _recorded(profiler, unprofiled, profiled, back_to_back)
+
+
+def _try(call: Callable[[], Any], calls: int) -> None:
+    """Records one call before many, to see how much work of the GPU all of them are.
+
+    Raises:
+        TooMuchWorkError: it is more than the file holds.
+    """
+    if calls < _TRIED_FROM:
+        return
+    profiler = _profiler()
+    with profiler:
+        seconds = _seconds(call, 1)
+    _check_amount(len(_recorded(profiler, seconds, seconds).activities) * calls, calls)
+
+
+def _check_amount(amount: int, calls: int) -> None:
+    if amount > device_activity.MOST:
+        raise TooMuchWorkError(
+            f"the GPU runs about {amount} kernels, copies and fills in {calls} calls: "
+            f"more than the {device_activity.MOST} that can be recorded"
+        )
 
 
 def _captured(call: Callable[[], Any], warm_up: int) -> Any:
@@ -112,8 +166,7 @@ def _captured(call: Callable[[], Any], warm_up: int) -> Any:
         while first.__context__ is not None:
             first = first.__context__
         raise CaptureError(
-            f"a CUDA graph cannot capture it: {wording.first_line(str(first)) or type(first).__name__}",
-            hint="without --cuda-graph its calls are measured",
+            f"a CUDA graph cannot capture it: {wording.first_line(str(first)) or type(first).__name__}"
         ) from error
     return graph
 

@@ -116,9 +116,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     result = None
     with torch.no_grad():
         if request.device_times is not None and is_profiled:
-            measured = request.calls - request.device_times.warm_up
-            call = functools.partial(_call, model, inputs, inspector)
-            device_profiler.measure(call, request.device_times, measured, Path(request.run))
+            _measure(model, inputs, inspector, request.device_times, request)
         for _ in range(0 if is_profiled else request.calls):
             if meter is not None:
                 result = None  # what the call before returned does not count
@@ -138,6 +136,16 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     del model, result
     gc.collect()
     _send(pipe, Unloaded())
+
+
+def _measure(model: Any, inputs: Inputs, inspector: Inspector | None, chosen: DeviceTimes, request: RunRequest) -> None:
+    """Measures calls, or replays, on a GPU; nothing holds the model afterwards.
+
+    Raises:
+        MeasuringError: they cannot be measured.
+    """
+    call = functools.partial(_call, model, inputs, inspector)
+    device_profiler.measure(call, chosen, request.calls - chosen.warm_up, Path(request.run))
 
 
 def _call(model: Any, inputs: Inputs, inspector: Inspector | None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
 from aoti_debug.machine.files.json_data import DamagedJsonError
 
 NAME = "device_activity.json"
+MOST = 500_000  # kernels, copies and fills in a file: with what enqueued them it is less than the largest JSON
+_LARGEST = 1 << 63  # what any number is below
 
 
 @dataclass(frozen=True)
@@ -115,27 +118,56 @@ def read(run: Path) -> DeviceActivity | None:
     """Reads the file of a run directory; None if there is none.
 
     Raises:
-        RunDirError: it is damaged.
+        RunDirError: it is damaged, or cannot be read.
     """
-    if not (run / NAME).exists():
-        return None
     try:
-        return _activity(json_data.parse(_File, untrusted_files.read_bytes(run, NAME)))
-    except (DamagedJsonError, IndexError) as error:
+        content = json_data.parse(_File, untrusted_files.read_bytes(run, NAME))
+        _check(content)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunDirError(f"cannot read {run / NAME}: {error.strerror}", hint="run the package again") from error
+    except DamagedJsonError as error:
         raise RunDirError(f"{run / NAME} is damaged: {error}", hint="run the package again") from error
+    return _activity(content)
+
+
+def _check(content: _File) -> None:
+    """Checks what the types of the content leave open.
+
+    Raises:
+        DamagedJsonError: there are no times, or a number or an index is out of range.
+    """
+    for what, times in (("unprofiled", content.unprofiled), ("profiled", content.profiled)):
+        if not times:
+            raise DamagedJsonError(f"{what} is empty")
+    if any(seconds < 0 for seconds in (*content.unprofiled, *content.profiled, *content.back_to_back)):
+        raise DamagedJsonError("a time is negative")
+    rows: tuple[tuple[str, Sequence[tuple[int, ...]]], ...] = (
+        ("begin_ns", [(content.begin_ns,)]),
+        ("enqueued", content.enqueued),
+        ("activities", content.activities),
+    )
+    for what, numbers in rows:
+        if any(min(row) < 0 or max(row) >= _LARGEST for row in numbers):
+            raise DamagedJsonError(f"{what} has a number that is negative or too large")
+    if any(name >= len(content.names) for name, *_ in content.activities):
+        raise DamagedJsonError("activities has a name that is not in names")
 
 
 def _activity(content: _File) -> DeviceActivity:
     start = content.begin_ns
+    enqueued = (
+        Enqueued(correlation, start + begin, start + begin + duration, bool(replays))
+        for correlation, begin, duration, replays in content.enqueued
+    )
+    activities = (
+        Activity(content.names[name], stream, correlation, start + begin, duration)
+        for name, stream, correlation, begin, duration in content.activities
+    )
     return DeviceActivity(
-        tuple(
-            Enqueued(correlation, start + begin, start + begin + duration, bool(replays))
-            for correlation, begin, duration, replays in content.enqueued
-        ),
-        tuple(
-            Activity(content.names[name], stream, correlation, start + begin, duration)
-            for name, stream, correlation, begin, duration in content.activities
-        ),
+        tuple(sorted(enqueued, key=lambda one: one.begin_ns)),
+        tuple(sorted(activities, key=lambda one: one.begin_ns)),
         content.unprofiled,
         content.profiled,
         content.back_to_back,

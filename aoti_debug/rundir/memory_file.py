@@ -57,11 +57,13 @@ def read(run: Path) -> MeasuredMemory:
     """Reads the file of a run directory; without calls if there is none.
 
     Raises:
-        RunDirError: it is damaged.
+        RunDirError: it is damaged, or cannot be read.
     """
-    if not (run / NAME).exists():
-        return MeasuredMemory()
     try:
         return json_data.parse(MeasuredMemory, untrusted_files.read_bytes(run, NAME))
+    except FileNotFoundError:
+        return MeasuredMemory()
+    except OSError as error:
+        raise RunDirError(f"cannot read {run / NAME}: {error.strerror}", hint="run the package again") from error
     except DamagedJsonError as error:
         raise RunDirError(f"{run / NAME} is damaged: {error}", hint="run the package again") from error

@@ -13,10 +13,14 @@ class WallClock:
 
     The journal's own counter is off by some ten microseconds a second; calls on a device record the wall clock as they
     begin and end, and between two such records the time is interpolated.
+
+    Attributes:
+        is_recorded: False without such records: the start of the journal is the only time that is known.
     """
 
     def __init__(self, journal: Journal) -> None:
         known = sorted({(r.time_ns, r.unix_ns) for r in journal.records if isinstance(r, ClockRecord)})
+        self.is_recorded = bool(known)
         self._known = known or [(0, journal.header.start_unix_ns)]
         self._times = [time for time, _ in self._known]
 

@@ -14,6 +14,14 @@ from aoti_debug.rundir.run_directory import RunDir, open_run
 X = tensor(4)
 
 
+def call_of(writer: JournalWriter, call: int, replay: int) -> None:
+    """A captured call of one launch, whose tensor a replay has measured."""
+    writer.call_begin(call, flags=CallFlag.CAPTURING)
+    writer.launch(0, 0, X, call=call)
+    writer.tensor_stats(0, 0, Phase.AFTER, statistics(), call=call, layout=X.layout, replay=(replay, replay))
+    writer.call_end(call, launches=1)
+
+
 def replayed(base: Path, *replays: int) -> RunDir:
     """A captured call whose launches were measured by some replays; none: it was not captured."""
     writer = JournalWriter(level=2)
@@ -41,3 +49,14 @@ def test_other_numbers_of_replays(tmp_path: Path) -> None:
     assert list(replay_notes(replayed(tmp_path / "a", 7), replayed(tmp_path / "b", 8))) == [
         "the tensors of call 0 are of replay 7 of its CUDA graph in run a, of replay 8 in run b"
     ]
+
+
+def test_notes_are_in_the_order_of_calls(tmp_path: Path) -> None:
+    runs = []
+    for name, replay in (("a", 3), ("b", 4)):
+        writer = JournalWriter(level=2)
+        for call in (8, 16, 1):  # no order of a set
+            call_of(writer, call, replay)
+        package = make_manifest(site("triton_0", arg("buf0", Role.OUT)))
+        runs.append(open_run(run_directory(tmp_path / name, package, writer)))
+    assert [note.split()[4] for note in replay_notes(*runs)] == ["1", "8", "16"]

@@ -22,8 +22,10 @@ import crashed_run
 import factories
 import kernel_sources
 import numpy as np
+import on_gpu
 import texts
 from factories import JournalWriter, arg, make_manifest, site, tensor
+from on_gpu import Recorder
 from safetensors.numpy import save
 
 from aoti_debug import manifest
@@ -40,8 +42,14 @@ from aoti_debug.errors import AotiDebugError
 from aoti_debug.inputs import input_files, signature
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.manifest import Kernel, Role
+from aoti_debug.profile import document as profile_document
+from aoti_debug.profile.profile import profile_of
+from aoti_debug.profile.roofline import Peaks
+from aoti_debug.profile.slices import slices
+from aoti_debug.profile.text import profile_lines
+from aoti_debug.profile.trace_text import trace_text
 from aoti_debug.pt2 import archive, compatibility
-from aoti_debug.rundir import memory_file, rescued_tensors, run_directory
+from aoti_debug.rundir import device_activity, memory_file, rescued_tensors, run_directory
 from aoti_debug.rundir.formats import journal
 from aoti_debug.triage.kernel_source import cpp_expression, model_lines, result_slices
 from aoti_debug.wrapper.analysis import analyse
@@ -150,6 +158,31 @@ def _memory(data: bytes, folder: Path) -> None:
         (run / name).write_bytes(content)
     (run / memory_file.NAME).write_bytes(data)
     _command(["memory", str(run)])
+
+
+def _activity(data: bytes, folder: Path) -> None:
+    recorder = _on_gpu()
+    run = recorder.write(folder)
+    (run.path / device_activity.NAME).write_bytes(data)
+    profile = profile_of(Path("model.pt2"), run, Peaks("a GPU", 10e9, {"float32": 100e9}))
+    profile_lines(profile, None, 100)
+    trace_text(slices(run, profile.warm_up, profile.on_device), "model.pt2")
+    json.dumps(profile_document.document(profile), allow_nan=False)
+
+
+def _on_gpu() -> Recorder:
+    """A call and a replay on a GPU."""
+    recorder = Recorder()
+    recorder.call(0)
+    recorder.call(1, flags=on_gpu.capturing(), kernels=False)
+    recorder.replay(on_gpu.PRODUCT, on_gpu.REDUCE, on_gpu.RELU, "Memset (Device)", on_gpu.RELU)
+    return recorder
+
+
+@cache
+def _activities() -> bytes:
+    with tempfile.TemporaryDirectory() as base:
+        return (_on_gpu().write(Path(base)).path / device_activity.NAME).read_bytes()
 
 
 def _counters() -> bytes:
@@ -312,6 +345,7 @@ def readers() -> tuple[Reader, ...]:
         *shown,
         Reader("comparison", _report, lambda: [_comparison()], "json"),
         Reader("counters of memory", _memory, lambda: [_counters()], "json"),
+        Reader("work of a GPU", _activity, lambda: [_activities()], "json"),
         Reader("wrapper", _read_wrapper, lambda: _goldens("*.cpp.txt"), "text"),
         Reader("proxy", _read_proxy, lambda: _goldens("*.proxy.json"), "json"),
         Reader("provenance", _read_provenance, lambda: _goldens("*.provenance.json"), "json"),

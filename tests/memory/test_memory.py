@@ -83,6 +83,14 @@ def test_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "hint: run the package again" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("nothing"), lambda path: path.mkdir()])
+def test_counters_that_cannot_be_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / memory_file.NAME)
+    with pytest.raises(RunDirError, match=r"cannot read .*memory\.json: it is a ") as raised:
+        memory_file.read(tmp_path)
+    assert raised.value.hint
+
+
 @pytest.mark.slow
 def test_a_model_is_run_and_counted(
     built: Callable[[str], Built], tmp_path: Path, capsys: pytest.CaptureFixture[str]

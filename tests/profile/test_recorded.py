@@ -12,8 +12,9 @@ from factories import JournalWriter, tensor
 
 from aoti_debug.abi import FaultDomain
 from aoti_debug.errors import UsageError
+from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.profile import recorded
-from aoti_debug.run.device_profiler import CaptureError
+from aoti_debug.run.device_profiler import CaptureError, MeasuringError, NoWorkError, TooMuchWorkError
 from aoti_debug.run.options import RunOptions
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
@@ -53,6 +54,17 @@ def test_a_capture_that_fails_outside_of_any_launch(tmp_path: Path, monkeypatch:
     )
     with pytest.raises(CaptureError, match=r"^the model: a CUDA graph cannot capture it: x$"):
         recorded.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
+
+
+@pytest.mark.parametrize("error", [NoWorkError, TooMuchWorkError])
+def test_what_cannot_be_measured_keeps_its_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[MeasuringError]
+) -> None:
+    sent = ErrorData.from_exception(error("why: x"))
+    exit_ = Exit(ExitKind.FAULT, f"{sent.type}: {sent.message}", Stage.CALL, exception=sent.type)
+    with pytest.raises(error, match=r"^the model: why: x$") as raised:
+        recorded.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
+    assert (raised.value.exit_code, raised.value.hint) == (2, error.advice)
 
 
 def test_another_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

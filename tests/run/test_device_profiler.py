@@ -14,7 +14,7 @@ import torch
 
 from aoti_debug.errors import UsageError
 from aoti_debug.run import configuration, device_profiler
-from aoti_debug.run.device_profiler import CaptureError, DeviceTimes
+from aoti_debug.run.device_profiler import CaptureError, DeviceTimes, NoWorkError, TooMuchWorkError
 from aoti_debug.run.options import RunOptions
 from aoti_debug.rundir import device_activity
 from aoti_debug.rundir.device_activity import Activity, Enqueued
@@ -153,9 +153,33 @@ def test_the_first_error_of_a_capture_is_told(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("cuda")
 def test_a_profiler_that_records_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TRACE, "traceEvents", [])
-    with pytest.raises(UsageError, match="has recorded no work of the GPU") as raised:
+    with pytest.raises(NoWorkError, match="has recorded no work of the GPU") as raised:
         device_profiler.measure(lambda: None, DeviceTimes(3), 5, tmp_path)
     assert "another profiler" in raised.value.hint
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("replays", [False, True])
+def test_more_than_can_be_recorded_is_an_error_before_it_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replays: bool
+) -> None:
+    monkeypatch.setattr(device_activity, "MOST", 500)
+    calls: list[int] = []
+    with pytest.raises(
+        TooMuchWorkError, match="about 600 kernels, copies and fills in 200 calls: more than the 500"
+    ) as raised:
+        device_profiler.measure(lambda: calls.append(1), DeviceTimes(3, replays), 200, tmp_path)
+    assert "--calls" in raised.value.hint
+    assert len(calls) <= 4
+    assert device_activity.read(tmp_path) is None
+
+
+@pytest.mark.usefixtures("cuda")
+def test_more_than_can_be_recorded_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_activity, "MOST", 2)
+    with pytest.raises(TooMuchWorkError, match="3 kernels, copies and fills in 5 calls"):
+        device_profiler.measure(lambda: None, DeviceTimes(3), 5, tmp_path)
+    assert device_activity.read(tmp_path) is None
 
 
 def test_a_model_on_a_cpu_has_no_replays(tmp_path: Path) -> None:

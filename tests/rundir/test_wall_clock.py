@@ -24,6 +24,7 @@ def test_times_between_two_records_are_interpolated(tmp_path: Path) -> None:
     journal.time_ns = 29_000
     journal.clock(1_040_000)  # the journal's clock runs at half the rate
     found = clock(tmp_path, journal)
+    assert found.is_recorded
     assert [found.unix_ns(time) for time in (10_000, 15_000, 30_000)] == [1_000_000, 1_010_000, 1_040_000]
     assert found.unix_ns(8_000) == 998_000
     assert found.unix_ns(31_000) == 1_041_000
@@ -32,4 +33,6 @@ def test_times_between_two_records_are_interpolated(tmp_path: Path) -> None:
 def test_a_journal_without_such_records_has_the_time_of_its_start(tmp_path: Path) -> None:
     journal = JournalWriter()
     journal.call_begin()
-    assert clock(tmp_path, journal).unix_ns(500) == journal.start_unix_ns + 500
+    found = clock(tmp_path, journal)
+    assert not found.is_recorded
+    assert found.unix_ns(500) == journal.start_unix_ns + 500

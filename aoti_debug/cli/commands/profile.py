@@ -34,7 +34,7 @@ LIMIT = 40  # rows
     type=click.IntRange(min=1),
     default=CALLS,
     show_default=True,
-    help=f"How many calls are measured, after {WARM_UP} others.",
+    help=f"How many calls are measured, after {WARM_UP} to warm up and, on a GPU, up to 20 without its profiler.",
 )
 @click.option(
     "--cuda-graph",
@@ -97,7 +97,7 @@ def command(
     else:
         print_lines(["", *profile_lines(found, None if all_ else LIMIT, UNLIMITED if wide else width())])
     if trace is not None:
-        _write(trace, trace_text(slices(found.run, found.warm_up), model.name))
+        _write(trace, trace_text(slices(found.run, found.warm_up, found.on_device), model.name))
         print_lines([f"trace: {trace}, {wording.byte_size(trace.stat().st_size)}"], err=as_json)
     if plot:
         from aoti_debug.profile import page  # a table starts without the templates

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def apply(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def _link_new(source: Path, target: Path) -> None:
-    """Hard-links files that `target` lacks. Only two-letter folders: lowered models have folders with longer names."""
+    """Hard-links files that `target` lacks, or copies them. Only two-letter folders: lowered models have folders with longer names."""
     for folder in source.iterdir():
         if len(folder.name) != 2 or not folder.is_dir():
             continue
@@ -64,5 +65,11 @@ def _link_new(source: Path, target: Path) -> None:
             if path.is_file() and path.suffix not in (".lock", ".tmp"):
                 linked = target / path.relative_to(source)
                 linked.parent.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(FileExistsError):
+                try:
                     os.link(path, linked)
+                except FileExistsError:
+                    continue
+                except OSError:  # another file system, or one without hard links
+                    partial = linked.with_name(f"{linked.name}.{os.getpid()}.tmp")
+                    shutil.copyfile(path, partial)
+                    partial.replace(linked)

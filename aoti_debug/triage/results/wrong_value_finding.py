@@ -84,7 +84,8 @@ def _state(comparison: Comparison) -> Finding:
     if row is not None and row.verdict in _AS_ITS_GRAPH and row.compared_bytes == row.bytes:
         right = f"{writer} computed what its graph says: the graph is wrong already, or the value is lost after it"
         return Finding(WRONG_VALUE, first, evidence=(right, *others))
-    return Finding(WRONG_VALUE, first, None if row is None else place_of(row.launch), evidence=tuple(others))
+    launch = next((launch for launch in comparison.run.launches if launch.id == writer), None)
+    return Finding(WRONG_VALUE, first, None if launch is None else place_of(launch), evidence=tuple(others))
 
 
 def _altered(comparison: Comparison) -> Finding:

@@ -57,7 +57,10 @@ def apply(changes: Mapping[str, str]) -> Iterator[None]:
 
 
 def _link_new(source: Path, target: Path) -> None:
-    """Hard-links files that `target` lacks, or copies them. Only two-letter folders: lowered models have folders with longer names."""
+    """Hard-links files that `target` lacks, or copies them.
+
+    Only those in two-letter folders: lowered models have folders with longer names.
+    """
     for folder in source.iterdir():
         if len(folder.name) != 2 or not folder.is_dir():
             continue

@@ -10,8 +10,6 @@ import pytest
 from aoti_debug.builder.compiling import regex_templates
 from aoti_debug.builder.compiling.regex_templates import DECLARATIONS, compile_templates
 from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.machine import compiler
-from aoti_debug.machine.compiler import Torch
 
 FLAGS = ("-O1", "-fPIC", "-std=c++17")
 SOURCE = """
@@ -22,17 +20,6 @@ extern "C" int device_index(const char* text) {
   return std::regex_match(device, found, std::regex("([a-z]+)(:([0-9]+))?")) ? std::stoi("0" + found[3].str()) : -1;
 }
 """
-
-
-@pytest.fixture(scope="module")
-def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def tools(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
-    return Toolchain(compiler.find_compiler(), Torch("2.13.0", Path("/nowhere"), "fingerprint"), jobs=2)
 
 
 def test_a_wrapper_without_the_templates_works_with_the_object(tools: Toolchain, tmp_path: Path) -> None:

@@ -11,24 +11,11 @@ from aoti_debug.builder.compiling import regex_templates
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.builder.compiling.wrapper_objects import compile_wrapper
 from aoti_debug.errors import ToolchainError
-from aoti_debug.machine import compiler
-from aoti_debug.machine.compiler import Torch
 
 FLAGS = ("-O0", "-fPIC", "-std=c++17")
 SOURCE = """#include <string>
 extern "C" int value() { return std::string("ab").size(); }
 """
-
-
-@pytest.fixture(scope="module")
-def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture
-def tools(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
-    return Toolchain(compiler.find_compiler(), Torch("2.13.0", Path("/nowhere"), "fingerprint"), jobs=2)
 
 
 def names(tools: Toolchain, work: Path, *flags: str, text: str = SOURCE) -> list[str]:

@@ -1,0 +1,24 @@
+"""A compiler whose results the tests of a file share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.builder.compiling.toolchain import Toolchain
+from aoti_debug.machine import compiler
+from aoti_debug.machine.compiler import Torch
+
+
+@pytest.fixture(scope="module")
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of a file's tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def tools(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
+    """Two jobs, a torch without headers."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
+    return Toolchain(compiler.find_compiler(), Torch("2.13.0", Path("/nowhere"), "fingerprint"), jobs=2)

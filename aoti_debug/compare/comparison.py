@@ -85,8 +85,8 @@ class Comparison:
         run: with the tensors that were compared.
         program_failure: why no output is compared with the whole program; "" if they are.
         repro: the folder that replays the first wrong launch; "" without one.
-        states_failure: why states and outputs are not compared with those of the exported program; "" if they are, or
-            if that is not known.
+        states_failure: why states or outputs are not all compared with those of the exported program; "" if they are,
+            or if that is not known.
         outputs: the errors of what the last call returns, against the exported program in eager; () if they are not
             compared. They show what Inductor's passes and decompositions do wrong, and no launch does.
         alteration: what these have made of the program, if outputs are wrong; None otherwise, or if it is not known.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from aoti_debug.compare.protocol.measurement import AlteredProgram
+from aoti_debug import wording
+from aoti_debug.compare.protocol.limits import EXPLAINED
+from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram
 from aoti_debug.manifest import ModelLine
+from aoti_debug.recording.values import unravel
 from aoti_debug.reference.node_text import node_text
 from aoti_debug.reference.program import Reference
 
 _LEAST = 1e-6  # relative; float64 rounds far less
 _LEAST_ROUNDED = 0.1  # relative, where an operator computed in its own dtype
-_EXPLAINED = 0.5  # of the error of an output; where numbers cancel, what float64 rounds explains nothing
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,22 @@ class Alteration:
     @property
     def is_proved(self) -> bool:
         """True if the program computes something else afterwards, which no rounding explains and the error shows."""
-        return self.relative > (_LEAST_ROUNDED if self.is_rounded else _LEAST) and self.explained >= _EXPLAINED
+        return is_proof(self.relative, self.explained, self.is_rounded)
+
+
+def is_proof(relative: float, explained: float, is_rounded: bool) -> bool:
+    """True if a relative difference of two graphs in float64, and the part of an error that it is, prove a change."""
+    return relative > (_LEAST_ROUNDED if is_rounded else _LEAST) and explained >= EXPLAINED
+
+
+def changed_text(output: AlteredOutput) -> str:
+    """ "has 3 wrong elements among 4096: [0, 5] is 1.5, should be 1.25": a fault of an output."""
+    count = math.prod(output.shape)
+    text = f"has {wording.count(output.elements, 'wrong element')} among {count}"
+    if output.worst is None:
+        return text
+    place = ", ".join(map(str, unravel(output.worst.index, output.shape)))
+    return f"{text}: [{place}] is {output.worst.actual}, should be {output.worst.expected}"
 
 
 def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:

@@ -55,13 +55,22 @@ class _Returned:
     computed: str = ""
     double: float | None = None
     eager_double: float | None = 0.0
+    fault: str = ""
 
     @property
     def error(self) -> OutputError:
         relative = math.inf if self.relative is None else self.relative
         eager = math.inf if self.eager_double is None else self.eager_double
         return OutputError(
-            self.index, self.dtype, self.elements, self.different, relative, self.computed, self.double, eager
+            self.index,
+            self.dtype,
+            self.elements,
+            self.different,
+            relative,
+            self.computed,
+            self.double,
+            eager,
+            self.fault,
         )
 
 

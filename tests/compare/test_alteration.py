@@ -10,10 +10,10 @@ import pytest
 from subjects import comparison_of, run
 
 from aoti_debug.compare import text
-from aoti_debug.compare.alteration import Alteration, LostOperator, alteration_of
+from aoti_debug.compare.alteration import Alteration, LostOperator, alteration_of, changed_text
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.protocol.measurement import AlteredProgram
+from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram, Element
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.program import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference
 
@@ -54,6 +54,14 @@ def test_a_proof_needs_more_than_rounding(tmp_path: Path, alteration: Alteration
     comparison = compared(tmp_path, alteration)
     assert comparison.is_program_altered is proved
     assert comparison.is_clean is not proved
+
+
+def test_the_wrong_elements_of_an_output() -> None:
+    worst = Element(5, "1.5", "1.25", "1.25")
+    assert changed_text(AlteredOutput(1, 1, 0.2, 1.0, (2, 4), worst)) == (
+        "has 1 wrong element among 8: [1, 1] is 1.5, should be 1.25"
+    )
+    assert changed_text(AlteredOutput(1, 0, 0.0, 0.0, (2, 4))) == "has 0 wrong elements among 8"
 
 
 def test_a_proved_alteration_is_wrong(tmp_path: Path) -> None:

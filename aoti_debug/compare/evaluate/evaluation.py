@@ -5,6 +5,7 @@ A node that overwrites its arguments gets copies of them, so every value is comp
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import torch
 
 BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
+_MOST_ITERATIONS, _MOST_SECONDS = 1 << 16, 60  # of a loop; one that rounding ends need not end in another arithmetic
 _TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of its C++ code become
 _NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
 
@@ -105,6 +107,8 @@ class Evaluation:
             self.values[ValueKey(node.name)] = _rounded(node, result) if node.name in self._stored else result
         except NotEvaluableError as error:
             self.failures[node.name] = str(error)
+            for name in node.mutates:  # what it would have overwritten is not known any more
+                self.values.pop(ValueKey(name, node.name), None)
 
     def value(self, key: ValueKey) -> Any:
         """A value.
@@ -208,9 +212,17 @@ class Evaluation:
 
     def _loop(self, args: list[Any]) -> list[Any]:
         condition, body, carried, others = args
-        while bool(self._subgraph(condition, [*carried, *others])[0]):
+        end = time.monotonic() + _MOST_SECONDS
+        for _ in range(_MOST_ITERATIONS):
+            if not bool(self._subgraph(condition, [*carried, *others])[0]):
+                return list(carried)
+            if time.monotonic() > end:
+                break
             carried = self._subgraph(body, [*carried, *others])
-        return list(carried)
+        raise NotEvaluableError(
+            f"a while_loop does not end within {_MOST_ITERATIONS} iterations and {_MOST_SECONDS} s in "
+            f"{self._arithmetic.value} arithmetic"
+        )
 
     def _subgraph(self, name: str, operands: list[Any]) -> list[Any]:
         """The results of a branch or of the body of a loop."""

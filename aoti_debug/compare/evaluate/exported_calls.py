@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate.evaluation import BITS, Evaluation
+from aoti_debug.compare.evaluate.evaluation import BITS, Adjustment, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
@@ -25,6 +25,7 @@ class ExportedCalls:
         reference: its graphs (`Reference.of_exported`).
         inputs: the leaves of what it is called with, in order.
         weight: the tensor of a weight, a buffer or a constant; None if it is not known.
+        adjust: what makes another result of that of a node; None to leave them.
 
     Attributes:
         graph: of the whole program.
@@ -35,8 +36,15 @@ class ExportedCalls:
     """
 
     def __init__(
-        self, reference: Reference, arithmetic: Arithmetic, device: str, inputs: Sequence[Any], weight: Weight
+        self,
+        reference: Reference,
+        arithmetic: Arithmetic,
+        device: str,
+        inputs: Sequence[Any],
+        weight: Weight,
+        adjust: Adjustment | None = None,
     ) -> None:
+        self._adjust = adjust
         self._reference = reference
         self.graph = reference.graphs[0]
         self._arithmetic = arithmetic
@@ -62,7 +70,7 @@ class ExportedCalls:
         """
         import torch
 
-        evaluation = InPlaceEvaluation(self._reference, self.graph, self._arithmetic, self._device)
+        evaluation = InPlaceEvaluation(self._reference, self.graph, self._arithmetic, self._device, adjust=self._adjust)
         *nodes, output = self.graph.nodes
         with torch.no_grad():
             for node in nodes:
@@ -87,6 +95,13 @@ class ExportedCalls:
             return self._replaced[name]
         node = next((node for node in self._nodes(NodeKind.WEIGHT) if node.target == name), None)
         return None if node is None else self._weight(node)
+
+    def input(self, number: int) -> torch.Tensor | None:
+        """An input after the last call, by its number from 0; None if it is not known, or no tensor."""
+        import torch
+
+        value = list(self._inputs.values())[number] if number < len(self._inputs) else None
+        return value if isinstance(value, torch.Tensor) else None
 
     def _nodes(self, kind: NodeKind) -> Iterator[Node]:
         return (node for node in self.graph.nodes if node.kind is kind)

@@ -23,7 +23,7 @@ class NotEvaluableError(Exception):
 
 
 def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """True if a call draws random numbers; one whose dropout is off does not."""
+    """True if a call draws random numbers; one whose dropout is off, or has the probability 0, does not."""
     import torch
 
     if target == random_numbers.LOOKUP:
@@ -33,11 +33,19 @@ def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bo
     function = operator_of(target)
     if not isinstance(function, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in function.tags:
         return False
-    for position, parameter in enumerate(function._schema.arguments):
-        if parameter.name in ("dropout_p", "train"):
-            value = args[position] if position < len(args) else kwargs.get(parameter.name, parameter.default_value)
-            return bool(value)
-    return True
+    values = {
+        parameter.name: args[position] if position < len(args) else kwargs.get(parameter.name, parameter.default_value)
+        for position, parameter in enumerate(function._schema.arguments)
+    }
+    if values.get("num_layers") == 1:  # the dropout of an LSTM, a GRU or an RNN is between its layers
+        return False
+    return all(values[name] for name in _switches(values))
+
+
+def _switches(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The parameters of an operator that has it draw nothing when they are False or 0."""
+    names = ("train", "dropout", "p") if "train" in values else ("dropout_p", "training")
+    return tuple(name for name in names if name in values)
 
 
 @functools.cache

@@ -121,10 +121,12 @@ class RecordedWeight:
     Attributes:
         name: the attribute of the model, "linear.weight".
         path: of its file.
+        is_view: True for one that launches were only passed other views of.
     """
 
     name: str
     path: str
+    is_view: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,9 @@ class ExportedRun:
         last: the last call of the graph that the kernels were generated from, without what launches wrote; None if
             the run does not tell what it began with.
         states: what the calls overwrite, in order; of calls after the last of them, nothing is known.
+        written: what launches of the last call wrote last, of the values that it returns, or returns views of.
+        untouched: weights, buffers and inputs that no launch wrote, and that the graph does not overwrite either: the
+            attribute of the model, or the number of the input from 0.
     """
 
     calls: int
@@ -156,6 +161,8 @@ class ExportedRun:
     weights: tuple[RecordedWeight, ...] = ()
     last: ProgramRun | None = None
     states: tuple[CallStates, ...] = ()
+    written: tuple[ProgramOutput, ...] = ()
+    untouched: tuple[str, ...] = ()
 
 
 class ValueArithmetic(str, Enum):

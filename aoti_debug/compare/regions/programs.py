@@ -19,12 +19,14 @@ from aoti_debug.compare.protocol.request import (
     RecordedWeight,
 )
 from aoti_debug.compare.regions.finder import storage_of
+from aoti_debug.compare.regions.last_writes import LastWrites
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.states import model_calls
 from aoti_debug.compare.regions.strides import buffer_strides
+from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.manifest import Role
 from aoti_debug.recording.values import Layout
-from aoti_debug.reference.program import MODEL, Graph, NodeKind, Reference, ValueKey
+from aoti_debug.reference.program import MODEL, Graph, NodeKind, Reference, ValueKey, is_view, returned_nodes
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 
@@ -58,21 +60,89 @@ def exported_run(
     if graph is None or not calls:
         return None
     last = replace(_program_run(run, graph, regions, calls[-1]), outputs=())
-    weights = tuple(_weights(run))
-    return ExportedRun(len(calls), "" if returned is None else str(returned), weights, last, tuple(states))
+    return ExportedRun(
+        len(calls),
+        "" if returned is None else str(returned),
+        tuple(_weights(run)),
+        last,
+        tuple(states),
+        tuple(_written(run, graph, regions, calls[-1])),
+        tuple(_untouched(run, graph, regions)),
+    )
 
 
 def _weights(run: RunDir) -> Iterator[RecordedWeight]:
-    """The weights that launches were passed as a whole, before any launch overwrote them."""
+    """The weights that launches were passed, before any launch overwrote them: as a whole, or else another view."""
     names = {constant.name: constant.fqn for constant in run.manifest.constants if constant.fqn}
     seen: set[str] = set()
+    views: dict[str, str] = {}
     for launch in run.launches:
         for argument, path in _recorded(run, launch):
-            is_whole = argument.name == (argument.spec.base or argument.name)
-            if argument.name in names and argument.name not in seen and is_whole:
-                seen.add(argument.name)
-                yield RecordedWeight(names[argument.name], path)
-        seen.update(argument.spec.base or argument.name for argument in launch.args if argument.written)
+            base = argument.spec.base or argument.name
+            if base not in names or base in seen:
+                continue
+            if argument.name == base:
+                seen.add(base)
+                yield RecordedWeight(names[base], path)
+            else:
+                views.setdefault(base, path)
+        overwritten = {argument.spec.base or argument.name for argument in launch.args if argument.written}
+        seen |= overwritten - views.keys()
+    yield from (RecordedWeight(names[base], path, is_view=True) for base, path in views.items() if base not in seen)
+
+
+def _written(run: RunDir, graph: Graph, regions: Regions, call: int) -> Iterator[ProgramOutput]:
+    """What launches of a call wrote last, of the values that it returns, or returns views of."""
+    strides = buffer_strides(run.manifest)
+    wanted = set(_returned_values(graph))
+    last: dict[ValueKey, ProgramOutput] = {}
+    for launch in run.launches:
+        if (launch.key.kind, launch.key.call) != (CallKind.MODEL, call) or launch.site.subgraph:
+            continue
+        for write in regions.values.writes.get(launch.key, ()):
+            saved = write.argument.files.get(Phase.AFTER)
+            if write.value not in wanted or saved is None or not saved.path:
+                continue
+            argument = write.argument
+            steps = strides.get(argument.name) or strides.get(argument.spec.base, ())
+            recorded = Recorded(launch.id, argument.name, str(run.tensor_path(saved)), steps, storage_of(argument))
+            last[write.value] = ProgramOutput(launch.id, KnownValue(write.value, recorded))
+    yield from last.values()
+
+
+def _returned_values(graph: Graph) -> Iterator[ValueKey]:
+    """The values that a graph returns, and those that these are views of."""
+    output = graph.nodes[-1].name
+    for returned in filter(None, returned_nodes(graph)):
+        node = graph.by_name[returned]
+        yield graph.value_for(node.name, output)
+        while is_view(node):
+            node = graph.by_name[node.inputs[0]]
+            yield graph.value_for(node.name, output)
+
+
+def _untouched(run: RunDir, graph: Graph, regions: Regions) -> Iterator[str]:
+    """The weights, buffers and inputs that no launch wrote, and that the graph does not overwrite: see ExportedRun."""
+    nodes = {c.name: graph.weights.get(c.fqn or c.name, "") for c in run.manifest.constants}
+    spans: dict[str, set[ByteRange]] = defaultdict(set)
+    written: set[str] = set()
+    for launch in run.launches:
+        for argument in launch.args:
+            base = argument.spec.base or argument.name
+            name, span = nodes.get(base, base), span_of(argument)
+            spans[name].update(() if span is None else (span,))
+            written.update((name,) if argument.written else ())
+    memory: LastWrites[str] = LastWrites()
+    for write in (write for writes in regions.values.writes.values() for write in writes):
+        if write.span is not None:
+            memory.add(write.span, write.argument.name)
+    written |= {name for name, own in spans.items() if any(map(memory.to_any_of, own))}
+    inputs = [node for node in graph.nodes if node.kind is NodeKind.INPUT]
+    numbers = {node.name: str(number) for number, node in enumerate(inputs)}
+    for node in graph.nodes:
+        is_given = node.kind in (NodeKind.INPUT, NodeKind.WEIGHT)
+        if is_given and node.name not in written and not graph.mutators.get(node.name):
+            yield numbers.get(node.name, node.target)
 
 
 def _program_run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arguments import is_floating
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _APPROXIMATED = ("aten.erf.default", "aten.tanh.default", "aten.log.default")
 _PART = 1 << 20  # elements
+_UNITS = 8.0
 _ABSOLUTE_ERROR = 2.0**-23  # of vectorised approximations in float32, such as at::vec's erf near zero
 
 
@@ -56,3 +57,36 @@ def approximated(generator: torch.Generator) -> Callable[[Node, list[Any], Any],
         return result + _ABSOLUTE_ERROR * sign
 
     return moved
+
+
+def rounded_otherwise(generator: torch.Generator, dtypes: Iterable[str]) -> Callable[[Node, list[Any], Any], Any]:
+    """Moves what every operator of a program computes by several units of the coarsest dtype that it has.
+
+    A view, or a tensor that was overwritten in place, stays what it is.
+    """
+    import torch
+
+    unit_of = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}
+    step = _UNITS * max((unit_of.get(dtype, 2.0**-52) for dtype in dtypes), default=2.0**-52)
+
+    def moved(_: Node, args: list[Any], result: Any) -> Any:
+        if not isinstance(result, torch.Tensor) or not (result.is_floating_point() or result.is_complex()):
+            return result
+        held = {a.untyped_storage().data_ptr() for a in _tensors(args)}
+        if result.untyped_storage().data_ptr() in held:
+            return result
+        return result * (1 + step * (2 * torch.rand(result.shape, generator=generator, dtype=torch.float64) - 1)).to(
+            result.device
+        )
+
+    return moved
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)

@@ -11,9 +11,22 @@ import torch
 from safetensors.torch import load_file
 
 from aoti_debug.compare.evaluate.weights import ExportedWeights
-from aoti_debug.compare.protocol.measurement import Advance, StateChange, StatesFailure
-from aoti_debug.compare.protocol.request import CallStates, CompareRequest, ExportedRun, ProgramState, Recorded
-from aoti_debug.compare.worker import exported as worker
+from aoti_debug.compare.protocol.measurement import (
+    Advance,
+    ExportedOutputs,
+    FaultyOutput,
+    StateChange,
+    StatesFailure,
+)
+from aoti_debug.compare.protocol.request import (
+    CallStates,
+    CompareRequest,
+    ExportedRun,
+    ProgramRun,
+    ProgramState,
+    Recorded,
+)
+from aoti_debug.compare.worker import exported_program
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.inputs.input_files import Inputs
@@ -40,7 +53,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         read.append(package)
         return Inputs((), {})
 
-    monkeypatch.setattr(worker.input_files, "read_embedded", embedded)
+    monkeypatch.setattr(exported_program.input_files, "read_embedded", embedded)
     return read
 
 
@@ -50,15 +63,17 @@ def results(
     returned: Path | None = None,
     known: bool = True,
     states: tuple[CallStates, ...] = (),
+    **members: Any,
 ) -> list[Any]:
     """What the worker yields for a program in a file, whose graph the package holds unless it is not `known`."""
     package: Any = "package.pt2"
-    run = ExportedRun(calls, str(returned or ""), states=states)
+    run = ExportedRun(calls, str(returned or ""), states=states, **members)
     request = CompareRequest(package, "cpu", (), exported=str(exported), exported_run=run if calls else None)
     graphs = ReferenceGraphs()
     if known:
         graphs.record_exported(torch.export.export(Counter(), ()))
-    reference = Reference(FORMAT, "2.13.0", (), exported=graphs.reference().exported)
+    lowered = Graph("", MODEL, (Node("output", NodeKind.OUTPUT, "output", ([],)),), ())
+    reference = Reference(FORMAT, "2.13.0", (lowered,), exported=graphs.reference().exported)
     weights = ExportedWeights(exported)
     return list(exported_results(request, package, reference, "cpu", weights, exported.parent))
 
@@ -86,6 +101,21 @@ def test_a_program_that_fails_in_eager_is_said(tmp_path: Path, called: list[obje
 def test_without_a_call_nothing_is_read(tmp_path: Path, called: list[object]) -> None:
     assert results(tmp_path / "none.pt2", calls=0) == []
     assert called == []
+
+
+def test_an_output_far_from_a_program_whose_graph_is_right(tmp_path: Path, called: list[object]) -> None:
+    """No pass and no launch explains it, and no rounding."""
+    saved_outputs.save([torch.tensor(4.0)], tmp_path / "returned")
+    source = results(saved(tmp_path), calls=3, returned=tmp_path / "returned", last=ProgramRun("", MODEL, (), ()))
+    (faulty,) = [result for result in source if isinstance(result, FaultyOutput)]
+    assert faulty.index == 0
+    assert faulty.fault.startswith("is far from what the exported program returns")
+
+
+def test_a_state_that_a_run_never_writes(tmp_path: Path, called: list[object]) -> None:
+    (lost, kept) = results(saved(tmp_path), untouched=("count", "nothing", "7"))
+    assert (lost.name, lost.advance, lost.change) == ("count", Advance.UNTOUCHED, 1.0)
+    assert isinstance(kept, ExportedOutputs)
 
 
 def test_random_numbers_are_a_reason(tmp_path: Path) -> None:

@@ -1,0 +1,155 @@
+"""An exported program that is called as often as a run has called the model. Runs in a child process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.evaluation import Adjustment
+from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, missing_function_reason
+from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
+from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun
+from aoti_debug.errors import RunDirError
+from aoti_debug.inputs import input_files
+from aoti_debug.printing import registration
+from aoti_debug.pt2.archive import Artifact
+from aoti_debug.reference.program import Node, NodeKind, Reference
+from aoti_debug.rundir import load_tensors
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Program(Protocol):
+    """An exported program that keeps its state from call to call."""
+
+    def call(self) -> Sequence[Any]:
+        """Calls it once; returns what the user gets, as leaves."""
+
+    def state(self, name: str) -> torch.Tensor | None:
+        """A weight or a buffer by its name; None if it is not known."""
+
+    def input(self, number: int) -> torch.Tensor | None:
+        """An input by its number from 0; None if it is not known, or no tensor."""
+
+
+class ExportedSource:
+    """The inputs, weights and graph of the exported program of a run.
+
+    Attributes:
+        run: the calls to make.
+        weights: of the program, if it is known.
+    """
+
+    def __init__(
+        self,
+        request: CompareRequest,
+        run: ExportedRun,
+        package: Artifact,
+        reference: Reference,
+        device: str,
+        weights: ExportedWeights,
+    ) -> None:
+        self.run = run
+        self.reference = reference
+        self.device = device
+        self._path = request.exported
+        self._inputs_file = request.inputs
+        self._package = package
+        self._recorded = {weight.name: weight.path for weight in run.weights if not weight.is_view}
+        self.weights = weights
+
+    @cached_property
+    def inputs(self) -> input_files.Inputs | None:
+        """The inputs of the run; None if they are not known."""
+        if self._inputs_file:
+            return input_files.read(self._inputs_file, input_files.read_signature(self._package))
+        return input_files.read_embedded(self._package)
+
+    def program(self, arithmetic: Arithmetic, adjust: Adjustment | None = None) -> Program:
+        """The program as it is before the first call.
+
+        Args:
+            adjust: what makes another result of that of a node; None to leave them.
+
+        Raises:
+            NotEvaluableError: it is not known, or cannot be computed in this arithmetic.
+        """
+        exported = self.reference.of_exported
+        reason = self.reference.exported_failure or "the package does not hold its graph"
+        if exported is not None:
+            reason = missing_function_reason(node.target for graph in exported.graphs for node in calls(graph.nodes))
+        if exported is not None and not reason:
+            return ExportedCalls(exported, arithmetic, self.device, self._leaves(), self._weight, adjust)
+        if not self._path or arithmetic is not Arithmetic.EAGER:
+            raise NotEvaluableError(reason)
+        return Loaded(self._path, self.inputs)
+
+    def _leaves(self) -> list[Any]:
+        import torch
+        from torch.utils import _pytree as pytree
+
+        given = self.inputs
+        assert given is not None
+        leaves = pytree.tree_leaves((given.args, dict(given.kwargs)))
+        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+    def _weight(self, node: Node) -> torch.Tensor | None:
+        """A weight of the program, or, where it is not known, the run's: that may be wrong."""
+        value = self.weights.value(node)
+        path = self._recorded.get(node.target)
+        if value is not None or path is None:
+            return value
+        (type_,) = node.types
+        with contextlib.suppress(RunDirError):
+            recorded = load_tensors.map_file(Path(path)).cpu()
+            return recorded if type_ is not None and has_type(recorded, type_) else None
+        return None
+
+
+class Loaded:
+    """A program whose graph cannot be evaluated here, loaded by torch."""
+
+    def __init__(self, path: str, inputs: input_files.Inputs | None) -> None:
+        import torch
+
+        assert inputs is not None
+        registration.register()
+        self._module = torch.export.load(path).module()
+        self._inputs = inputs
+        self._held: Mapping[str, torch.Tensor] = {
+            **dict(self._module.named_buffers()),
+            **dict(self._module.named_parameters()),
+        }
+
+    def call(self) -> Sequence[Any]:
+        """Calls it once."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        with torch.no_grad():
+            leaves: Sequence[Any] = pytree.tree_leaves(self._module(*self._inputs.args, **self._inputs.kwargs))
+        return leaves
+
+    def state(self, name: str) -> torch.Tensor | None:
+        """A weight or a buffer after the last call."""
+        return self._held.get(name)
+
+    def input(self, number: int) -> torch.Tensor | None:
+        """An input after the last call."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        leaves = pytree.tree_leaves((self._inputs.args, dict(self._inputs.kwargs)))
+        value = leaves[number] if number < len(leaves) else None
+        return value if isinstance(value, torch.Tensor) else None
+
+
+def calls(nodes: Sequence[Node]) -> Iterator[Node]:
+    """The nodes that call something."""
+    return (node for node in nodes if node.kind is NodeKind.CALL)

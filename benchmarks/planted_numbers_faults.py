@@ -289,14 +289,12 @@ def _lowered(name: str) -> Any:
 
 
 def _partial_sums(right: Any) -> Any:
-    """Partial sums of 64 elements are rounded to bfloat16."""
+    """Partial sums of 64 elements are rounded as bfloat16 does, to quarters."""
 
     def wrong(x: Any, dims: Any, *_: Any, **__: Any) -> Any:
-        import torch
-
-        convert, (rows, columns) = _lowered("prims.convert_element_type.default"), x.get_size()
+        multiply, (rows, columns) = _lowered("aten.mul.Tensor"), x.get_size()
         parts = right(_lowered("aten.reshape.default")(x, [rows, columns // 64, 64]), [2])
-        return right(convert(convert(parts, torch.bfloat16), torch.float32), [1])
+        return right(multiply(_lowered("aten.round.default")(multiply(parts, 4.0)), 0.25), [1])
 
     return wrong
 
@@ -361,13 +359,11 @@ def _finite_mask(graph: Any) -> None:
 
 
 def _half_sum(graph: Any) -> None:
-    """A sum that is kept in float16."""
-    import torch
-
+    """A sum near 2048 is rounded as float16 does, to even numbers."""
     node = _find(graph, "aten.sum.dim_IntList")
     readers = list(node.users)
-    convert = "prims.convert_element_type.default"
-    wrong = _called(graph, node.next, node, ((convert, torch.float16), (convert, torch.float32)))
+    calls = (("aten.mul.Tensor", 0.5), ("aten.round.default",), ("aten.mul.Tensor", 2.0))
+    wrong = _called(graph, node.next, node, calls)
     for reader in readers:
         reader.replace_input_with(node, wrong)
 

@@ -6,15 +6,12 @@ import math
 from dataclasses import dataclass
 
 from aoti_debug import wording
-from aoti_debug.compare.protocol.limits import EXPLAINED
+from aoti_debug.compare.protocol.limits import EXPLAINED, LEAST
 from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram
 from aoti_debug.manifest import ModelLine
 from aoti_debug.recording.values import unravel
 from aoti_debug.reference.node_text import node_text
 from aoti_debug.reference.program import Reference
-
-_LEAST = 1e-6  # relative; float64 rounds far less
-_LEAST_ROUNDED = 0.1  # relative, where an operator computed in its own dtype
 
 
 @dataclass(frozen=True)
@@ -39,24 +36,26 @@ class Alteration:
     Attributes:
         relative: the largest relative difference of an output, both computed in float64; -1 if it is not known.
         explained: the largest part of an output's error that this difference makes up.
+        least: the relative difference from which on rounding does not explain it.
         is_rounded: True if an operator has no float64.
         lost: the operators whose values are lost first, on the way to the wrong outputs.
     """
 
     relative: float
     explained: float = 1.0
+    least: float = LEAST
     is_rounded: bool = False
     lost: tuple[LostOperator, ...] = ()
 
     @property
     def is_proved(self) -> bool:
         """True if the program computes something else afterwards, which no rounding explains and the error shows."""
-        return is_proof(self.relative, self.explained, self.is_rounded)
+        return is_proof(self)
 
 
-def is_proof(relative: float, explained: float, is_rounded: bool) -> bool:
-    """True if a relative difference of two graphs in float64, and the part of an error that it is, prove a change."""
-    return relative > (_LEAST_ROUNDED if is_rounded else _LEAST) and explained >= EXPLAINED
+def is_proof(found: Alteration | AlteredOutput) -> bool:
+    """True if the difference of two graphs in float64 is no rounding, and the error of the run is this difference."""
+    return found.relative > found.least and found.explained >= EXPLAINED
 
 
 def changed_text(output: AlteredOutput) -> str:
@@ -75,4 +74,4 @@ def alteration_of(altered: AlteredProgram, reference: Reference) -> Alteration:
     nodes = {} if exported is None else exported.graphs[0].by_name
     found = (nodes[name] for name in altered.lost if name in nodes)
     lost = (LostOperator(node.name, node.target, node_text(node), reference.line(node)) for node in found)
-    return Alteration(altered.relative, altered.explained, altered.is_rounded, tuple(lost))
+    return Alteration(altered.relative, altered.explained, altered.least, altered.is_rounded, tuple(lost))

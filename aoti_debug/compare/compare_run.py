@@ -126,13 +126,10 @@ def _output_errors(returned: Path | None, evaluated: Evaluated, reference: Refer
     if expected.double:
         found = with_double(found, actual, eager, saved_outputs.saved(Path(expected.double)))
     changed = () if evaluated.altered is None else evaluated.altered.outputs
-    is_rounded = evaluated.altered is not None and evaluated.altered.is_rounded
     right = {error.index for error in found if error.is_right}
     known = {error.index for error in found}
     for output in changed:
-        if is_proof(output.relative, output.explained, is_rounded) and (
-            output.index in right or output.index not in known
-        ):
+        if is_proof(output) and (output.index in right or output.index not in known):
             faults.setdefault(output.index, changed_text(output))
     other = of_other_kind(actual, eager)
     faults = {index: fault for index, fault in faults.items() if index not in {error.index for error in other}}

@@ -141,11 +141,19 @@ class Evaluation:
         if node.target in random_numbers.DRAWN:
             return self._drawn(node, args, kwargs)
         if is_random(node.target, args, kwargs):
-            self.random.add(node.name)
-            raise NotEvaluableError(f"random numbers: {node.target}")
+            return self.draw(node, args, kwargs)
         self._count_terms(node, args)
         result = self.call(node, args, kwargs)
         return result if self._adjust is None else self._adjust(node, args, result)
+
+    def draw(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of a node that draws random numbers from a generator.
+
+        Raises:
+            NotEvaluableError: it is not known what it drew.
+        """
+        self.random.add(node.name)
+        raise NotEvaluableError(f"random numbers: {node.target}")
 
     def _of_large(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The result of an operator whose arguments need not be converted as a whole; None for any other one."""

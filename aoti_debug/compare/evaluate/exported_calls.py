@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import BITS, Adjustment, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 Weight = Callable[[Node], "torch.Tensor | None"]
 Seen = Callable[[Node, Any], None]
+Drawn = Callable[[int], DrawnNumbers]
 
 
 class ExportedCalls:
@@ -26,6 +28,7 @@ class ExportedCalls:
         inputs: the leaves of what it is called with, in order.
         weight: the tensor of a weight, a buffer or a constant; None if it is not known.
         adjust: what makes another result of that of a node; None to leave them.
+        drawn: the random numbers of a call, by its number from 0; None if the program draws none.
 
     Attributes:
         graph: of the whole program.
@@ -43,8 +46,11 @@ class ExportedCalls:
         inputs: Sequence[Any],
         weight: Weight,
         adjust: Adjustment | None = None,
+        drawn: Drawn | None = None,
     ) -> None:
         self._adjust = adjust
+        self._drawn = drawn
+        self._calls = 0
         self._reference = reference
         self.graph = reference.graphs[0]
         self._arithmetic = arithmetic
@@ -71,6 +77,8 @@ class ExportedCalls:
         import torch
 
         evaluation = InPlaceEvaluation(self._reference, self.graph, self._arithmetic, self._device, adjust=self._adjust)
+        evaluation.drawn = None if self._drawn is None else self._drawn(self._calls)
+        self._calls += 1
         *nodes, output = self.graph.nodes
         with torch.no_grad():
             for node in nodes:
@@ -85,6 +93,8 @@ class ExportedCalls:
                 evaluation.values.drop(self._last_readers.get(node.name, frozenset()) - self._kept)
             self._load(evaluation, output)
             (returned,), replaced = evaluation.arguments(output)
+        if evaluation.drawn is not None:
+            evaluation.drawn.require_all_taken()
         self._keep(evaluation, replaced)
         self.fallbacks.update(evaluation.fallbacks)
         return list(returned)
@@ -138,7 +148,21 @@ class ExportedCalls:
 
 
 class InPlaceEvaluation(Evaluation):
-    """An evaluation in which nodes overwrite tensors themselves, so that views of them change too."""
+    """An evaluation in which nodes overwrite tensors themselves, so that views of them change too.
+
+    Attributes:
+        drawn: the random numbers that it draws; None if it draws none.
+    """
+
+    drawn: DrawnNumbers | None = None
+
+    def draw(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The numbers that the run drew.
+
+        Raises:
+            NotEvaluableError: they are not known.
+        """
+        return super().draw(node, args, kwargs) if self.drawn is None else self.drawn.result(node.target, args, kwargs)
 
     def to_overwrite(self, value: torch.Tensor) -> torch.Tensor:
         """The tensor itself."""

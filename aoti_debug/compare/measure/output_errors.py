@@ -169,6 +169,11 @@ def coarsest_of(dtypes: Iterable[str]) -> str:
     return max((dtype for dtype in dtypes if dtype in _ROUNDING), key=_ROUNDING.__getitem__, default="")
 
 
+def rounding_in(dtype: str) -> float:
+    """The largest relative error that rounding in a whole model of this dtype is taken to explain."""
+    return _ROUNDING.get(dtype, _COARSE)
+
+
 def is_low_precision(dtype: str) -> bool:
     """True for floating dtypes of less than 32 bits."""
     return _ROUNDING.get(dtype, 0.0) > _ROUNDING["float32"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
+from aoti_debug.compare.protocol.limits import LEAST
 
 # Folders beside the request: what the exported program returns.
 EXPORTED_EAGER, EXPORTED_DOUBLE = "exported_outputs", "exported_outputs_float64"
@@ -224,6 +225,7 @@ class AlteredOutput:
         elements: the number of its elements that were looked at: those that rounding does not explain.
         relative: the relative difference of these elements between the two graphs, both in float64.
         explained: the part of their error that this difference makes up.
+        least: the relative difference from which on rounding does not explain it.
         shape: of the output.
         worst: the one of them that is farthest off.
     """
@@ -232,6 +234,7 @@ class AlteredOutput:
     elements: int
     relative: float
     explained: float
+    least: float
     shape: tuple[int, ...] = ()
     worst: Element | None = None
 
@@ -244,6 +247,7 @@ class AlteredProgram:
         relative: the relative difference of the output of the graph that kernels were generated from that explains
             most, both in float64; -1 if it could not be computed.
         explained: the part of that output's error that this difference makes up; 0 if it could not be computed.
+        least: the relative difference from which on rounding does not explain it.
         is_rounded: True if an operator has no float64, so that rounding may be in the difference.
         lost: the nodes of the exported program before which all values are in that graph, while their own are not.
         outputs: the wrong outputs.
@@ -251,6 +255,7 @@ class AlteredProgram:
 
     relative: float
     explained: float = 0.0
+    least: float = LEAST
     is_rounded: bool = False
     lost: tuple[str, ...] = ()
     outputs: tuple[AlteredOutput, ...] = ()

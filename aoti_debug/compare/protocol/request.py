@@ -154,6 +154,7 @@ class ExportedRun:
         written: what launches of the last call wrote last, of the values that it returns, or returns views of.
         untouched: weights, buffers and inputs that no launch wrote, and that the graph does not overwrite either: the
             attribute of the model, or the number of the input from 0.
+        seeds: of each call, the seeds of random numbers that were drawn in it.
     """
 
     calls: int
@@ -163,6 +164,7 @@ class ExportedRun:
     states: tuple[CallStates, ...] = ()
     written: tuple[ProgramOutput, ...] = ()
     untouched: tuple[str, ...] = ()
+    seeds: tuple[tuple[KnownValue, ...], ...] = ()
 
 
 class ValueArithmetic(str, Enum):

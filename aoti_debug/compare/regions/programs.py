@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.abi import CallKind, Phase
+from aoti_debug.compare.evaluate import random_numbers
 from aoti_debug.compare.protocol.request import (
     CallStates,
     ExportedRun,
@@ -59,15 +60,19 @@ def exported_run(
     calls = model_calls(run)
     if graph is None or not calls:
         return None
-    last = replace(_program_run(run, graph, regions, calls[-1]), outputs=())
+    seeds = {ValueKey(node.name) for node in graph.nodes if node.target in random_numbers.SEEDS}
+    drawn = tuple(tuple(w.recorded for w in _written(run, regions, call, seeds)) for call in calls)
+    last = _program_run(run, graph, regions, calls[-1])
+    last = replace(last, inputs=(*last.inputs, *drawn[-1]), outputs=())
     return ExportedRun(
         len(calls),
         "" if returned is None else str(returned),
         tuple(_weights(run)),
         last,
         tuple(states),
-        tuple(_written(run, graph, regions, calls[-1])),
+        tuple(_written(run, regions, calls[-1], set(_returned_values(graph)))),
         tuple(_untouched(run, graph, regions)),
+        drawn,
     )
 
 
@@ -91,17 +96,16 @@ def _weights(run: RunDir) -> Iterator[RecordedWeight]:
     yield from (RecordedWeight(names[base], path, is_view=True) for base, path in views.items() if base not in seen)
 
 
-def _written(run: RunDir, graph: Graph, regions: Regions, call: int) -> Iterator[ProgramOutput]:
-    """What launches of a call wrote last, of the values that it returns, or returns views of."""
+def _written(run: RunDir, regions: Regions, call: int, wanted: Set[ValueKey]) -> Iterator[ProgramOutput]:
+    """What launches of a call wrote last, of some values."""
     strides = buffer_strides(run.manifest)
-    wanted = set(_returned_values(graph))
     last: dict[ValueKey, ProgramOutput] = {}
     for launch in run.launches:
         if (launch.key.kind, launch.key.call) != (CallKind.MODEL, call) or launch.site.subgraph:
             continue
         for write in regions.values.writes.get(launch.key, ()):
             saved = write.argument.files.get(Phase.AFTER)
-            if write.value not in wanted or saved is None or not saved.path:
+            if write.value is None or write.value not in wanted or saved is None or not saved.path:
                 continue
             argument = write.argument
             steps = strides.get(argument.name) or strides.get(argument.spec.base, ())

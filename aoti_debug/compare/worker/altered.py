@@ -18,7 +18,7 @@ from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.measure.fingerprint import Fingerprints
 from aoti_debug.compare.measure.ulp import difference_and_size, relative_difference
-from aoti_debug.compare.protocol.limits import EXPLAINED
+from aoti_debug.compare.protocol.limits import EXPLAINED, LEAST
 from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram, Element
 from aoti_debug.compare.protocol.request import ProgramRun
 from aoti_debug.compare.worker.layouts import load_value
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import torch
 
 _MOST = 3  # operators that are named
+_ROUNDED = 0.1  # relative
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,12 @@ class WrongOutput:
     Attributes:
         actual: as the run returned it.
         elements: True for its wrong elements, in row-major order.
+        rounding: the relative difference that is no rounding where operators compute in their own dtype.
     """
 
     actual: torch.Tensor
     elements: torch.Tensor
+    rounding: float = _ROUNDED
 
 
 def altered_program(
@@ -68,23 +71,29 @@ def altered_program(
             lost.add(node.name)
 
     expected = exported.call(look)
+    is_rounded = bool(fallbacks or exported.fallbacks)
     outputs = []
     for n, value in enumerate(returned[: len(expected)]):
         right = saved_outputs.as_tensor(expected[n])
         if n in wrong and value is not None and right is not None and _is_like(value, right, wrong[n].actual):
-            outputs.append(_altered_output(n, value, right, wrong[n]))
-    most = max(outputs, key=lambda output: (output.explained >= EXPLAINED, output.relative), default=None)
+            outputs.append(_altered_output(n, value, right, wrong[n], is_rounded))
+    most = max(
+        outputs, key=lambda output: (output.explained >= EXPLAINED, output.relative / output.least), default=None
+    )
     graph = exported.graph
     return AlteredProgram(
         -1.0 if most is None else most.relative,
         0.0 if most is None else most.explained,
-        bool(fallbacks or exported.fallbacks),
+        LEAST if most is None else most.least,
+        is_rounded,
         _first_lost(graph, lost, returned_nodes(graph), list(wrong)),
         tuple(outputs),
     )
 
 
-def _altered_output(index: int, lowered: torch.Tensor, expected: torch.Tensor, output: WrongOutput) -> AlteredOutput:
+def _altered_output(
+    index: int, lowered: torch.Tensor, expected: torch.Tensor, output: WrongOutput, is_rounded: bool
+) -> AlteredOutput:
     """An output, of which only the wrong elements are looked at."""
     import torch
 
@@ -103,6 +112,7 @@ def _altered_output(index: int, lowered: torch.Tensor, expected: torch.Tensor, o
         places.numel(),
         _difference(low, right),
         _explained(low, right, actual),
+        output.rounding if is_rounded else LEAST,
         tuple(output.actual.shape),
         worst,
     )

@@ -1,8 +1,8 @@
 """Calls the exported program of a run as often in eager, for its states and outputs. Runs in a child process.
 
 The graph that kernels are generated from may be wrong already: Inductor decomposes operators, folds what it takes for
-constant, and replaces patterns. Programs that draw random numbers are not called: their states and outputs are others
-each time.
+constant, and replaces patterns. A program that draws random numbers is handed those that the run drew, where they are
+known; otherwise it is not called: its states and outputs are others each time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug import wording
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.measure.state_change import judged_by_double, lost_change, state_change
 from aoti_debug.compare.protocol.measurement import (
@@ -29,7 +29,7 @@ from aoti_debug.compare.protocol.measurement import (
 )
 from aoti_debug.compare.protocol.request import CallStates, CompareRequest, Recorded
 from aoti_debug.compare.worker.began import other_weights
-from aoti_debug.compare.worker.exported_program import ExportedSource, Program, calls
+from aoti_debug.compare.worker.exported_program import ExportedSource, Program
 from aoti_debug.compare.worker.recorded_outputs import misreturned
 from aoti_debug.compare.worker.returned_outputs import judged_outputs
 from aoti_debug.errors import RunDirError
@@ -65,9 +65,6 @@ def exported_results(
     yield from misreturned(reference, request.exported_run)
     if reference.exported:
         yield from other_weights(reference.exported[0], request.exported_run.weights, weights)
-    if _draws_random_numbers(reference):
-        yield StatesFailure("it draws random numbers")
-        return
     try:
         source = ExportedSource(request, request.exported_run, package, reference, device, weights)
         if source.inputs is not None:
@@ -199,16 +196,6 @@ def _judged_state(state: _StateAfterCall, exact: torch.Tensor | None) -> StateCh
         return judged_by_double(state.change, state.after, state.eager, exact.cpu())
     is_rounded = state.after.dtype.is_floating_point or state.after.dtype.is_complex
     return None if is_rounded else state.change
-
-
-def _draws_random_numbers(reference: Reference) -> bool:
-    for node in (node for graph in (*reference.graphs, *reference.exported) for node in calls(graph.nodes)):
-        try:
-            if is_random(node.target, node.args, node.kwargs):
-                return True
-        except NotEvaluableError:  # a branch, a loop, an operator that is not known here
-            continue
-    return False
 
 
 def _load(recorded: Recorded) -> torch.Tensor | None:

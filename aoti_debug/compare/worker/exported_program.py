@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import Adjustment
-from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, missing_function_reason
+from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random, missing_function_reason
 from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun
+from aoti_debug.compare.worker.layouts import load_value
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs import input_files
+from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.printing import registration
 from aoti_debug.pt2.archive import Artifact
-from aoti_debug.reference.program import Node, NodeKind, Reference
+from aoti_debug.reference.program import MODEL, Node, NodeKind, Reference
 from aoti_debug.rundir import load_tensors
 
 if TYPE_CHECKING:
@@ -85,10 +88,31 @@ class ExportedSource:
         if exported is not None:
             reason = missing_function_reason(node.target for graph in exported.graphs for node in calls(graph.nodes))
         if exported is not None and not reason:
-            return ExportedCalls(exported, arithmetic, self.device, self._leaves(), self._weight, adjust)
+            drawn = self._drawn(arithmetic) if self.is_random else None
+            return ExportedCalls(exported, arithmetic, self.device, self._leaves(), self._weight, adjust, drawn)
+        if self.is_random:
+            raise NotEvaluableError("it draws random numbers")
         if not self._path or arithmetic is not Arithmetic.EAGER:
             raise NotEvaluableError(reason)
         return Loaded(self._path, self.inputs)
+
+    @cached_property
+    def is_random(self) -> bool:
+        """True if the program, or the graph that kernels were generated from, draws random numbers."""
+        graphs = (*self.reference.graphs, *self.reference.exported)
+        return any(_draws(node) for graph in graphs for node in calls(graph.nodes))
+
+    def _drawn(self, arithmetic: Arithmetic) -> Drawn:
+        """The random numbers of each call of the run."""
+        graph = self.reference.graph("", MODEL)
+
+        def of_call(number: int) -> DrawnNumbers:
+            if graph is None or number >= len(self.run.seeds):
+                raise NotEvaluableError("it draws random numbers, whose seeds are not recorded")
+            held = {item.value: load_value(graph, item, Symbols(), self.device) for item in self.run.seeds[number]}
+            return DrawnNumbers(self.reference, held, arithmetic, self.device)
+
+        return of_call
 
     def _leaves(self) -> list[Any]:
         import torch
@@ -148,6 +172,13 @@ class Loaded:
         leaves = pytree.tree_leaves((self._inputs.args, dict(self._inputs.kwargs)))
         value = leaves[number] if number < len(leaves) else None
         return value if isinstance(value, torch.Tensor) else None
+
+
+def _draws(node: Node) -> bool:
+    try:
+        return is_random(node.target, node.args, node.kwargs)
+    except NotEvaluableError:  # a branch, a loop, an operator that is not known here
+        return False
 
 
 def calls(nodes: Sequence[Node]) -> Iterator[Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from aoti_debug.compare.measure.output_errors import (
     coarsest_of,
     errors,
     of_program,
+    rounding_in,
     with_double,
 )
 from aoti_debug.compare.measure.ulp import relative_difference
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 Judged = ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure
 _PERTURBATIONS = 4
+_SURE, _SURE_MULTIPLE = 10.0, 64.0  # of rounding, and of eager's own error: what no operator without float64 makes
 _GROSS = 0.01  # relative error, root mean square: a decision that rounding makes otherwise changes few elements
 _MULTIPLE = 16.0  # of how far the output moves when every operator rounds otherwise
 
@@ -73,6 +76,9 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     if wrong:
         yield ExportedOutputs(str(folder / EXPORTED_EAGER), str(folder / EXPORTED_DOUBLE))
     outputs = _wrong_outputs(suspicious, wrong, actual, eager, double, coarsest)
+    for item in (item for item in judged if item.index in outputs):
+        least = max(_SURE * rounding_in(item.computed or item.dtype), _SURE_MULTIPLE * item.eager_double)
+        outputs[item.index] = replace(outputs[item.index], rounding=least)
     program = source.program(Arithmetic.DOUBLE)
     if not outputs or source.run.last is None or not isinstance(program, ExportedCalls):
         return
@@ -82,7 +88,7 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     explained = {output.index for output in altered.outputs if output.explained >= EXPLAINED}
     if wrong or explained:
         yield altered
-    if not altered.is_rounded:
+    if not altered.is_rounded and not source.is_random:
         gross = {error.index: error for error in judged if error.index in wrong - explained}
         yield from _unexplained(source, gross, actual, double)
 

@@ -185,7 +185,7 @@ def calls_section(bench: Bench, name: str) -> None:
 
 
 def graphs_section(bench: Bench, name: str) -> None:
-    """Replays of a CUDA graph: levels 0, 3, hash and 2, a watchpoint on every argument, and summaries, against plain."""
+    """Replays of a CUDA graph: levels 0, 3, hash and 2, watchpoints on every argument, and summaries, against plain."""
     ours = bench.instrumented(name)
     variants: Variants = {
         "plain": (bench.plain(name), {}),

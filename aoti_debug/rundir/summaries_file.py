@@ -19,10 +19,10 @@ from aoti_debug.errors import RunDirError
 from aoti_debug.machine.files import atomic_write, untrusted_files
 
 NPZ, PARQUET = "summaries.npz", "summaries.parquet"
-INTEGERS = ("call", "launch", "site", "repeated", "numel", "nan", "pos_inf", "neg_inf", "zeros")
+INTEGERS = ("call", "replay", "launch", "site", "repeated", "numel", "nan", "pos_inf", "neg_inf", "zeros")
 FLOATS = ("min", "max", "mean", "std")
 TEXTS = ("kernel", "argument", "module", "dtype")
-_SETTINGS = ("asked", "every", "lost")
+_SETTINGS = ("asked", "every", "lost", "missed")
 _LARGEST = 1 << 30  # bytes, also unpacked
 _DAMAGE = (ValueError, TypeError, KeyError, OverflowError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -40,6 +40,7 @@ class Columns:
     asked: int
     every: int
     lost: int
+    missed: int
     numbers: list[list[float]] = field(default_factory=lambda: [[] for _ in (*INTEGERS, *FLOATS)])
     series: list[int] = field(default_factory=list)
     texts: dict[tuple[str, ...], int] = field(default_factory=dict)
@@ -134,9 +135,9 @@ def _read_npz(data: bytes) -> Columns:
         if sum(member.file_size for member in archive.infolist()) > _LARGEST:
             raise ValueError(f"it unpacks to more than {_LARGEST} bytes")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        asked, every, lost = (int(arrays[name]) for name in _SETTINGS)
+        asked, every, lost, missed = (int(arrays[name]) for name in _SETTINGS)
         tables = zip(*(arrays[name].tolist() for name in TEXTS), strict=True)
-        columns = Columns(asked, every, lost, texts={texts: index for index, texts in enumerate(tables)})
+        columns = Columns(asked, every, lost, missed, texts={texts: index for index, texts in enumerate(tables)})
         columns.numbers = [arrays[name].tolist() for name in (*INTEGERS, *FLOATS)]
         columns.series = arrays["series"].tolist()
     return columns
@@ -162,8 +163,8 @@ def _read_parquet(data: bytes) -> Columns:
 
     table = pq.read_table(io.BytesIO(data))
     metadata = table.schema.metadata or {}
-    asked, every, lost = (int(metadata[f"aoti_debug.{name}".encode()]) for name in _SETTINGS)
-    columns = Columns(asked, every, lost)
+    asked, every, lost, missed = (int(metadata[f"aoti_debug.{name}".encode()]) for name in _SETTINGS)
+    columns = Columns(asked, every, lost, missed)
     numbers = zip(*(table[name].to_pylist() for name in (*INTEGERS, *FLOATS)), strict=True)
     texts = zip(*(table[name].to_pylist() for name in TEXTS), strict=True)
     for row, words in zip(numbers, texts, strict=True):

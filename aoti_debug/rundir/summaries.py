@@ -102,7 +102,7 @@ class Series:
 
     @property
     def unit(self) -> str:
-        """What its samples are of: "call" or "replay"."""
+        """The kind of its samples: "call" or "replay"."""
         return "call" if self.captured_call is None else "replay"
 
     @property

@@ -24,7 +24,7 @@ def calls_text(run: RunDir) -> str:
 
 
 def purpose_of(run: RunDir, call: ModelCall) -> CallPurpose | None:
-    """What aoti-debug has made a call for; None for one that was asked for, and for constant folding."""
+    """The purpose of a call that aoti-debug has made; None for one that was asked for, and for constant folding."""
     if call.kind is not CallKind.MODEL:
         return None
     return next((batch.purpose for batch in run.info.tool_calls if call.call in batch.numbers), None)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import on_gpu
 import pytest
-from on_gpu import PRODUCT, REDUCE, RELU, Recorder
+from on_gpu import PRODUCT, REDUCE, RELU, replayed
 
 from aoti_debug.errors import UsageError
 from aoti_debug.machine.progress.steps import Steps
@@ -22,16 +21,6 @@ from aoti_debug.show.terminal_cells import UNLIMITED
 
 OLD, NEW = RunOptions(Path("old.pt2")), RunOptions(Path("new.pt2"))
 KERNELS = (PRODUCT, REDUCE, RELU, "Memset (Device)", RELU)
-
-
-def replayed(base: Path, *kernels: str) -> RunDir:
-    """A call, one that a CUDA graph captured, and two replays of kernels of 3 µs each."""
-    recorder = Recorder()
-    recorder.call(0)
-    recorder.call(1, flags=on_gpu.capturing(), kernels=False)
-    for _ in range(2):
-        recorder.replay(*kernels)
-    return recorder.write(base)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,26 @@ def test_columns_that_do_not_fit(run: RunDir) -> None:
         np.savez(path, **{**whole, name: column})
         with pytest.raises(RunDirError, match="is damaged"):
             summaries.read(run)
+
+
+def test_columns_of_an_earlier_version(run: RunDir) -> None:
+    import numpy as np
+
+    write(run, *ROWS)
+    before = summaries.read(run)
+    path = summaries.keep(run)
+    assert before is not None
+    assert path is not None
+    if path.suffix == ".npz":
+        columns = np.load(path)
+        np.savez(path, **{name: columns[name] for name in columns if name not in ("replay", "missed")})
+    else:
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(path)
+        settings = {name: text for name, text in table.schema.metadata.items() if not name.endswith(b".missed")}
+        pq.write_table(table.drop_columns(["replay"]).replace_schema_metadata(settings), path)
+    assert repr(summaries.read(run)) == repr(replace(before, missed=0))
 
 
 def test_parquet(run: RunDir) -> None:

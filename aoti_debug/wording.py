@@ -41,6 +41,16 @@ def count(amount: int, noun: str) -> str:
     return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
+def graph_of(call: int | str) -> str:
+    """A CUDA graph by the call that it holds: "the CUDA graph that captured call 1"."""
+    return f"the CUDA graph that captured call {call}"
+
+
+def replay_of(replay: int | str, call: int | str) -> str:
+    """A replay of such a graph: "replay 731 of the CUDA graph that captured call 1"."""
+    return f"replay {replay} of {graph_of(call)}"
+
+
 def article(noun: str) -> str:
     """A noun with its indefinite article: "a compiled package", "an exported program"."""
     return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"

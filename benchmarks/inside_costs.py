@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import multiprocessing
 import os
 import platform
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from torch import Tensor, nn
 import aoti_debug
 from aoti_debug.abi import Variable
 from aoti_debug.builder.build import BuildOptions, build_report
-from aoti_debug.run import runner
+from aoti_debug.run import cpp_loader, runner
 from aoti_debug.rundir import summaries
 
 SIDES = {"1 KiB": 16, "64 KiB": 128, "1 MiB": 512}  # rows and columns, float32
@@ -67,16 +69,32 @@ class Packages:
     summarised: int
 
 
-def build(work: Path, side: int, device: str, launches: int) -> Packages:
-    paths = {}
-    for name, prints in (("chain", False), ("prints", True)):
-        with torch.no_grad():
-            x = torch.rand(side, side, device=device)
-            program = torch.export.export(Chain(launches, prints).to(device).eval(), (x,))
-        paths[name] = work / f"{name}{side}.pt2"
-        torch.export.save(program, paths[name])
-        plain = work / f"{name}{side}.plain.pt2"
-        build_report(BuildOptions(program=paths[name], output=work / f"{name}{side}.built.pt2", plain=plain))
+def build(work: Path, side: int, device: str, launches: int, prints: bool) -> None:
+    """Builds the instrumented package of a chain, and its plain twin."""
+    name = f"{'prints' if prints else 'chain'}{side}"
+    with torch.no_grad():
+        x = torch.rand(side, side, device=device)
+        program = torch.export.export(Chain(launches, prints).to(device).eval(), (x,))
+    torch.export.save(program, work / f"{name}.pt2")
+    output, plain = work / f"{name}.built.pt2", work / f"{name}.plain.pt2"
+    build_report(BuildOptions(program=work / f"{name}.pt2", output=output, plain=plain))
+
+
+def build_all(work: Path, device: str, launches: int) -> None:
+    """Builds the packages of all sizes, in processes of their own."""
+    jobs = max(1, min(2 * len(SIDES), (os.cpu_count() or 1) // 2))
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        done = [
+            pool.submit(build, work, side, device, launches, prints)
+            for side in SIDES.values()
+            for prints in (False, True)
+        ]
+        for future in done:
+            future.result()
+
+
+def packages_of(work: Path, side: int) -> Packages:
+    """The packages of one size, and how many of their tensors are looked at."""
     built = work / f"chain{side}.built.pt2"
     run = runner.run(built, out=work / "runs", watch=(WATCH,), on_hit="count", summaries=1, level=3).run
     kept = summaries.read(run)
@@ -108,7 +126,7 @@ def measure(packages: Packages, side: int, device: str, calls: int) -> tuple[dic
     def look(tensor: Tensor, launch: object) -> None:
         inspected[0] += 1
 
-    variants: dict[str, Callable[[Tensor], Any]] = {"plain": torch._inductor.aoti_load_package(str(packages.plain))}
+    variants: dict[str, Callable[[Tensor], Any]] = {"plain": cpp_loader.load(packages.plain, "model")}
     x = torch.rand(side, side, device=device)
     loaded = {
         "level 0": (packages.built, {Variable.LEVEL: "0"}),
@@ -120,7 +138,7 @@ def measure(packages: Packages, side: int, device: str, calls: int) -> tuple[dic
     with torch.no_grad(), contextlib.ExitStack() as stack:
         for label, (package, variables) in loaded.items():
             with environment(variables):
-                variants[label] = torch._inductor.aoti_load_package(str(package))
+                variants[label] = cpp_loader.load(package, "model")
                 variants[label](x)
         variants["inspect"] = stack.enter_context(aoti_debug.inspect(packages.built, look))
         inspected[0] = 0
@@ -156,7 +174,7 @@ def reading(device: str, size: int) -> float:
 
 def columns(side: int, device: str, calls: int, launches: int, work: Path) -> dict[str, float]:
     """The rows of the table for tensors of one size, in µs."""
-    packages = build(work, side, device, launches)
+    packages = packages_of(work, side)
     with silent():
         found, inspected = measure(packages, side, device, calls)
     watched = (found["watch"] - found["level 3"]) / packages.watched
@@ -198,6 +216,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         os.environ[Variable.DIR.value] = str(Path(temporary) / "recorded")
         os.chdir(temporary)
+        build_all(Path(temporary), options.device, options.launches)
         found = {
             label: columns(side, options.device, options.calls, options.launches, Path(temporary))
             for label, side in SIDES.items()

@@ -185,7 +185,7 @@ def calls_section(bench: Bench, name: str) -> None:
 
 
 def graphs_section(bench: Bench, name: str) -> None:
-    """Replays of a CUDA graph: levels 0, 3, hash and 2, and a watchpoint on every argument, against plain."""
+    """Replays of a CUDA graph: levels 0, 3, hash and 2, watchpoints on every argument, and summaries, against plain."""
     ours = bench.instrumented(name)
     variants: Variants = {
         "plain": (bench.plain(name), {}),
@@ -193,6 +193,7 @@ def graphs_section(bench: Bench, name: str) -> None:
         "level 3": (ours, {"AOTI_DEBUG_LEVEL": "3"}),
         "level 3, a breadcrumb every launch": (ours, {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_CRUMB_EVERY": "1"}),
         "level 3, `--watch '*: nan'`": (ours, {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_WATCH": "*: nan"}),
+        "level 3, `--summaries`": (ours, {"AOTI_DEBUG_LEVEL": "3", "AOTI_DEBUG_SUMMARIES": "1"}),
         "level hash": (ours, {"AOTI_DEBUG_LEVEL": "hash"}),
         "level 2": (ours, {"AOTI_DEBUG_LEVEL": "2"}),
     }

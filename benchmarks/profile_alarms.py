@@ -102,7 +102,7 @@ def _with_wait(match: re.Match[str]) -> str:
 def _kernels(options: RunOptions) -> list[str]:
     """The generated kernels that are launched once in a call and take long enough, the longest first."""
     run = run_to_the_end(options)
-    last = [launch for launch in run.launches if launch.key.call == run.info.calls - 1]
+    last = [launch for launch in run.launches if launch.key.call == run.info.all_calls - 1]
     times = {x.kernel: (x.end_ns or 0) - x.begin_ns for x in last if x.site.kind is Kind.CPP}
     names = [x.kernel for x in last]
     chosen = [name for name, ns in times.items() if ns >= LONG_ENOUGH and names.count(name) == 1]

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -118,10 +119,13 @@ class Bench:
 
     def prepare(self) -> None:
         """Exports the models and compiles the packages that are run."""
-        self.python("-c", EXPORT, DEMO, self.device, self.program, self.inputs)
-        self.python(DEMO / "faulty.py", self.faulty, self.device)
-        self.python("-c", COMPILE_PLAIN, self.program, self.plain)
-        self.tool(self.checkouts[0], "build", self.program, "-o", self.package)
+        with ThreadPoolExecutor() as pool:
+            faulty = pool.submit(self.python, DEMO / "faulty.py", self.faulty, self.device)
+            self.python("-c", EXPORT, DEMO, self.device, self.program, self.inputs)
+            plain = pool.submit(self.python, "-c", COMPILE_PLAIN, self.program, self.plain)
+            self.tool(self.checkouts[0], "build", self.program, "-o", self.package)
+            for future in (faulty, plain):
+                future.result()
 
     def bare(self) -> tuple[float, Mapping[str, float]]:
         """Seconds of the bare script, and of its load and its call."""

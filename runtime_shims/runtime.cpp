@@ -73,6 +73,16 @@ void on_fork() {
   forget_crashes();
 }
 
+// Records what is there and ends the run. `idle`: no thread is within a call.
+void record_remaining(Run& run, bool idle) {
+  release_crashes();
+  drain_prints();
+  run.replay_observer.stop();
+  look_at_remaining(run, idle);
+  record_replays(run);
+  run.finish(idle);
+}
+
 void finish_run() {
   const std::lock_guard<std::mutex> lock(g_mutex);
   g_over = true;
@@ -80,13 +90,9 @@ void finish_run() {
   if (g_thread_key_made) pthread_key_delete(g_thread_key);
   Run* run = g_run.exchange(nullptr);
   if (run == nullptr) return;
-  release_crashes();
-  drain_prints();
   // At exit another thread may still be within a call: then what it uses stays.
   const bool idle = run->active_calls.load() == 0;
-  look_at_remaining(*run, idle);
-  record_replays(*run);
-  run->finish(idle);
+  record_remaining(*run, idle);
   if (idle) delete run;
 }
 
@@ -98,11 +104,7 @@ void finish_run_of_last_container() {
   if (run == nullptr || g_over || run->active_calls.load() != 0) return;
   g_run.store(nullptr);
   g_generation.fetch_add(1);
-  release_crashes();
-  drain_prints();
-  look_at_remaining(*run, true);
-  record_replays(*run);
-  run->finish(true);
+  record_remaining(*run, true);
   delete run;
 }
 
@@ -190,6 +192,13 @@ uint8_t level_of(const CallState& call) {
   return static_cast<uint8_t>(applies ? level : uint32_t{LEVEL_NAMES});
 }
 
+// Whether the call is summarised; of one that a graph captures, whether its replays may be.
+bool wants_summaries(const CallState& call) {
+  if (call.kind != AOTI_DEBUG_CALL_MODEL) return false;
+  const Summaries& summaries = call.run->summaries;
+  return call.capturing ? call.captured != nullptr && summaries.is_open() : summaries.wants(call.call);
+}
+
 // What becomes of the tensors of a call that is captured.
 std::string capture_text(const CallState& call) {
   const std::string begin = "a CUDA graph is being captured: ";
@@ -216,7 +225,11 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   const bool capturing = call->capturing = run->has_device && device::is_capturing(stream);
   if (run->has_device) begin_breadcrumbs(*call);
   call->level = level_of(*call);
-  call->summarised = !capturing && call->kind == AOTI_DEBUG_CALL_MODEL && run->summaries.wants(call->call);
+  call->summarised = wants_summaries(*call);
+  call->kept_replays = 1;
+  if (capturing && call->summarised) {
+    call->kept_replays = run->captured_statistics.replays_to_keep(run->selected_sites());
+  }
   call->inspecting =
       call->level == LEVEL_SAVE ? run->store != nullptr : measures_tensors(call->level) || run->config.print;
   call->inspecting |= run->config.inspector != nullptr;

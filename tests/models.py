@@ -302,6 +302,22 @@ class Blocks(nn.Module):
         return x
 
 
+class Uneven(nn.Module):
+    """Generated kernels over tensors of very different sizes, and a product of large matrices.
+
+    Takes tensors of (n, n) and (n / 2, n); `width` is 4 n.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, small: Tensor) -> tuple[Tensor, ...]:
+        wide, rows = x.repeat(4, 8), x.repeat(6, 8)  # of other sizes each: never one kernel
+        sums = x.repeat(3, 8).cumsum(-1)
+        return wide.softmax(-1), sums, rows.sin(), (small.sin() + small).cumsum(-1), self.linear(x.repeat(4, 4))
+
+
 _GEMM = {"freezing": True, "max_autotune": True, "max_autotune_gemm_backends": "CPP"}
 _FOLD = {"aot_inductor.use_runtime_constant_folding": True}
 _SHIM = {"aot_inductor.custom_ops_to_c_shims": {torch.ops.aotidebugtest.shimmed.default: [SHIM_DECLARATION]}}

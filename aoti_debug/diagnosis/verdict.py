@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from aoti_debug import wording
 from aoti_debug.abi import FaultDomain, NoteCode, Variable
 from aoti_debug.diagnosis import suggested_commands
 from aoti_debug.native import crash_stacks, exception_text
@@ -156,9 +157,7 @@ class _Case:
         why = "the device had completed every recorded launch: the error comes from work outside of the package"
         untraced = next((x for x in self.launches if self._is_untraced(x)), None)
         if untraced is not None:
-            why += (
-                f", or from a replay of the CUDA graph that captured call {untraced.key.call} ({self._why_no_crumbs()})"
-            )
+            why += f", or from a replay of {wording.graph_of(untraced.key.call)} ({self._why_no_crumbs()})"
         return _Finding(what, Proof.NONE, (), why, surfaced)
 
     def _first_incomplete(self, what: str, proof: Proof, surfaced: Launch | None = None) -> _Finding | None:
@@ -208,8 +207,8 @@ class _Case:
         if not self._is_captured(launch):
             return ""
         number = self.crumb_of[launch.stream_slot].replays
-        which = f"replay {number}" if number else "a replay"
-        return f", in {which} of the CUDA graph that captured call {launch.key.call}"
+        call = launch.key.call
+        return f", in {wording.replay_of(number, call) if number else f'a replay of {wording.graph_of(call)}'}"
 
     def _why_no_crumbs(self) -> str:
         notes = (n.text for n in self.run.timeline.notes if n.code is NoteCode.CRUMBS_OFF)

@@ -36,7 +36,9 @@ def compare_with(old_model: Path, old: RunOptions, new: RunOptions, steps: Steps
             rounds.append((calls_of(pair[0], WARM_UP).measured, calls_of(pair[1], WARM_UP).measured))
             runs = runs or [pair]
             steps.advance(number + 1, ROUNDS)
-        note.text = f"{ROUNDS} times {wording.count(len(rounds[0][0]), 'call')} of each"
+        calls = rounds[0][0]
+        one = "call" if calls[0].replay_of is None else "replay"
+        note.text = f"{ROUNDS} times {wording.count(len(calls), one)} of each"
     groups, notes = site_groups(*runs[0])
     return find_changes(old_model, groups, rounds, notes)
 

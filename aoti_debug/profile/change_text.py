@@ -25,15 +25,19 @@ COLUMNS = (
 )
 
 
-def change_lines(changes: Changes, width: int) -> list[str]:
-    """The launches that are slower or faster than those of an older model, and what they amount to."""
+def change_lines(changes: Changes, one: str, width: int) -> list[str]:
+    """The launches that are slower or faster than those of an older model, and what they amount to.
+
+    Args:
+        one: the word for what was measured: "call".
+    """
     told = [change for change in changes.launches if change.verdict is not Verdict.UNCHANGED]
     told.sort(key=lambda change: change.old_seconds - change.new_seconds)
     lines = [
         f"against {changes.old.name}, in {changes.rounds} rounds: {_sentence(changes)}",
         *(f"note: {note}" for note in changes.notes),
     ]
-    lines += text_table.table(COLUMNS, [_row(change) for change in [*told, changes.call]], width).lines
+    lines += text_table.table(COLUMNS, [_row(change, one) for change in [*told, changes.call]], width).lines
     unchanged = len(changes.launches) - len(told)
     lines.append(f"{wording.count(unchanged, 'launch')} without a change of {LEAST_CHANGE:.0%} that is certain")
     for side, alone in (("new", _alone(changes, "new")), ("old", _alone(changes, "old"))):
@@ -51,7 +55,7 @@ def _sentence(changes: Changes) -> str:
     return " and ".join(found) or "no launch has changed"
 
 
-def _row(change: Change) -> list[str | text_table.Cell]:
+def _row(change: Change, one: str) -> list[str | text_table.Cell]:
     group = change.group or SiteGroup((), ())
     new, old = group.new, group.old
     return [
@@ -60,7 +64,7 @@ def _row(change: Change) -> list[str | text_table.Cell]:
         wording.duration(change.new_seconds),
         f"{change.ratio - 1:+.1%}",
         f"{change.chance:.1g}",
-        _kernels(new) or "the whole call",
+        _kernels(new) or f"the whole {one}",
         "" if _kernels(old) == _kernels(new) else _kernels(old),
         text.model_line(new[0].provenance) if new else "",
     ]

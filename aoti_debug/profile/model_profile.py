@@ -145,7 +145,7 @@ class ModelProfile:
         """Seconds per call in the loader, outside of the model, by the clock of the process; None if not known."""
         calls = list(complete_calls(self.run))
         seconds = self.run.info.exit.seconds
-        if seconds is None or self.cost is not None or len(calls) != self.run.info.calls:
+        if seconds is None or self.cost is not None or len(calls) != self.run.info.all_calls:
             return None
         inside = sum((call.end_ns or call.begin_ns) - call.begin_ns for call in calls) * _NS
         return max(seconds - inside, 0.0) / len(calls)

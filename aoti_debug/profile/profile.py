@@ -25,6 +25,7 @@ from aoti_debug.profile.site_work import site_works
 from aoti_debug.replay.replay_session import replay_folder
 from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.show.made_calls import calls_text
 
 
 def profile(options: ProfileOptions, listener: StepListener | None = None) -> ModelProfile:
@@ -44,7 +45,7 @@ def profile(options: ProfileOptions, listener: StepListener | None = None) -> Mo
         with steps.step("run") as note:
             run = run_to_the_end(new)
             launches = wording.count(len(run.launches), "launch")
-            note.text = f"{launches} in {wording.count(len(run.timeline.calls), 'call')}"
+            note.text = f"{launches} in {calls_text(run)}"
         with steps.step("roofline"):
             calls = calls_of(run, WARM_UP)
             found = _profile(options.model, run, calls, machine_peaks(run.manifest.device, folder, 0.0))

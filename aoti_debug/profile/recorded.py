@@ -39,7 +39,7 @@ def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, s
         recording_everything(model, folder / name / "runs"),
         inputs=options.inputs,
         level=3,
-        calls=options.calls + WARM_UP,
+        calls=options.calls,
         imports=options.imports,
         libraries=options.libraries,
         trusted=options.trusted,

@@ -50,7 +50,7 @@ def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[
     table = text_table.table(columns(profile), rows(profile, shown), width)
     lines = [*heading(profile, width), "", *table.lines, *_hidden(profile, len(shown), table), ""]
     lines += sum_lines(profile)
-    return lines if profile.changes is None else [*lines, "", *change_lines(profile.changes, width)]
+    return lines if profile.changes is None else [*lines, "", *change_lines(profile.changes, call_word(profile), width)]
 
 
 def heading(profile: ModelProfile, width: int) -> list[str]:

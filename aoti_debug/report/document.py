@@ -28,6 +28,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.argument_statistics import Measurer, hash_text, worst_value
 from aoti_debug.show.document import document as show_document
+from aoti_debug.show.made_calls import calls_text
 from aoti_debug.show.overview import BUDGET, notes
 
 
@@ -117,7 +118,7 @@ def _facts(run: RunDir, redaction: Redaction) -> dict[str, Any]:
         "filters": str(SiteFilter(info.filters, info.module_filters, info.line_filters)),
         "started": info.started,
         "seconds": info.exit.seconds,
-        "calls": len(run.timeline.calls),
+        "calls": calls_text(run),
         "launches": len(run.launches),
         "notes": list(redaction.redact_all(notes(run))),
     }

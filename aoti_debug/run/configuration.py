@@ -119,6 +119,7 @@ def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOption
         run=str(path),
         device=info.device,
         calls=options.calls,
+        warm_up=0 if options.device_times is None else options.device_times.warm_up,
         inputs=None if options.inputs is None else str(options.inputs.resolve()),
         random_inputs=options.random_inputs,
         inspector=options.inspector,

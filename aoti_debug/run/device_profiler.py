@@ -14,6 +14,9 @@ from aoti_debug import wording
 from aoti_debug.errors import UsageError
 from aoti_debug.rundir import device_activity
 from aoti_debug.rundir.device_activity import Activity, DeviceActivity, Enqueued
+from aoti_debug.rundir.run_json import CallPurpose
+
+Announce = Callable[[CallPurpose, int], None]
 
 _UNPROFILED = 20  # calls, or replays, without the profiler, at most
 _FOLLOWING = 10  # replays that follow one another
@@ -77,39 +80,45 @@ def is_available() -> bool:
     return torch.profiler.ProfilerActivity.CUDA in torch.profiler.supported_activities()
 
 
-def measure(call: Callable[[], Any], chosen: DeviceTimes, calls: int, run: Path) -> None:
+def measure(call: Callable[[], Any], chosen: DeviceTimes, calls: int, run: Path, announce: Announce) -> None:
     """Measures calls or replays, and writes the work of the GPU into the run directory.
 
     Args:
         call: calls the model.
         calls: how many calls or replays are measured.
+        announce: is told, before some calls of the model, what they are for and how many they are.
 
     Raises:
         CaptureError: a CUDA graph cannot capture the call.
         NoWorkError: torch's profiler records no work of the GPU.
         TooMuchWorkError: it would record, or has recorded, more than the file holds.
     """
-    measured = _measure_replays(call, chosen, calls) if chosen.replays else _measure_calls(call, chosen, calls)
+    work = _measure_replays if chosen.replays else _measure_calls
+    measured = work(call, chosen, calls, announce)
     if not measured.activities:
         raise NoWorkError("torch's profiler has recorded no work of the GPU")
     _check_amount(len(measured.activities), calls)
     device_activity.write(measured, run)
 
 
-def _measure_calls(call: Callable[[], Any], chosen: DeviceTimes, calls: int) -> DeviceActivity:
+def _measure_calls(call: Callable[[], Any], chosen: DeviceTimes, calls: int, announce: Announce) -> DeviceActivity:
+    announce(CallPurpose.WARM_UP, chosen.warm_up)
     for _ in range(chosen.warm_up):
         call()
-    _try(call, calls)
-    unprofiled = _seconds(call, min(calls, _UNPROFILED))
+    _try(call, calls, announce)
+    count = min(calls, _UNPROFILED)
+    announce(CallPurpose.UNPROFILED, count)
+    unprofiled = _seconds(call, count)
+    announce(CallPurpose.ASKED, calls)
     profiler = _profiler()
     with profiler:
         profiled = _seconds(call, calls)
     return _recorded(profiler, unprofiled, profiled)
 
 
-def _measure_replays(call: Callable[[], Any], chosen: DeviceTimes, calls: int) -> DeviceActivity:
-    _try(call, calls)
-    graph = _captured(call, chosen.warm_up)
+def _measure_replays(call: Callable[[], Any], chosen: DeviceTimes, calls: int, announce: Announce) -> DeviceActivity:
+    _try(call, calls, announce)
+    graph = _captured(call, chosen.warm_up, announce)
     count = min(calls, _UNPROFILED)
 
     def following() -> None:
@@ -119,13 +128,14 @@ def _measure_replays(call: Callable[[], Any], chosen: DeviceTimes, calls: int) -
     unprofiled = _seconds(graph.replay, count)
     back_to_back = tuple(seconds / _FOLLOWING for seconds in _seconds(following, count))
     profiler = _profiler()
+    announce(CallPurpose.ATTRIBUTED, 1)
     with profiler:
-        _seconds(call, 1)  # tells which kernels are whose
+        _seconds(call, 1)
         profiled = _seconds(graph.replay, calls)
     return _recorded(profiler, unprofiled, profiled, back_to_back)
 
 
-def _try(call: Callable[[], Any], calls: int) -> None:
+def _try(call: Callable[[], Any], calls: int, announce: Announce) -> None:
     """Records one call before many, to see how much work of the GPU all of them are.
 
     Raises:
@@ -133,6 +143,7 @@ def _try(call: Callable[[], Any], calls: int) -> None:
     """
     if calls < _TRIED_FROM:
         return
+    announce(CallPurpose.SIZED, 1)
     profiler = _profiler()
     with profiler:
         seconds = _seconds(call, 1)
@@ -147,17 +158,20 @@ def _check_amount(amount: int, calls: int) -> None:
         )
 
 
-def _captured(call: Callable[[], Any], warm_up: int) -> Any:
+def _captured(call: Callable[[], Any], warm_up: int, announce: Announce) -> Any:
     """A CUDA graph of a call, after some others on the same stream."""
     import torch
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
+    before = max(warm_up, 1)
+    announce(CallPurpose.WARM_UP, before)
     with torch.cuda.stream(stream):
-        for _ in range(max(warm_up, 1)):
+        for _ in range(before):
             call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
+    announce(CallPurpose.CAPTURED, 1)
     try:
         with torch.cuda.graph(graph, stream=stream):
             call()

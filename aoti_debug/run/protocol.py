@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.machine.processes.messages import Messages
 from aoti_debug.run.device_profiler import DeviceTimes
-from aoti_debug.rundir.run_json import Stage
+from aoti_debug.rundir.run_json import CallPurpose, Stage
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class RunRequest:
         package: path of the package.
         run: the run directory.
         device: the device that the model runs on, "cpu" or "cuda".
-        calls: the number of calls of the model.
+        calls: the number of calls of the model, or of replays, that were asked for.
+        warm_up: the number of calls before them.
         inputs: a file of inputs; None for those embedded in the package.
         random_inputs: a seed: generate inputs that fit the model and save them in the run directory.
         interposed: None for an instrumented package.
@@ -53,6 +54,7 @@ class RunRequest:
     run: str
     device: str
     calls: int = 1
+    warm_up: int = 0
     inputs: str | None = None
     random_inputs: int | None = None
     interposed: InterposedLibraries | None = None
@@ -81,6 +83,14 @@ class TorchImported:
 
 
 @dataclass(frozen=True)
+class CallsBegun:
+    """The process of a profile is about to call the model some times."""
+
+    purpose: CallPurpose
+    count: int
+
+
+@dataclass(frozen=True)
 class CallsDone:
     """Every call of the model has returned."""
 
@@ -99,12 +109,13 @@ class Failed:
     error: ErrorData
 
 
-Message = StageReached | TorchImported | CallsDone | Unloaded | Failed
+Message = StageReached | TorchImported | CallsBegun | CallsDone | Unloaded | Failed
 
 _MESSAGES: Messages[Message] = Messages(
     {
         "stage reached": StageReached,
         "torch imported": TorchImported,
+        "calls begun": CallsBegun,
         "calls done": CallsDone,
         "unloaded": Unloaded,
         "failed": Failed,

@@ -231,7 +231,8 @@ def _run_in(
         raise
     stopwatch.next("read")
     exit_ = replace(_exit(report), unix_time=report.unix_time)
-    info = replace(info, torch_version=report.torch_version or info.torch_version, exit=exit_)
+    torch_version = report.torch_version or info.torch_version
+    info = replace(info, torch_version=torch_version, exit=exit_, tool_calls=report.tool_calls)
     ended = _finish(path, info)
     if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.run.launches and not report.kill_reason:
         rescue.release(path)

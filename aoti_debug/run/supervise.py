@@ -19,6 +19,7 @@ from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.machine.progress.timings import Stopwatch
 from aoti_debug.run.preloaded_modules import WORKER
 from aoti_debug.run.protocol import (
+    CallsBegun,
     CallsDone,
     Failed,
     Message,
@@ -29,7 +30,7 @@ from aoti_debug.run.protocol import (
     read_message,
 )
 from aoti_debug.run.watchdog import Limits, Watchdog, request_stacks
-from aoti_debug.rundir.run_json import Stage
+from aoti_debug.rundir.run_json import CallPurpose, Stage, ToolCalls
 
 _MESSAGES = "messages"  # the third pipe, beside "stdout" and "stderr"
 _TICK = 0.1  # seconds
@@ -66,6 +67,7 @@ class Report:
     stage: Stage = Stage.IMPORT
     torch_version: str | None = None
     seconds: float | None = None
+    calls: tuple[CallsBegun, ...] = ()
     error: ErrorData | None = None
     returncode: int = 0
     kill_reason: str = ""  # "no progress for 30 s"; "" if the process was not killed
@@ -82,6 +84,8 @@ class Report:
             case TorchImported(version):
                 self.torch_version = version
                 self.stopwatch.next("import modules")
+            case CallsBegun():
+                self.calls = (*self.calls, message)
             case CallsDone(seconds):
                 self.seconds = seconds
             case Unloaded():
@@ -90,6 +94,16 @@ class Report:
                 self.error = error
                 self.unix_time = time.time()
                 self.stopwatch.next("exit")
+
+    @property
+    def tool_calls(self) -> tuple[ToolCalls, ...]:
+        """The calls that nobody has asked for."""
+        found, first = [], 0
+        for begun in self.calls:
+            if begun.purpose is not CallPurpose.ASKED and begun.count:
+                found.append(ToolCalls(begun.purpose, first, begun.count))
+            first += begun.count
+        return tuple(found)
 
     @property
     def signal(self) -> str:

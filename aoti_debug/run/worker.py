@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,6 +36,7 @@ from aoti_debug.run.interposed_model import Interposed
 from aoti_debug.run.load_model import load
 from aoti_debug.run.memory_meter import MemoryMeter
 from aoti_debug.run.protocol import (
+    CallsBegun,
     CallsDone,
     Failed,
     InterposedLibraries,
@@ -47,7 +49,7 @@ from aoti_debug.run.protocol import (
 )
 from aoti_debug.run.watchdog import REQUEST
 from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.run_json import Stage
+from aoti_debug.rundir.run_json import CallPurpose, Stage
 
 _PR_SET_PDEATHSIG = 1
 
@@ -116,8 +118,11 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     result = None
     with torch.no_grad():
         if request.device_times is not None and is_profiled:
-            _measure(model, inputs, inspector, request.device_times, request)
-        for _ in range(0 if is_profiled else request.calls):
+            _measure(model, inputs, inspector, request, functools.partial(_announce, pipe))
+        elif request.warm_up:
+            _announce(pipe, CallPurpose.WARM_UP, request.warm_up)
+            _announce(pipe, CallPurpose.ASKED, request.calls)
+        for _ in range(0 if is_profiled else request.warm_up + request.calls):
             if meter is not None:
                 result = None  # what the call before returned does not count
                 meter.begin()
@@ -138,14 +143,25 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     _send(pipe, Unloaded())
 
 
-def _measure(model: Any, inputs: Inputs, inspector: Inspector | None, chosen: DeviceTimes, request: RunRequest) -> None:
+def _announce(pipe: TextIO, purpose: CallPurpose, count: int) -> None:
+    _send(pipe, CallsBegun(purpose, count))
+
+
+def _measure(
+    model: Any,
+    inputs: Inputs,
+    inspector: Inspector | None,
+    request: RunRequest,
+    announce: Callable[[CallPurpose, int], None],
+) -> None:
     """Measures calls, or replays, on a GPU; nothing holds the model afterwards.
 
     Raises:
         MeasuringError: they cannot be measured.
     """
+    assert request.device_times is not None
     call = functools.partial(_call, model, inputs, inspector)
-    device_profiler.measure(call, chosen, request.calls - chosen.warm_up, Path(request.run))
+    device_profiler.measure(call, request.device_times, request.calls, Path(request.run), announce)
 
 
 def _call(model: Any, inputs: Inputs, inspector: Inspector | None) -> Any:

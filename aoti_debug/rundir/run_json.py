@@ -75,6 +75,36 @@ class RankInfo:
     machine: str
 
 
+class CallPurpose(str, Enum):
+    """The purpose of calls of the model, of a profile."""
+
+    ASKED = "as asked for"
+    WARM_UP = "to warm up"
+    SIZED = "to see how much the profiler records"
+    UNPROFILED = "without the profiler"
+    CAPTURED = "captured in a CUDA graph"
+    ATTRIBUTED = "to tell the launch of each kernel"
+
+
+@dataclass(frozen=True)
+class ToolCalls:
+    """Calls that follow one another and that nobody has asked for.
+
+    Attributes:
+        first: the number of the first one in the run.
+        calls: how many they are; if the run has failed, some may not have been made.
+    """
+
+    purpose: CallPurpose
+    first: int
+    calls: int
+
+    @property
+    def numbers(self) -> range:
+        """Their numbers in the run."""
+        return range(self.first, self.first + self.calls)
+
+
 @dataclass(frozen=True)
 class RunInfo:
     """The content of run.json."""
@@ -90,7 +120,8 @@ class RunInfo:
     command: tuple[str, ...]
     host: str  # "aoti-debug run", or "embedded" if another program loaded the package
     exit: Exit = Exit(ExitKind.RUNNING)
-    calls: int = 1
+    calls: int = 1  # that were asked for; or replays of a CUDA graph
+    tool_calls: tuple[ToolCalls, ...] = ()  # that aoti-debug has made besides
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     module_filters: tuple[str, ...] = ()
@@ -100,6 +131,11 @@ class RunInfo:
     rank: RankInfo | None = None  # None: it is not one of many
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds by phase, in order; {}: not known
     format: int = FORMAT
+
+    @property
+    def all_calls(self) -> int:
+        """The calls that were asked for, and those that aoti-debug makes."""
+        return self.calls + sum(batch.calls for batch in self.tool_calls)
 
 
 def to_json(info: RunInfo) -> str:
@@ -158,6 +194,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "imports": (),
     "libraries": (),
     "timings": {},
+    "tool_calls": (),
 }
 _EXIT_DEFAULTS: Mapping[str, Any] = {"detail": ""}
 

@@ -1,7 +1,8 @@
 """The columnar file of summaries: summaries.parquet where pyarrow is installed, otherwise summaries.npz.
 
 Each row is one tensor of one launch. Numbers are columns; texts are columns of Parquet, and in the other file indices,
-`series`, into the tables `kernel`, `argument`, `module` and `dtype`.
+`series`, into the tables `kernel`, `argument`, `module` and `dtype`. Files of earlier versions have no rows of replays:
+`replay` and `missed` are left out there.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from aoti_debug.errors import RunDirError
 from aoti_debug.machine.files import atomic_write, untrusted_files
 
 NPZ, PARQUET = "summaries.npz", "summaries.parquet"
-INTEGERS = ("call", "launch", "site", "repeated", "numel", "nan", "pos_inf", "neg_inf", "zeros")
+INTEGERS = ("call", "replay", "launch", "site", "repeated", "numel", "nan", "pos_inf", "neg_inf", "zeros")
 FLOATS = ("min", "max", "mean", "std")
 TEXTS = ("kernel", "argument", "module", "dtype")
-_SETTINGS = ("asked", "every", "lost")
+_SETTINGS = ("asked", "every", "lost", "missed")
+_REPLAY, _MISSED = "replay", "missed"  # the names that earlier versions do not write
 _LARGEST = 1 << 30  # bytes, also unpacked
 _DAMAGE = (ValueError, TypeError, KeyError, OverflowError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -40,6 +42,7 @@ class Columns:
     asked: int
     every: int
     lost: int
+    missed: int
     numbers: list[list[float]] = field(default_factory=lambda: [[] for _ in (*INTEGERS, *FLOATS)])
     series: list[int] = field(default_factory=list)
     texts: dict[tuple[str, ...], int] = field(default_factory=dict)
@@ -134,11 +137,16 @@ def _read_npz(data: bytes) -> Columns:
         if sum(member.file_size for member in archive.infolist()) > _LARGEST:
             raise ValueError(f"it unpacks to more than {_LARGEST} bytes")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        asked, every, lost = (int(arrays[name]) for name in _SETTINGS)
+        asked, every, lost, missed = (
+            int(arrays[name]) if name != _MISSED or name in arrays else 0 for name in _SETTINGS
+        )
         tables = zip(*(arrays[name].tolist() for name in TEXTS), strict=True)
-        columns = Columns(asked, every, lost, texts={texts: index for index, texts in enumerate(tables)})
-        columns.numbers = [arrays[name].tolist() for name in (*INTEGERS, *FLOATS)]
+        columns = Columns(asked, every, lost, missed, texts={texts: index for index, texts in enumerate(tables)})
         columns.series = arrays["series"].tolist()
+        no_replays: list[float] = [0] * len(columns.series)
+        columns.numbers = [
+            arrays[name].tolist() if name != _REPLAY or name in arrays else no_replays for name in (*INTEGERS, *FLOATS)
+        ]
     return columns
 
 
@@ -162,9 +170,15 @@ def _read_parquet(data: bytes) -> Columns:
 
     table = pq.read_table(io.BytesIO(data))
     metadata = table.schema.metadata or {}
-    asked, every, lost = (int(metadata[f"aoti_debug.{name}".encode()]) for name in _SETTINGS)
-    columns = Columns(asked, every, lost)
-    numbers = zip(*(table[name].to_pylist() for name in (*INTEGERS, *FLOATS)), strict=True)
+    metadata = {f"aoti_debug.{_MISSED}".encode(): b"0", **metadata}
+    asked, every, lost, missed = (int(metadata[f"aoti_debug.{name}".encode()]) for name in _SETTINGS)
+    columns = Columns(asked, every, lost, missed)
+    no_replays = [0] * table.num_rows
+    names = (*INTEGERS, *FLOATS)
+    numbers = zip(
+        *(table[name].to_pylist() if name != _REPLAY or name in table.column_names else no_replays for name in names),
+        strict=True,
+    )
     texts = zip(*(table[name].to_pylist() for name in TEXTS), strict=True)
     for row, words in zip(numbers, texts, strict=True):
         columns.add(row, words)

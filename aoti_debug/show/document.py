@@ -17,6 +17,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Fault, Grid, Launch, RecordedStats, SavedTensor
 from aoti_debug.show import elements
 from aoti_debug.show.argument_statistics import Measurer
+from aoti_debug.show.made_calls import purpose_of
 from aoti_debug.show.overview import notes
 from aoti_debug.show.watchpoint_hits import watch_document
 
@@ -71,6 +72,7 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
                 "ended": call.ended,
                 "failed": call.failed,
                 "replays": call.replays,
+                "purpose": None if (purpose := purpose_of(run, call)) is None else purpose.value,
             }
             for call in run.timeline.calls
         ],

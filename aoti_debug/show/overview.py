@@ -18,6 +18,7 @@ from aoti_debug.show import text, text_table
 from aoti_debug.show.argument_names import argument_names
 from aoti_debug.show.argument_statistics import Measurer, hash_text, worst_value
 from aoti_debug.show.fault import verdict_lines
+from aoti_debug.show.made_calls import calls_text
 from aoti_debug.show.replayed import replay_lines
 from aoti_debug.show.text_table import Column
 from aoti_debug.show.value_cells import aligned
@@ -62,11 +63,10 @@ def excerpt(launches: Sequence[Launch], limit: int | None, around: Launch | None
 def header(run: RunDir, width: int) -> list[str]:
     """The header of a run: name, outcome, environment, number of launches, notes."""
     info = run.info
-    timeline = run.timeline
     seconds = f", {wording.duration(info.exit.seconds)} in the model" if info.exit.seconds is not None else ""
     state = run.state.value + (f": {wording.first_line(info.exit.detail)}" if info.exit.detail else "")
     launched = (
-        f"{wording.count(len(run.launches), 'launch')} in {wording.count(len(timeline.calls), 'call')}{seconds}"
+        f"{wording.count(len(run.launches), 'launch')} in {calls_text(run)}{seconds}"
         if run.journal
         else "no journal: level 0 records nothing"
         if run.level == 0

@@ -1,25 +1,28 @@
-"""The replays of CUDA graphs that statistics belong to, as text."""
+"""The replays of CUDA graphs that statistics belong to, and the first ones with NaN or infinities, as text."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from aoti_debug import wording
 from aoti_debug.abi import CallKind
+from aoti_debug.rundir.formats.journal_records import LaunchKey
+from aoti_debug.rundir.nonfinite_replays import FirstReplay, first_replays
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch, ModelCall
 
 _SHOWN = 6  # calls
+_SPECIALS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 
 
 def replay_fact(launch: Launch) -> str:
-    """ "statistics of replay 731 of the CUDA graph"; "" if no replay measured the launch."""
-    return "" if launch.replay is None else _of_replay(launch.replay)
+    """ "statistics of replay 731 of the CUDA graph that captured call 1"; "" if no replay measured the launch."""
+    return "" if launch.replay is None else _of_replay(launch.replay, launch.key.call)
 
 
 def replay_lines(run: RunDir, launches: Sequence[Launch], width: int) -> list[str]:
-    """A line for each captured call of some launches: the replay that its statistics are of, or that there are none."""
+    """Lines on each captured call of some launches: the replay that its statistics are of, and the first with NaN."""
     by_call: dict[tuple[CallKind, int], list[Launch]] = defaultdict(list)
     for launch in launches:
         by_call[launch.key.kind, launch.key.call].append(launch)
@@ -28,7 +31,21 @@ def replay_lines(run: RunDir, launches: Sequence[Launch], width: int) -> list[st
     lines = [line for text in texts for line in wording.wrapped(text, width)]
     if len(calls) > _SHOWN:
         lines.append(f"and the last replays of {wording.count(len(calls) - _SHOWN, 'more call')}")
-    return lines
+    ids = {launch.key for launch in launches}
+    return lines + [line for text in _nonfinite_texts(run, ids)[:_SHOWN] for line in wording.wrapped(text, width)]
+
+
+def _nonfinite_texts(run: RunDir, launches: Collection[LaunchKey]) -> list[str]:
+    """ "NaN first in replay 731 of the CUDA graph that captured call 1: 1.3 divide buf4", for each call and value."""
+    first: dict[tuple[int, str], FirstReplay] = {}
+    for seen in first_replays(run):
+        if seen.launch in launches:
+            first.setdefault((seen.launch.call, str(seen.value)), seen)
+    return [
+        f"{_SPECIALS[value]} first in {wording.replay_of(seen.replay, call)}: "
+        f"{seen.launch} {seen.kernel} {seen.argument}"
+        for (call, value), seen in first.items()
+    ]
 
 
 def _call_text(call: ModelCall, launches: Sequence[Launch]) -> str:
@@ -36,16 +53,14 @@ def _call_text(call: ModelCall, launches: Sequence[Launch]) -> str:
     last = call.replays or 0
     kept = "earlier replays are not kept"
     if measured in ([], [last]):
-        return f"call {call}: {_of_replay(last)}, the last one; {kept}"
+        return f"{_of_replay(last, call)}, the last one; {kept}"
     if measured[-1] == last:
         older = wording.comma_separated(str(replay) for replay in measured[:-1])
         unfinished = f"or of replay {older} where it had not measured a tensor when the run ended"
-        return f"call {call}: {_of_replay(last)}, the last one, {unfinished}; {kept}"
+        return f"{_of_replay(last, call)}, the last one, {unfinished}; {kept}"
     shown = wording.comma_separated(str(replay) for replay in measured)
-    return (
-        f"call {call}: {_of_replay(shown)}; replay {last}, the last one, had measured none of them when the run ended"
-    )
+    return f"{_of_replay(shown, call)}; replay {last}, the last one, had measured none of them when the run ended"
 
 
-def _of_replay(replay: int | str) -> str:
-    return f"statistics of replay {replay} of the CUDA graph"
+def _of_replay(replay: int | str, call: ModelCall | int) -> str:
+    return f"statistics of {wording.replay_of(replay, str(call))}"

@@ -39,7 +39,7 @@ def hit_text(hit: WatchHit) -> str:
     """ "0.3  cpp_fused_mul_0  buf7, element 12 is 12345.0"."""
     when = " before it" if hit.phase is Phase.BEFORE else ""
     what = hit.statistic.name.lower() if hit.element is None else f"element {hit.element}"
-    replay = f", in replay {hit.replay} of the CUDA graph" if hit.replay is not None else ""
+    replay = f", in {wording.replay_of(hit.replay, hit.key.call)}" if hit.replay is not None else ""
     return f"{hit.key}  {hit.site.kernel}  {hit.argument}{when}, {what} is {hit.value:.9g}{replay}"
 
 

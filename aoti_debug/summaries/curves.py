@@ -13,7 +13,7 @@ from aoti_debug.summaries.drift import drift
 from aoti_debug.summaries.headroom import PRECISIONS, overflow_headroom, underflow_headroom
 from aoti_debug.summaries.table import heading, headroom_text
 
-MOST_POINTS = 400  # of a curve; of a longer one, each point stands for several calls
+MOST_POINTS = 400  # of a curve; of a longer one, each point stands for several calls or replays
 MOST_TENSORS = 500
 _PARTS = PageParts(
     "summaries.html", ("uPlot.iife.min.js", "summaries.js"), ("uPlot.min.css", "report.css"), ("LICENSE-uPlot",)
@@ -42,14 +42,15 @@ def page(run: RunDir, summaries: Summaries, series: Sequence[Series]) -> str:
 def _series(series: Series, changes: tuple[str, ...]) -> dict[str, Any]:
     points = list(_points(series.samples))
     return {
-        "launch": series.launch,
+        "launch": series.place,
+        "unit": series.unit,
         "tag": series.tag,
         "kernel": series.kernel,
         "argument": series.argument,
         "dtype": series.dtype,
         "drift": list(changes),
         "headroom": [headroom_text(series, precision) for precision in PRECISIONS],
-        "call": [part[0].call for part in points],
+        "call": [part[0].number for part in points],
         "min": _curve(points, lambda s: s.min, min),
         "max": _curve(points, lambda s: s.max, max),
         "mean": _curve(points, lambda s: s.mean, _average),

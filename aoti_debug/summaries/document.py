@@ -28,9 +28,11 @@ def document(run: RunDir, found: Summaries, chosen: Sequence[Series]) -> dict[st
         "run": run.path.name,
         "path": str(run.path),
         "calls": found.calls,
+        "replays": [{"captured_call": call, "replays": count} for call, count in found.replays.items()],
         "asked": found.asked,
         "every": found.every,
         "lost": found.lost,
+        "missed": found.missed,
         "tensors": [_tensor(series) for series in chosen],
     }
 
@@ -39,6 +41,7 @@ def _tensor(series: Series) -> dict[str, Any]:
     headroom = {precision.dtype: least_headroom(series, precision) for precision in PRECISIONS}
     return {
         "launch": series.launch,
+        "captured_call": series.captured_call,
         "site": series.site,
         "kernel": series.kernel,
         "argument": series.argument,
@@ -57,6 +60,7 @@ def _tensor(series: Series) -> dict[str, Any]:
 def _sample(sample: Sample) -> dict[str, Any]:
     return {
         "call": sample.call,
+        "replay": sample.replay,
         "numel": sample.numel,
         "nan": sample.n_nan,
         "pos_inf": sample.n_pos_inf,

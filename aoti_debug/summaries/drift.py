@@ -25,7 +25,7 @@ def drift(series: Series) -> tuple[str, ...]:
     from one call to the next. Non-finite elements count as soon as they appear.
     """
     samples = series.samples
-    found = _nonfinite(samples)
+    found = _nonfinite(samples, series.unit)
     if len(samples) < FEWEST_CALLS:
         return found
     scale = statistics.median([*finite(sample.std for sample in samples)] or [0.0])
@@ -42,10 +42,10 @@ def drift(series: Series) -> tuple[str, ...]:
     return found
 
 
-def _nonfinite(samples: Sequence[Sample]) -> tuple[str, ...]:
-    """Non-finite elements that were not there in the first call."""
+def _nonfinite(samples: Sequence[Sample], unit: str) -> tuple[str, ...]:
+    """Non-finite elements that were not there in the first call, or replay."""
     begun = next((sample for sample in samples if sample.nonfinite), None)
-    return () if begun is None or begun is samples[0] else (f"not finite from call {begun.call} on",)
+    return () if begun is None or begun is samples[0] else (f"not finite from {unit} {begun.number} on",)
 
 
 def _change(values: Sequence[float]) -> float:

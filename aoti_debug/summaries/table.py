@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from aoti_debug import wording
 from aoti_debug.rundir.summaries import Sample, Series, Summaries, finite
@@ -51,21 +51,36 @@ def table_lines(summaries: Summaries, series: Sequence[Series], limit: int | Non
 
 
 def heading(summaries: Summaries, count: int) -> list[str]:
-    """The number of tensors and calls, and what is missing."""
-    lines = [f"{wording.count(count, 'tensor')} in {wording.count(summaries.calls, 'call')}"]
+    """The number of tensors, calls and replays, and what is missing."""
+    replays = summaries.replays
+    spans = [wording.count(summaries.calls, "call")] if summaries.calls or not replays else []
+    if replays:
+        spans.append(_replays_text(replays))
+    lines = [f"{wording.count(count, 'tensor')} in {' and '.join(spans)}"]
+    unit = "call or replay" if replays else "call"
     if summaries.every > summaries.asked:
-        lines.append(f"of one call in {summaries.every}, not {summaries.asked}: the file had no room for more")
+        lines.append(f"of one {unit} in {summaries.every}, not {summaries.asked}: the file had no room for more")
     elif summaries.every > 1:
-        lines[0] += f", of one call in {summaries.every}"
+        lines[0] += f", of one {unit} in {summaries.every}"
     if summaries.lost:
         lines.append(f"{wording.count(summaries.lost, 'row')} of single calls had no room")
+    if summaries.missed:
+        lines.append(f"{wording.count(summaries.missed, 'row')} of replays came too fast to be read")
     return lines
+
+
+def _replays_text(replays: Mapping[int, int]) -> str:
+    """ "731 replays of the CUDA graph that captured call 1"."""
+    if len(replays) > 1:
+        return f"{wording.count(sum(replays.values()), 'replay')} of the CUDA graphs that captured {len(replays)} calls"
+    ((call, number),) = replays.items()
+    return f"{wording.count(number, 'replay')} of {wording.graph_of(call)}"
 
 
 def _row(series: Series, found: tuple[str, ...]) -> list[str]:
     samples = series.samples
     return [
-        str(series.launch),
+        series.place,
         series.tag if series.modules else _UNKNOWN,
         series.kernel,
         series.argument,

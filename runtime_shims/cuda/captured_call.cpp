@@ -98,12 +98,7 @@ constexpr const char* kModule = "Graphs";
 constexpr size_t kCounterBytes = StatisticsBatch::kMostTensors * sizeof(uint32_t);
 constexpr size_t kScratchBytes = kCounterBytes + (kMostBlocks + StatisticsBatch::kMostTensors) * sizeof(Partial);
 
-constexpr size_t kWordBytes = sizeof(StatisticsSlot::words);
-static_assert(kWordBytes == 256 && sizeof(StatisticsSlot) == 1280, "as docs/performance.md says");
-
-size_t slot_bytes(const PendingStatistics& pending) {
-  return pending.value_bytes == 0 ? kWordBytes : sizeof(StatisticsSlot);
-}
+static_assert(sizeof(StatisticsSlot::words) == 256 && sizeof(StatisticsSlot) == 1280, "as docs/performance.md says");
 
 // The content hash of the values; that of the tensor where there are none.
 uint64_t hash_of_values(const device::StatsResult& result) {
@@ -136,16 +131,18 @@ bool CapturedCall::take_scratch() {
   return scratch_ != 0;
 }
 
-StatisticsScratch CapturedCall::scratch() const { return {scratch_, scratch_ + kCounterBytes, replays_}; }
+StatisticsScratch CapturedCall::scratch(uint32_t replays) const {
+  return {scratch_, scratch_ + kCounterBytes, replays_, replays - 1};
+}
 
 bool CapturedCall::add_statistics(CUstream stream, const device::TensorView& view) {
   StreamState& mine = stream_state(current_context(), stream);
   StatisticsRequest request;
   request_statistics(view, device::StatsWanted::kNumbers, mine, &request);
-  const CUdeviceptr slot = take_scratch() ? device_.take(kWordBytes) : 0;
+  const CUdeviceptr slot = take_scratch() ? device_.take(slot_bytes(false)) : 0;
   if (request.module == nullptr || slot == 0) return false;
   request.job.slot = slot;
-  launch_statistics(stream, mine, false, scratch(), &request, &request + 1);
+  launch_statistics(stream, mine, false, scratch(1), &request, &request + 1);
   if (!request.pending.skipped.empty()) return false;
   watched_ = WatchJob{};
   watched_.slot = slot;
@@ -166,55 +163,75 @@ const CapturedWatch* CapturedCall::add_watch(CUstream stream, const WatchNode* n
   return reinterpret_cast<const CapturedWatch*>(watched_.record);
 }
 
-const KeptStatistics* CapturedCall::keep(StatisticsRequest* request) {
+const KeptStatistics* CapturedCall::keep(StatisticsRequest* request, uint32_t replays) {
   KeptStatistics& kept = kept_.emplace_back();
   if (request->module != nullptr) {
-    const CUdeviceptr slot = take_scratch() ? host_.take(slot_bytes(request->pending)) : 0;
-    request->job.slot = slot;
-    kept.slot = reinterpret_cast<const StatisticsSlot*>(slot);
-    if (slot == 0) request->module = nullptr;
-    if (slot == 0) request->pending.skipped = "there is no memory for its statistics";
+    const size_t bytes = replays * size_t{slot_bytes(request->job.shown != 0)};
+    const CUdeviceptr slots = take_scratch() ? host_.take(bytes) : 0;
+    request->job.slot = slots;
+    kept.slots = reinterpret_cast<const uint8_t*>(slots);
+    kept.replays = replays;
+    if (slots == 0) request->module = nullptr;
+    if (slots == 0) request->pending.skipped = "there is no memory for its statistics";
   }
   kept.pending = request->pending;
   return &kept;
 }
 
 void CapturedCall::keep_statistics(CUstream stream, const device::TensorView* views, int count,
-                                   device::StatsWanted wanted, const void** kept) {
+                                   device::StatsWanted wanted, uint32_t replays, const void** kept) {
   StreamState& mine = stream_state(current_context(), stream);
   StatisticsRequest requests[StatisticsBatch::kMostTensors];
   for (int first = 0; first < count;) {
     const int n = std::min(count - first, static_cast<int>(std::size(requests)));
     for (int i = 0; i < n; ++i) {
       request_statistics(views[first + i], wanted, mine, &requests[i]);
-      kept[first + i] = keep(&requests[i]);
+      kept[first + i] = keep(&requests[i], replays);
     }
-    launch_statistics(stream, mine, wanted != device::StatsWanted::kNumbers, scratch(), requests, requests + n);
+    const bool hashed = wanted != device::StatsWanted::kNumbers;
+    launch_statistics(stream, mine, hashed, scratch(replays), requests, requests + n);
     for (int i = 0; i < n; ++i) kept_[kept_.size() - static_cast<size_t>(n - i)].pending = requests[i].pending;
     first += n;
   }
 }
 
-device::Kept read(const KeptStatistics& kept, device::StatsResult* result, uint32_t* replay) {
+device::Kept read_replay(const KeptStatistics& kept, uint32_t replay, device::StatsResult* result) {
   StatisticsSlot copy{};
   const PendingStatistics& pending = kept.pending;
-  *replay = 0;
-  if (kept.slot == nullptr || !pending.skipped.empty()) {
+  if (!kept.is_measured()) {
     finish(pending, copy, result);
     return device::Kept::kWhole;
   }
-  bool alike = true;
+  const StatisticsSlot& slot = kept.slot_of(replay);
+  bool earlier = false;
   for (uint32_t i = 0; i < kPartialWords; ++i) {
-    copy.words[i] = __atomic_load_n(&kept.slot->words[i], __ATOMIC_ACQUIRE);
-    alike = alike && copy.words[i] >> 32 == copy.words[0] >> 32;
+    copy.words[i] = __atomic_load_n(&slot.words[i], __ATOMIC_ACQUIRE);
+    const int32_t later_by = static_cast<int32_t>(static_cast<uint32_t>(copy.words[i] >> 32) - replay);
+    if (later_by > 0) return device::Kept::kTorn;
+    earlier = earlier || later_by < 0;
   }
-  if (!alike) return device::Kept::kTorn;
-  *replay = static_cast<uint32_t>(copy.words[0] >> 32);
-  if (*replay == 0) return device::Kept::kNothing;
-  memcpy(copy.values, kept.slot->values, pending.value_bytes);
+  if (earlier) return device::Kept::kNothing;
+  memcpy(copy.values, slot.values, pending.value_bytes);
   finish(pending, copy, result);
-  if (hash_of_values(*result) != result->stats.hash) result->stats.value_bytes = 0;  // the next replay is storing them
+  if (hash_of_values(*result) != result->stats.hash) result->stats.value_bytes = 0;  // a later replay is storing them
   return device::Kept::kWhole;
+}
+
+device::Kept read_last(const KeptStatistics& kept, device::StatsResult* result, uint32_t* replay) {
+  *replay = 0;
+  if (!kept.is_measured()) return read_replay(kept, 0, result);
+  uint32_t newest = 0;
+  for (uint32_t i = 0; i < kept.replays; ++i) {
+    const uint64_t first = __atomic_load_n(&kept.slot_of(i).words[0], __ATOMIC_ACQUIRE);
+    newest = std::max(newest, static_cast<uint32_t>(first >> 32));
+  }
+  if (newest == 0) return device::Kept::kNothing;
+  for (uint32_t age = 0; age < std::min(kept.replays, newest); ++age) {
+    if (read_replay(kept, newest - age, result) != device::Kept::kWhole) continue;
+    *replay = newest - age;
+    return device::Kept::kWhole;
+  }
+  return device::Kept::kTorn;
 }
 
 }  // namespace aoti_debug::cuda

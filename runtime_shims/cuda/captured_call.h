@@ -42,14 +42,26 @@ class Pieces {
   size_t left_ = 0;
 };
 
-// The statistics of a tensor, of the last replay that has measured it.
+// The statistics of a tensor, of the last replays that have measured it.
 struct KeptStatistics {
   PendingStatistics pending;
-  const StatisticsSlot* slot = nullptr;  // in host memory; nullptr: there is nothing to measure
+  const uint8_t* slots = nullptr;  // in host memory; nullptr: there is nothing to measure
+  uint32_t replays = 1;            // how many of the last ones have a slot: a power of two
+
+  bool is_measured() const { return slots != nullptr && pending.skipped.empty(); }
+
+  const StatisticsSlot& slot_of(uint32_t replay) const {
+    const size_t bytes = slot_bytes(pending.value_bytes != 0);
+    return *reinterpret_cast<const StatisticsSlot*>(slots + (replay & (replays - 1)) * bytes);
+  }
 };
 
-// May be called while a replay stores them. `replay` is its number, or 0 where the result is that of every replay.
-device::Kept read(const KeptStatistics& kept, device::StatsResult* result, uint32_t* replay);
+// Of the last replay that has stored them whole. May be called while a replay stores them. `replay` is its number, or 0
+// where the result is that of every replay.
+device::Kept read_last(const KeptStatistics& kept, device::StatsResult* result, uint32_t* replay);
+
+// Of one replay; kTorn where a later one has stored its own over them.
+device::Kept read_replay(const KeptStatistics& kept, uint32_t replay, device::StatsResult* result);
 
 class CapturedCall {
  public:
@@ -59,10 +71,10 @@ class CapturedCall {
   // Adds the statistics of a tensor, which the stream's next work waits for. False where there are none.
   bool add_statistics(CUstream stream, const device::TensorView& view);
 
-  // Adds the statistics of tensors, which the stream's next work waits for. Each replay leaves its own in `kept`, where
-  // the next one finds them.
+  // Adds the statistics of tensors, which the stream's next work waits for. Each replay leaves its own in `kept`, which
+  // has those of the last `replays`, a power of two.
   void keep_statistics(CUstream stream, const device::TensorView* views, int count, device::StatsWanted wanted,
-                       const void** kept);
+                       uint32_t replays, const void** kept);
 
   // Adds a condition on the statistics that were added last; nullptr where that fails. What is captured later does not
   // wait for it.
@@ -71,11 +83,12 @@ class CapturedCall {
  private:
   CapturedCall();
 
-  // The place of a request's result; without one, the request is skipped.
-  const KeptStatistics* keep(StatisticsRequest* request);
+  // The place of a request's results, of so many replays; without one, the request is skipped.
+  const KeptStatistics* keep(StatisticsRequest* request, uint32_t replays);
 
   bool take_scratch();
-  StatisticsScratch scratch() const;
+  // For the statistics of which so many replays have a slot.
+  StatisticsScratch scratch(uint32_t replays) const;
 
   Pieces device_;
   Pieces host_;

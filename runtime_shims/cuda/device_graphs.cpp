@@ -26,18 +26,22 @@ bool add_stats(void* captured, void* stream, const TensorView& view) {
   return on_stream(stream, add, false);
 }
 
-void keep_stats(void* captured, void* stream, const TensorView* views, int count, StatsWanted wanted,
+void keep_stats(void* captured, void* stream, const TensorView* views, int count, StatsWanted wanted, uint32_t replays,
                 const void** kept) {
   const auto keep = [&](CUstream of, StreamState&) {
-    static_cast<CapturedCall*>(captured)->keep_statistics(of, views, count, wanted, kept);
+    static_cast<CapturedCall*>(captured)->keep_statistics(of, views, count, wanted, replays, kept);
     return true;
   };
   std::fill_n(kept, count, nullptr);
   on_stream(stream, keep, false);
 }
 
-Kept read_kept(const void* kept, StatsResult* result, uint32_t* replay) {
-  return read(*static_cast<const KeptStatistics*>(kept), result, replay);
+Kept read_last(const void* kept, StatsResult* result, uint32_t* replay) {
+  return cuda::read_last(*static_cast<const KeptStatistics*>(kept), result, replay);
+}
+
+Kept read_replay(const void* kept, uint32_t replay, StatsResult* result) {
+  return cuda::read_replay(*static_cast<const KeptStatistics*>(kept), replay, result);
 }
 
 const CapturedWatch* add_watch(void* captured, void* stream, const WatchNode* nodes, uint32_t count) {

@@ -37,6 +37,11 @@ struct StatisticsSlot {
   uint64_t values[kShownBytes / 8];
 };
 
+// The bytes of a slot with, or without, room for values.
+AOTI_DEBUG_FN uint32_t slot_bytes(bool shown) {
+  return static_cast<uint32_t>(shown ? sizeof(StatisticsSlot) : sizeof(StatisticsSlot::words));
+}
+
 AOTI_DEBUG_FN uint64_t with_ticket(uint32_t word, uint32_t ticket) { return uint64_t(ticket) << 32 | word; }
 
 // What the words of a slot say; their tickets are left out.
@@ -51,7 +56,7 @@ AOTI_DEBUG_FN Partial partial_in(const StatisticsSlot& slot) {
 struct StatisticsJob {
   Elements elements;
   uint64_t chunks;
-  uint64_t slot;  // device address of the StatisticsSlot
+  uint64_t slot;  // device address of the StatisticsSlot; of several, of the first
   uint32_t ticket;
   uint32_t shown;  // 1: the values go to the slot as well; `chunked` is 0 then
   Interleaving interleaving;
@@ -69,6 +74,7 @@ struct StatisticsBatch {
   uint64_t partials;                       // device address of a Partial for each block
   uint64_t counters;                       // device address of a uint32_t for each tensor, all 0
   uint64_t replays;                        // of the uint32_t that is the ticket of all; 0: each job has its own
+  uint32_t slot_mask;                      // of the ticket: which of its slots a job's result goes to
   StatisticsJob jobs[kMostTensors];
   Dimension dims[kMostDims];
 };

@@ -111,6 +111,18 @@ __device__ __forceinline__ uint64_t hash_whole(const StatisticsBatch& batch, con
   return hash_groups<kAtOnce>(first, step, job.chunks, number_of, read, hash);
 }
 
+__device__ __forceinline__ uint32_t ticket_of(const StatisticsBatch& batch, const StatisticsJob& job) {
+  uint32_t ticket = job.ticket;
+  if (batch.replays != 0) ticket = *reinterpret_cast<const volatile uint32_t*>(batch.replays);
+  return ticket;
+}
+
+__device__ __forceinline__ StatisticsSlot& slot_of(const StatisticsBatch& batch, const StatisticsJob& job,
+                                                   uint32_t ticket) {
+  const uint64_t number = ticket & batch.slot_mask;
+  return *reinterpret_cast<StatisticsSlot*>(job.slot + number * slot_bytes(job.shown != 0));
+}
+
 // The calling thread's share. Whole chunks of a contiguous tensor go first, with one read ahead.
 template <class Type>
 __device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, const StatisticsJob& job, Share share) {
@@ -144,7 +156,7 @@ __device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, cons
     if (count * Type::bytes > 8) hash += hash_term(chunk.words[1], 2 * number + 1);
     accumulator.add_elements(chunk, count, tick);
     if (job.shown) {
-      uint64_t* values = reinterpret_cast<StatisticsSlot*>(job.slot)->values + 2 * number;
+      uint64_t* values = slot_of(batch, job, ticket_of(batch, job)).values + 2 * number;
       values[0] = chunk.words[0];
       values[1] = chunk.words[1];
     }
@@ -199,9 +211,8 @@ __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
   if (threadIdx.x >= kPartialWords) return;
   uint32_t word;
   __builtin_memcpy(&word, reinterpret_cast<const char*>(shared) + threadIdx.x * sizeof(word), sizeof(word));
-  volatile uint64_t* words = reinterpret_cast<StatisticsSlot*>(job.slot)->words;
-  uint32_t ticket = job.ticket;
-  if (batch.replays != 0) ticket = *reinterpret_cast<const volatile uint32_t*>(batch.replays);
+  const uint32_t ticket = ticket_of(batch, job);
+  volatile uint64_t* words = slot_of(batch, job, ticket).words;
   words[threadIdx.x] = with_ticket(word, ticket);
 }
 

@@ -16,6 +16,7 @@ struct StatisticsScratch {
   uint64_t counters = 0;  // device address of a uint32_t for each tensor, all 0
   uint64_t partials = 0;  // of a Partial for each block: kMostBlocks, and one for each tensor
   uint64_t replays = 0;   // of the uint32_t that is the ticket of every result; 0: each has its own, outside of a graph
+  uint32_t slot_mask = 0;  // of the ticket: which of its slots a result goes to
 };
 
 class BatchBuilder {
@@ -43,6 +44,7 @@ class BatchBuilder {
     batch_.counters = scratch.counters;
     batch_.partials = scratch.partials;
     batch_.replays = scratch.replays;
+    batch_.slot_mask = scratch.slot_mask;
   }
 
   // Gives each tensor its blocks; returns the grid for all of them.

@@ -62,7 +62,7 @@ class StatisticsRing {
     job->slot = device_slots_ + number % kRingSlots * sizeof(StatisticsSlot);
     job->ticket = ticket(number);
   }
-  StatisticsScratch scratch() const { return {scratch_, scratch_ + kCounterBytes, 0}; }
+  StatisticsScratch scratch() const { return {scratch_, scratch_ + kCounterBytes, 0, 0}; }
 
   // Results that are there, oldest first.
   int take(device::StatsResult* results, int capacity) {

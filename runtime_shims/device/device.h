@@ -68,18 +68,22 @@ const CapturedWatch* add_watch(void* captured, void* stream, const WatchNode* no
 // What is left of a tensor's statistics.
 enum class Kept : uint8_t {
   kNothing,  // no replay has measured it
-  kTorn,     // a replay was storing them
+  kTorn,     // a replay was storing them, or a later one has stored its own over them
   kWhole,
 };
 
-// Adds the statistics of several tensors, in as few kernels as there are dtypes; what the last replay has measured
-// stays in host memory. `kept[i]` is what read_kept takes; nullptr: they could not be added.
-void keep_stats(void* captured, void* stream, const TensorView* views, int count, StatsWanted wanted,
+// Adds the statistics of several tensors, in as few kernels as there are dtypes; what the last `replays` of them, a
+// power of two, have measured stays in host memory. `kept[i]` is what read_last and read_replay take; nullptr: they
+// could not be added.
+void keep_stats(void* captured, void* stream, const TensorView* views, int count, StatsWanted wanted, uint32_t replays,
                 const void** kept);
 
-// Reads what is there now, until the process ends; waits for nothing. `replay` is the number of the replay that has
-// measured it, from 1; 0: `result` is the same in every replay.
-Kept read_kept(const void* kept, StatsResult* result, uint32_t* replay);
+// Reads what the last replay that has stored it whole has measured; waits for nothing, and may be called until the
+// process ends. `replay` is the number of that replay, from 1; 0: `result` is the same in every replay.
+Kept read_last(const void* kept, StatsResult* result, uint32_t* replay);
+
+// The same of the replay with this number.
+Kept read_replay(const void* kept, uint32_t replay, StatsResult* result);
 
 // ---- the flight recorder
 

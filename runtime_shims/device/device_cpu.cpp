@@ -17,9 +17,11 @@ bool add_stats(void*, void*, const TensorView&) { return false; }
 
 const CapturedWatch* add_watch(void*, void*, const WatchNode*, uint32_t) { return nullptr; }
 
-void keep_stats(void*, void*, const TensorView*, int, StatsWanted, const void**) {}
+void keep_stats(void*, void*, const TensorView*, int, StatsWanted, uint32_t, const void**) {}
 
-Kept read_kept(const void*, StatsResult*, uint32_t*) { return Kept::kNothing; }
+Kept read_last(const void*, StatsResult*, uint32_t*) { return Kept::kNothing; }
+
+Kept read_replay(const void*, uint32_t, StatsResult*) { return Kept::kNothing; }
 
 bool register_flight(void*, size_t) { return false; }
 

@@ -13,6 +13,7 @@ void note_capture_without_breadcrumbs(Run& run) {
   if (too_many && run.config.level == LEVEL_HASH) text += ", no hashes of tensors";
   if (too_many && run.config.level == LEVEL_VALUES) text += ", no statistics of tensors";
   if (run.watchpoints != nullptr) text += ", no watchpoints";
+  if (run.summaries.is_open()) text += ", no summaries";
   text += too_many ? " in further CUDA graphs: too many calls of this run were captured"
                    : " in a CUDA graph: the model was not called once, outside of a capture, before";
   run.note(NOTE_CRUMBS_OFF, text, true);
@@ -31,6 +32,12 @@ void note_captured_watchpoints(const CallState& call) {
   run.note(NOTE_CAPTURING, "a hit in a CUDA graph saves no tensors and writes no stack", true);
 }
 
+void note_captured_summaries(const CallState& call) {
+  Run& run = *call.run;
+  if (call.captured != nullptr || !run.summaries.is_open() || run.full_summaries_noted.exchange(true)) return;
+  run.note(NOTE_CAPTURING, "no summaries of replays of a CUDA graph: the device could not add to it", true);
+}
+
 }  // namespace
 
 void begin_breadcrumbs(CallState& call) {
@@ -47,6 +54,7 @@ void begin_breadcrumbs(CallState& call) {
     call.captured = run.crumbs.begin_captured(call.stream, call.stream_slot, before);
     if (call.captured == nullptr) run.crumbs.write(call.stream, call.stream_slot, before);
     note_captured_watchpoints(call);
+    note_captured_summaries(call);
   } else {
     call.stream_slot = Crumbs::kNoSlot;
     note_capture_without_breadcrumbs(run);

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "replay_statistics.h"
 #include "statistics_record.h"
 #include "subjects.h"
+#include "summary_row.h"
 #include "tensors/dtype.h"
 #include "tensors/hashing.h"
 #include "tensors/readable.h"
@@ -42,32 +42,10 @@ void print_sight(ThreadState& thread, const Sight& sight) {
   }
 }
 
-// Adds a tensor that a launch has written to the summaries.
-void summarise(Run& run, const Sight& sight) {
-  const TensorStats& stats = sight.stats;
-  SummaryRow row{};
-  row.call = sight.id.call;
-  row.launch = sight.id.launch;
-  row.site = sight.site->id;
-  row.slot = sight.slot;
-  row.dtype = static_cast<int16_t>(sight.meta.dtype);
-  row.numel = static_cast<uint64_t>(element_count(sight.meta));
-  row.n_nan = stats.n_nan;
-  row.n_pos_inf = stats.n_pos_inf;
-  row.n_neg_inf = stats.n_neg_inf;
-  row.n_zero = stats.n_zero;
-  const bool finite = row.numel > row.n_nan + row.n_pos_inf + row.n_neg_inf;
-  row.min = finite ? extremum_value(stats, stats.min_bits) : std::numeric_limits<double>::quiet_NaN();
-  row.max = finite ? extremum_value(stats, stats.max_bits) : std::numeric_limits<double>::quiet_NaN();
-  row.mean = stats.mean;
-  row.std = stats.std;
-  run.summaries.add(row);
-}
-
 void show(ThreadState& thread, const Sight& sight) {
   if (sight.watched) return look_at_watched(thread, sight);
   Run& run = *thread.run;
-  if (sight.summarised && sight.state == Sight::State::kMeasured) summarise(run, sight);
+  if (sight.summarised && sight.state == Sight::State::kMeasured) add_summary(run, sight, 0);
   const bool is_launch = sight.state == Sight::State::kHeadline;
   const uint32_t level = run.config.level;
   if (!is_launch && measures_tensors(level)) record_statistics(thread, sight, run.journal.now_ns());
@@ -147,6 +125,7 @@ void measure_all(const LaunchState& launch, const AotiDebugValue* values, Phase 
     sight.meta = subject.meta;
     sight.summarised = call.summarised && after && launch.site->slots[subject.slot].role != AOTI_DEBUG_ROLE_IN;
     const bool is_recorded = measures_tensors(call.level);
+    if (!is_recorded && !sight.summarised) continue;
     if (call.level == LEVEL_HASH && !sight.summarised) sight.wanted = device::StatsWanted::kHash;
     if (!is_recorded) sight.wanted = device::StatsWanted::kNumbers;
     if (call.capturing) {

@@ -8,7 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "replay_observer.h"
 #include "statistics_record.h"
+#include "summary_row.h"
 #include "tensors/strided.h"
 #include "text/number_text.h"
 
@@ -26,7 +28,7 @@ void leave_unread(Sight& sight, const char* why) {
 uint32_t read_replay(CapturedSight& captured, uint32_t begun, device::StatsResult& result) {
   if (captured.kept == nullptr) return begun;
   uint32_t replay = 0;
-  switch (device::read_kept(captured.kept, &result, &replay)) {
+  switch (device::read_last(captured.kept, &result, &replay)) {
     case device::Kept::kWhole:
       captured.sight.take(result);
       return replay == 0 ? begun : replay;
@@ -70,14 +72,99 @@ void record_call(ThreadState& thread, uint32_t call, CapturedCallStatistics& sta
   run.note(NOTE_CAPTURING, text + " are those of an earlier one", false);
 }
 
+bool is_summarised(const CapturedSight& captured) { return captured.sight.summarised && captured.kept != nullptr; }
+
+// Goes past replays that have left nothing any more.
+void skip_missed(Run& run, CapturedCallStatistics& statistics, uint32_t begun) {
+  const uint32_t kept = statistics.kept_replays;
+  if (begun < kept || statistics.next_replay > begun - kept) return;
+  const auto& sights = statistics.sights;
+  const auto count = [&](size_t from) {
+    return static_cast<uint64_t>(
+        std::count_if(sights.begin() + static_cast<std::ptrdiff_t>(from), sights.end(), is_summarised));
+  };
+  const uint64_t of_each = count(0);
+  uint64_t missed = 0;
+  for (; statistics.next_replay <= begun - kept; ++statistics.next_replay, statistics.next_sight = 0) {
+    if (run.summaries.wants(statistics.next_replay))
+      missed += statistics.next_sight == 0 ? of_each : count(statistics.next_sight);
+  }
+  run.summaries.miss(missed);
+}
+
+// Adds to the summaries what `begun` replays of a call have left. `last`: what is not there yet will not come.
+void summarise_call(Run& run, CapturedCallStatistics& statistics, uint32_t begun, bool last) {
+  if (!run.summaries.is_open()) return;
+  skip_missed(run, statistics, begun);
+  device::StatsResult result{};
+  for (; statistics.next_replay <= begun; ++statistics.next_replay, statistics.next_sight = 0) {
+    const uint32_t replay = statistics.next_replay;
+    if (!run.summaries.wants(replay)) continue;
+    for (; statistics.next_sight < statistics.sights.size(); ++statistics.next_sight) {
+      CapturedSight& captured = statistics.sights[statistics.next_sight];
+      if (!is_summarised(captured)) continue;
+      const device::Kept kept = device::read_replay(captured.kept, replay, &result);
+      if (kept == device::Kept::kNothing && !last) return;
+      if (kept == device::Kept::kTorn) run.summaries.miss(1);
+      if (kept != device::Kept::kWhole) continue;
+      captured.sight.take(result);
+      if (captured.sight.state == Sight::State::kMeasured) add_summary(run, captured.sight, replay);
+    }
+  }
+}
+
+void note_missed_summaries(Run& run) {
+  const uint64_t missed = run.summaries.missed();
+  if (missed == 0) return;
+  std::string text = "replays of CUDA graphs followed one another faster than they could be read: the summaries lack ";
+  append_unsigned(text, missed);
+  run.note(NOTE_CAPTURING, text + " rows", false);
+}
+
+// The tensors of a launch that are measured alike, in one or a few kernels.
+void keep_alike(CallState& call, CapturedSight* begin, CapturedSight* end) {
+  std::vector<device::TensorView> views;
+  for (const CapturedSight* each = begin; each != end; ++each) {
+    if (waits_for_replays(*each)) views.push_back(view_of(each->sight.meta));
+  }
+  if (views.empty()) return;
+  std::vector<const void*> kept(views.size());
+  device::keep_stats(call.captured, call.stream, views.data(), static_cast<int>(views.size()), begin->sight.wanted,
+                     begin->sight.summarised ? call.kept_replays : 1, kept.data());
+  auto next = kept.begin();
+  for (; begin != end; ++begin) {
+    if (!waits_for_replays(*begin)) continue;
+    begin->kept = *next++;
+    if (begin->kept == nullptr)
+      leave_unread(begin->sight, "not read: the device could not add its statistics to the graph");
+  }
+}
+
+bool is_alike(const Sight& a, const Sight& b) { return a.wanted == b.wanted && a.summarised == b.summarised; }
+
+// Where there is no room for the results of every replay, a tensor is not summarised.
+void take_results(CallState& call, std::vector<CapturedSight>& sights) {
+  Run& run = *call.run;
+  for (CapturedSight& captured : sights) {
+    Sight& sight = captured.sight;
+    if (!sight.summarised || !waits_for_replays(captured)) continue;
+    sight.summarised = run.captured_statistics.take_results(call.kept_replays);
+    if (sight.summarised || run.full_summaries_noted.exchange(true)) continue;
+    run.note(NOTE_CAPTURING, "no summaries of further tensors in replays of CUDA graphs: too many were captured", true);
+  }
+}
+
 void record_all(Run& run) {
   ThreadState thread(&run, static_cast<uint32_t>(syscall(SYS_gettid)));
   std::vector<uint32_t> idle;
   run.captured_statistics.take([&](uint32_t call, CapturedCallStatistics& statistics) {
     const uint32_t begun = run.crumbs.replays(statistics.crumb_slot);
     if (begun == 0) return idle.push_back(call);
-    record_call(thread, call, statistics, begun);
+    summarise_call(run, statistics, begun, true);
+    if (measures_tensors(run.config.level)) record_call(thread, call, statistics, begun);
   });
+  run.summaries.flush();
+  note_missed_summaries(run);
   if (idle.empty()) return;
   run.note(NOTE_CAPTURING, "no replay of a CUDA graph has measured the tensors of " + calls_text(idle), false);
 }
@@ -93,25 +180,32 @@ void measure_in_replays(CallState& call, std::vector<CapturedSight> sights) {
     run.note(NOTE_CAPTURING, text, true);
   }
   sights.erase(sights.begin() + static_cast<std::ptrdiff_t>(room), sights.end());
+  take_results(call, sights);
+  if (!measures_tensors(call.level)) {
+    const auto unwanted = [](const CapturedSight& captured) { return !captured.sight.summarised; };
+    sights.erase(std::remove_if(sights.begin(), sights.end(), unwanted), sights.end());
+  }
   if (sights.empty()) return;
-  std::vector<device::TensorView> views;
-  for (const CapturedSight& captured : sights) {
-    if (waits_for_replays(captured)) views.push_back(view_of(captured.sight.meta));
-  }
-  std::vector<const void*> kept(views.size());
-  if (!views.empty()) {
-    device::keep_stats(call.captured, call.stream, views.data(), static_cast<int>(views.size()),
-                       sights.front().sight.wanted, kept.data());
-  }
-  auto next = kept.begin();
-  for (CapturedSight& captured : sights) {
-    if (!waits_for_replays(captured)) continue;
-    captured.kept = *next++;
-    if (captured.kept == nullptr)
-      leave_unread(captured.sight, "not read: the device could not add its statistics to the graph");
+  for (auto begin = sights.begin(); begin != sights.end();) {
+    const auto end = std::find_if(begin, sights.end(),
+                                  [begin](const CapturedSight& other) { return !is_alike(begin->sight, other.sight); });
+    keep_alike(call, &*begin, &*begin + (end - begin));
+    begin = end;
   }
   const LaunchId id = sights.front().sight.id;
-  run.captured_statistics.add(id, call.stream_slot, std::move(sights));
+  run.captured_statistics.add(id, call.stream_slot, call.kept_replays, std::move(sights));
+  if (call.summarised) observe_replays(run);
+}
+
+void summarise_replays(Run& run) {
+  try {
+    run.captured_statistics.look([&](CapturedCallStatistics& statistics) {
+      summarise_call(run, statistics, run.crumbs.replays(statistics.crumb_slot), false);
+    });
+    run.summaries.flush();
+  } catch (const std::exception&) {
+    run.live.write("aoti-debug: some replays of CUDA graphs are not summarised: out of memory\n");
+  }
 }
 
 void record_replays(Run& run) {

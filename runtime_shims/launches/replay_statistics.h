@@ -1,4 +1,5 @@
 // The statistics of calls that CUDA graphs capture: every replay measures them, and those of the last one are recorded.
+// Of what is summarised, those of every replay are.
 #pragma once
 
 #include <vector>
@@ -13,5 +14,9 @@ void measure_in_replays(CallState& call, std::vector<CapturedSight> sights);
 
 // Records what the last replay of every graph has measured; waits for nothing.
 void record_replays(Run& run);
+
+// Adds to the summaries what replays have measured since the last time; waits for nothing. It must be called often:
+// replays leave no more than CapturedStatistics::kMostResults results.
+void summarise_replays(Run& run);
 
 }  // namespace aoti_debug

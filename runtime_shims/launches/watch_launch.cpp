@@ -13,6 +13,7 @@
 #include "deferral.h"
 #include "inspection.h"
 #include "launch_record.h"
+#include "replay_observer.h"
 #include "tensors/dtype.h"
 #include "tensors/elements.h"
 #include "tensors/readable.h"
@@ -107,7 +108,8 @@ std::string hit_text(const Watchpoint& watchpoint, const AotiDebugSite& site, co
   if (hit.replay != 0) {
     text += ", in replay ";
     append_unsigned(text, hit.replay);
-    text += " of the CUDA graph that captured the call";
+    text += " of the CUDA graph that captured call ";
+    append_unsigned(text, hit.call);
   }
   return text;
 }
@@ -207,7 +209,7 @@ void watch_in_replays(CallState& call, const SightPlace& place, const TensorMeta
   if (!added && !run.unwatched_capture_noted.exchange(true)) {
     run.note(NOTE_CAPTURING, "arguments are not watched in a CUDA graph: the device could not add to it", true);
   }
-  run.replay_observer.start(std::chrono::milliseconds(100), [&run] { look_at_replays(run); });
+  observe_replays(run);
 }
 
 void watch_on_host(ThreadState& thread, const SightPlace& place, const TensorMeta& meta) {
@@ -291,7 +293,6 @@ void look_at_replays(Run& run) {
 
 void look_at_remaining(Run& run, bool wait) {
   if (run.watchpoints == nullptr) return;
-  run.replay_observer.stop();
   look_at_replays(run);
   run.headlines.drain();
   ThreadState thread(&run, static_cast<uint32_t>(syscall(SYS_gettid)));

@@ -176,6 +176,10 @@ bool Run::selects(const AotiDebugSite& site, uint8_t kind, uint32_t call, uint32
   });
 }
 
+size_t Run::selected_sites() const {
+  return static_cast<size_t>(std::count(selected_.begin(), selected_.end(), uint8_t{1}));
+}
+
 void Run::stop(const std::string& why) {
   if (stopping_.exchange(true)) return;
   why_stopped_ = why;

@@ -86,6 +86,9 @@ class Run {
   // Whether this is the first time that a buffer got no guards.
   bool is_newly_unguarded(uint32_t allocation);
 
+  // How many launch sites the filters take.
+  size_t selected_sites() const;
+
   // Whether anything is recorded or shown at all.
   bool is_useful() const {
     return journal.is_open() || (config.print && (config.level == LEVEL_VALUES || config.level == LEVEL_NAMES));
@@ -106,7 +109,7 @@ class Run {
   std::unique_ptr<Watchpoints> watchpoints;      // nullptr: there are none
   CapturedStatistics captured_statistics;        // of calls that CUDA graphs capture
   CapturedWatches captured_watches;              // of such calls
-  PeriodicThread replay_observer;                // looks at them
+  PeriodicThread replay_observer;                // looks at both
   std::unique_ptr<Substitutions> substitutions;  // nullptr: there are none
   std::atomic<uint32_t> sequence{0};
   std::atomic<uint32_t> calls[2] = {};
@@ -114,6 +117,7 @@ class Run {
   std::atomic<bool> capture_noted{false};
   std::atomic<bool> uncrumbed_capture_noted{false};
   std::atomic<bool> full_capture_noted{false};
+  std::atomic<bool> full_summaries_noted{false};
   std::atomic<bool> unwatched_capture_noted{false};
   std::atomic<bool> idle_watch_actions_noted{false};
   std::once_flag crumbs_tried;

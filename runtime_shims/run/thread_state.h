@@ -53,6 +53,7 @@ struct CallState {
   uint32_t call;
   uint32_t launches;
   uint32_t last_sequence;
+  uint32_t kept_replays;  // where a graph captures the call: how many of the last ones keep what is summarised
   uint32_t n_loops;
   uint32_t loops[kLoops];
   uint16_t stream_slot;

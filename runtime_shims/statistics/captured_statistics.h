@@ -1,6 +1,7 @@
 // The statistics that CUDA graphs keep of the calls that they capture, until somebody records them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -14,17 +15,25 @@ namespace aoti_debug {
 // A tensor of a captured launch.
 struct CapturedSight {
   Sight sight;
-  const void* kept = nullptr;  // for device::read_kept; nullptr: `sight` says all
+  const void* kept = nullptr;  // for device::read_last and read_replay; nullptr: `sight` says all
 };
 
 struct CapturedCallStatistics {
   uint16_t crumb_slot = 0;
   std::vector<CapturedSight> sights;  // in the order of the launches
+  uint32_t kept_replays = 1;          // how many of the last ones are kept of what is summarised
+  uint32_t next_replay = 1;           // the first one whose summaries are not complete
+  size_t next_sight = 0;              // of it
 };
 
 class CapturedStatistics {
  public:
   static constexpr size_t kMost = 65536;  // tensors of all calls
+
+  // What the last replays have left of a summarised tensor, one result each.
+  static constexpr size_t kMostResults = size_t{1} << 18;        // of all calls: 64 MiB
+  static constexpr size_t kMostResultsOfCall = size_t{1} << 14;  // what replays leave while nobody looks
+  static constexpr uint32_t kFewestReplays = 4;
 
   // How many of `wanted` tensors there is room for; they are taken.
   size_t take_room(size_t wanted) {
@@ -34,11 +43,37 @@ class CapturedStatistics {
     return taken;
   }
 
-  void add(const LaunchId& id, uint16_t crumb_slot, std::vector<CapturedSight> sights) {
+  // Of how many replays, a power of two, a call with about so many summarised tensors keeps the results: fewer of later
+  // calls.
+  uint32_t replays_to_keep(size_t tensors) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const size_t results = std::min(kMostResultsOfCall, (kMostResults - results_) / 4);
+    uint32_t replays = kFewestReplays;
+    while (2 * replays * std::max<size_t>(tensors, 1) <= results) replays *= 2;
+    return replays;
+  }
+
+  // Whether there is room for the results of so many replays of one more tensor; it is taken.
+  bool take_results(uint32_t replays) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (replays > kMostResults - results_) return false;
+    results_ += replays;
+    return true;
+  }
+
+  void add(const LaunchId& id, uint16_t crumb_slot, uint32_t kept_replays, std::vector<CapturedSight> sights) {
     const std::lock_guard<std::mutex> lock(mutex_);
     CapturedCallStatistics& call = calls_[{id.kind, id.call}];
     call.crumb_slot = crumb_slot;
+    call.kept_replays = kept_replays;
     for (CapturedSight& sight : sights) call.sights.push_back(std::move(sight));
+  }
+
+  // Calls `look(statistics)` with those of every captured call.
+  template <class Look>
+  void look(const Look& look) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto& [key, call] : calls_) look(call);
   }
 
   // Calls `take(call, statistics)` with the number and the statistics of every captured call.
@@ -50,8 +85,9 @@ class CapturedStatistics {
   }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   size_t taken_ = 0;
+  size_t results_ = 0;
   std::map<std::pair<uint8_t, uint32_t>, CapturedCallStatistics> calls_;
 };
 

@@ -69,25 +69,27 @@ void StatsQueue::add(Sight&& sight) {
 void StatsQueue::begin(Sight&& sight, const device::TensorView& view, HeldTensor&& held) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (unasked_.size() == kMostUnasked) ask();
-  if (Sight* same = twin_of(sight, view); same != nullptr) {
-    sight.state = Sight::State::kAsAnother;
-    same->twin = &push(std::move(sight));
-    return;
-  }
-  wait(push(std::move(sight)), view, std::move(held));
+  Sight* const same = twin_of(sight.wanted, view);
+  wait(push(std::move(sight)), same, view, std::move(held));
 }
 
 void StatsQueue::begin_watched(const SightPlace& place, const device::TensorView& view, HeldTensor&& held) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (unasked_.size() == kMostUnasked) ask();
+  Sight* const same = twin_of(device::StatsWanted::kNumbers, view);
   Sight& sight = push_any();
   sight.become(place);
   sight.watched = true;
   sight.wanted = device::StatsWanted::kNumbers;
-  wait(sight, view, std::move(held));
+  wait(sight, same, view, std::move(held));
 }
 
-void StatsQueue::wait(Sight& sight, const device::TensorView& view, HeldTensor&& held) {
+void StatsQueue::wait(Sight& sight, Sight* same, const device::TensorView& view, HeldTensor&& held) {
+  if (same != nullptr) {
+    sight.state = Sight::State::kAsAnother;
+    same->twin = &sight;
+    return;
+  }
   sight.state = Sight::State::kWaiting;
   const uint64_t end = view.data + spanned_bytes(view);
   if (!held) all_held_.store(false, std::memory_order_relaxed);
@@ -119,10 +121,10 @@ void StatsQueue::pop() {
   sights_.pop_front();
 }
 
-Sight* StatsQueue::twin_of(const Sight& sight, const device::TensorView& view) {
-  if (sight.wanted != device::StatsWanted::kHash) return nullptr;
+Sight* StatsQueue::twin_of(device::StatsWanted wanted, const device::TensorView& view) {
   const auto found = std::find_if(unasked_.begin(), unasked_.end(), [&](const Unasked& unasked) {
-    return unasked.sight->wanted == device::StatsWanted::kHash && is_same(unasked.view, view);
+    return unasked.sight->wanted == wanted && is_same(unasked.view, view) &&
+           (wanted == device::StatsWanted::kHash || unasked.view.dtype == view.dtype);
   });
   if (found == unasked_.end()) return nullptr;
   Sight* last = found->sight;

@@ -37,7 +37,7 @@ struct Sight : SightPlace {
     kHeadline,       // the launch itself; `text` is its line
     kWaiting,        // statistics that the device is yet to be asked for
     kOnDevice,       // statistics that the device has yet to give
-    kAsAnother,      // the hash will be that of another one, whose `twin` this is
+    kAsAnother,      // they will be those of another one, whose `twin` this is
     kMeasured,       // `stats` and `values` hold them
     kUninitialised,  // an output before its launch
     kUnread,         // `text` says why
@@ -53,7 +53,7 @@ struct Sight : SightPlace {
   TensorStats stats{};
   std::vector<uint8_t> values;
   FirstSpecials specials;  // where a device has measured
-  Sight* twin = nullptr;   // a later one that gets the same hash
+  Sight* twin = nullptr;   // a later one of the same memory, which gets the same
 
   Sight() = default;
   Sight(Sight&&) = default;
@@ -134,15 +134,15 @@ class StatsQueue {
   // The same; its memory may be that of an earlier one, and hold what that one held.
   Sight& push_any();
 
-  // Has the last sight, which is new, wait for its statistics. The mutex is held.
-  void wait(Sight& sight, const device::TensorView& view, HeldTensor&& held);
+  // Has the last sight, which is new, wait for its statistics, or for those of `same`. The mutex is held.
+  void wait(Sight& sight, Sight* same, const device::TensorView& view, HeldTensor&& held);
 
   // Removes the first one. The mutex is held.
   void pop();
 
-  // The last one of those that wait and have the hash that `sight`, of this view, will have: an output of one launch
-  // that the next one reads. nullptr: there is none. The mutex is held.
-  Sight* twin_of(const Sight& sight, const device::TensorView& view);
+  // The last one of those that wait for what is wanted of the same memory: an output of one launch that the next one
+  // reads. nullptr: there is none. The mutex is held.
+  Sight* twin_of(device::StatsWanted wanted, const device::TensorView& view);
 
   // Enqueues everything that waits. The mutex is held.
   void ask();

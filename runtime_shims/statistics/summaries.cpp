@@ -12,6 +12,9 @@ namespace {
 
 uint64_t offset_of(uint64_t row) { return sizeof(SummariesHeader) + row * sizeof(SummaryRow); }
 
+// Of the call, or of the replay.
+uint32_t number_of(const SummaryRow& row) { return row.replay == 0 ? row.call : row.replay; }
+
 }  // namespace
 
 int Summaries::open(const std::string& run_directory, uint32_t every, uint64_t bytes) {
@@ -29,9 +32,19 @@ int Summaries::open(const std::string& run_directory, uint32_t every, uint64_t b
 
 void Summaries::add(const SummaryRow& row) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!wants(row.call)) return;
+  if (!wants(number_of(row))) return;
   pending_.push_back(row);
   if (pending_.size() >= kRowsPerWrite) write();
+}
+
+void Summaries::miss(uint64_t rows) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  header_.n_missed += rows;
+}
+
+uint64_t Summaries::missed() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return header_.n_missed;
 }
 
 void Summaries::flush() {
@@ -67,7 +80,7 @@ void Summaries::write() {
 void Summaries::thin_out() {
   header_.every *= 2;
   every_.store(header_.every);
-  const auto dropped = [this](const SummaryRow& row) { return row.call % header_.every != 0; };
+  const auto dropped = [this](const SummaryRow& row) { return number_of(row) % header_.every != 0; };
   std::vector<SummaryRow> rows;
   uint64_t kept = 0;
   for (uint64_t first = 0; first < header_.n_rows; first += kRowsPerWrite) {
@@ -84,7 +97,7 @@ void Summaries::thin_out() {
   header_.n_rows = kept;
   pending_.erase(std::remove_if(pending_.begin(), pending_.end(), dropped), pending_.end());
   if (ftruncate(file_.descriptor(), static_cast<off_t>(offset_of(kept))) != 0) return stop(errno);
-  news_ = "summaries fill their room: now of one call in " + std::to_string(header_.every);
+  news_ = "summaries fill their room: now of one call, or replay, in " + std::to_string(header_.every);
   has_news_.store(true);
 }
 

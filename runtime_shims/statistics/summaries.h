@@ -1,4 +1,4 @@
-// The file of summaries of a run: rows of some calls, in bounded room.
+// The file of summaries of a run: rows of some calls, and of some replays of CUDA graphs, in bounded room.
 #pragma once
 
 #include <atomic>
@@ -14,21 +14,28 @@ namespace aoti_debug {
 
 class Summaries {
  public:
-  // Creates summaries.bin in the run directory. A call is summarised if its number is a multiple of `every`; the file
-  // takes up to `bytes`. 0 or an errno.
+  // Creates summaries.bin in the run directory. A call, or a replay, is summarised if its number is a multiple of
+  // `every`; the file takes up to `bytes`. 0 or an errno.
   int open(const std::string& run_directory, uint32_t every, uint64_t bytes);
 
-  // Whether a call of the model is summarised.
-  bool wants(uint32_t call) const {
+  bool is_open() const { return every_.load(std::memory_order_relaxed) != 0; }
+
+  // Whether the call of the model, or the replay, with this number is summarised.
+  bool wants(uint32_t number) const {
     const uint64_t every = every_.load(std::memory_order_relaxed);
-    return every != 0 && call % every == 0;
+    return every != 0 && number % every == 0;
   }
 
   // Adds a row; it is written with others.
   void add(const SummaryRow& row);
 
-  // Writes what was added, at the end of a call.
+  // Counts rows of replays that could not be read in time.
+  void miss(uint64_t rows);
+
+  // Writes what was added, at the end of a call or after a look at replays.
   void flush();
+
+  uint64_t missed();
 
   // What has changed since the last time, for a note: fewer calls are summarised, or a file that cannot be written.
   std::string take_news();

@@ -240,6 +240,13 @@ class UserKernels(nn.Module):
         return smooth(flat[1::3]), smooth(flat), counts, tuned(x), scaled_add(x, x.cos(), False, 128)
 
 
+class Rows(nn.Module):
+    """Waits for the GPU, to know how many rows there are."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nonzero((x * 2).relu()) + 1
+
+
 class Gather(nn.Module):
     """A user gather with forty launches behind it."""
 
@@ -253,6 +260,14 @@ class Gather(nn.Module):
         for layer in self.layers:
             rows = layer(rows).relu()
         return rows
+
+
+def uneven() -> Case:
+    """Kernels that take from 2 to 350 µs on an H100, and one of a library."""
+    from models import Uneven  # tests/models.py, which processes that run a package need not find
+
+    example = torch.randn(1024, 1024, device="cuda"), torch.randn(512, 1024, device="cuda")
+    return Case(Uneven(4096).cuda().eval(), example)
 
 
 def case(name: str) -> Case:
@@ -287,6 +302,8 @@ def case(name: str) -> Case:
             ),
         ),
         "user_kernels": lambda: Case(UserKernels(), (x, torch.randint(0, 16, (1000,), device="cuda"))),
+        "uneven": uneven,
+        "rows": lambda: Case(Rows(), (torch.randn(8, 8, device="cuda"),)),
         "gather": lambda: Case(Gather().cuda().eval(), (torch.randint(0, 500, (256,), device="cuda"),)),
     }
     return cases[name]()

@@ -1,4 +1,4 @@
-"""What a CUDA graph holds of a captured call, on a real device: breadcrumbs, watchpoints, statistics."""
+"""What a CUDA graph holds of a captured call, on a real device: breadcrumbs, watchpoints, statistics, summaries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from built_model import Built
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.manifest import Role
-from aoti_debug.rundir import run_directory
+from aoti_debug.rundir import run_directory, summaries
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import RecordedStats
 from aoti_debug.show.replayed import replay_lines
@@ -106,7 +106,48 @@ def test_nan_in_a_replay_names_replay_and_launch(build: Callable[[str], Built], 
     assert first.key.launch == min(hit.key.launch for hit in watchpoint.recorded)
     assert {hit.replay for hit in watchpoint.recorded} == {731}
     assert watchpoint.hits == 3 * len(watchpoint.recorded)
-    assert "in replay 731 of the CUDA graph" in done.stderr
+    assert "in replay 731 of the CUDA graph that captured call 1" in done.stderr
+
+
+def test_summaries_have_every_replay(build: Callable[[str], Built], tmp_path: Path) -> None:
+    built = build("two_specialisations")
+    settings = {"AOTI_DEBUG_LEVEL": "2", "AOTI_DEBUG_SUMMARIES": "1", "AOTI_DEBUG_PRINT": "none"}
+    done = subprocess.run(
+        [sys.executable, "-c", NAN_IN_A_REPLAY, str(built.program), str(built.package)],
+        env={**os.environ, "AOTI_DEBUG_DIR": str(tmp_path), **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    run = run_directory.open_run(base=tmp_path)
+    found = summaries.read(run)
+    assert found is not None
+    series = [one for one in found.series if one.captured_call is not None]
+    assert {one.captured_call for one in series} == {1}
+    assert {(one.launch, one.argument) for one in series} == {
+        (one.launch, one.argument) for one in found.series if one.captured_call is None
+    }
+    recorded_rows = sum(len(one.samples) for one in series)
+    assert recorded_rows + found.missed == 733 * len(series)
+    assert recorded_rows > 0
+    for one in series:
+        assert [sample.number for sample in one.samples] == sorted({sample.number for sample in one.samples})
+        assert one.samples[-1].number == 733
+        (last,) = (launch for launch in run.launches if launch.key.call == 1 and launch.key.launch == one.launch)
+        argument = last.argument(one.argument)
+        assert argument is not None
+        expected = argument.stats[Phase.AFTER].statistics
+        assert expected is not None
+        sample = one.samples[-1]
+        assert (sample.n_nan, sample.numel, sample.n_zero) == (expected.n_nan, expected.numel, expected.n_zero)
+        assert sample.mean == pytest.approx(expected.mean, rel=1e-9, nan_ok=True)
+    spoilt = [one for one in series if one.samples[-1].n_nan]
+    assert spoilt
+    for one in spoilt:
+        assert {sample.number for sample in one.samples if sample.n_nan} <= {731, 732, 733}
+    lines = replay_lines(run, run.launches, 200)
+    assert any(line.startswith("NaN first in replay 73") for line in lines), lines
 
 
 MEASURED = """
@@ -189,7 +230,7 @@ def test_the_statistics_of_the_last_replay_are_those_of_a_call(
             assert found[field] == pytest.approx(expected[field], rel=1e-9, abs=1e-12, nan_ok=True), key
     assert [call.replays for call in run.timeline.calls] == [None, 5, None]
     assert replay_lines(run, run.launches, 200) == [
-        "call 1: statistics of replay 5 of the CUDA graph, the last one; earlier replays are not kept"
+        "statistics of replay 5 of the CUDA graph that captured call 1, the last one; earlier replays are not kept"
     ]
     assert any("earlier replays are not kept" in note.text for note in run.timeline.notes)
 

@@ -1,124 +1,143 @@
-"""A profile of a model on a GPU, beside torch's own profiler."""
+"""A profile of a model on a GPU: launches, kernels and their order, beside torch's own profiler; no times.
+
+`python benchmarks/profile_accuracy.py --device cuda` compares the times.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import statistics
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from built_model import Built
 from torch.profiler import ProfilerActivity
 
-from aoti_debug.builder import build as builder
 from aoti_debug.cli import main
+from aoti_debug.manifest import Kind
 from aoti_debug.profile.document import document
 from aoti_debug.profile.model_profile import ModelProfile
-from aoti_debug.profile.options import ProfileOptions
+from aoti_debug.profile.options import WARM_UP, ProfileOptions
 from aoti_debug.profile.profile import profile
+from aoti_debug.rundir.run_json import CallPurpose
+from aoti_debug.show.made_calls import calls_text, purpose_of
 
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.slow,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
-CALLS = 20
-
-
-class Uneven(nn.Module):
-    """Generated kernels over tensors of very different sizes, and a product of large matrices."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4096, 4096)
-
-    def forward(self, x: Tensor, small: Tensor) -> tuple[Tensor, ...]:
-        wide, rows = x.repeat(4, 8), x.repeat(6, 8)  # of other sizes each: never one kernel
-        sums = x.repeat(3, 8).cumsum(-1)
-        return wide.softmax(-1), sums, rows.sin(), (small.sin() + small).cumsum(-1), self.linear(x.repeat(4, 4))
+CALLS = 5
+GENERATED = "triton_"
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("uneven")
-    torch.manual_seed(0)
-    inputs = torch.randn(1024, 1024, device="cuda"), torch.randn(512, 1024, device="cuda")
+def uneven(build: Callable[[str], Built]) -> Built:
+    return build("uneven")
+
+
+@pytest.fixture(scope="module")
+def generated(uneven: Built) -> list[str]:
+    """The generated kernels of a call of the plain package in their order, by torch's profiler."""
+    model = torch._inductor.aoti_load_package(str(uneven.plain))
+    args, kwargs = torch.export.load(uneven.program).example_inputs
     with torch.no_grad():
-        program = torch.export.export(Uneven().cuda().eval(), inputs)
-        torch.export.save(program, folder / "model.pt2")
-    return builder.build(folder / "model.pt2", output=folder / "model.instrumented.pt2")
+        model(*args, **kwargs)
+        torch.cuda.synchronize()
+        with torch.profiler.profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            model(*args, **kwargs)
+            torch.cuda.synchronize()
+    events = sorted(profiler.events(), key=lambda event: event.time_range.start)
+    return [event.name for event in events if event.name.startswith(GENERATED)]
 
 
 @pytest.fixture(scope="module")
-def times(package: Path) -> dict[str, float]:
-    """Seconds of each kernel, copy and fill in a call, by torch's profiler, without any recording of ours."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AOTI_DEBUG_LEVEL", "0")
-        model = torch._inductor.aoti_load_package(str(package))
-        args, kwargs = torch.export.load(package.parent / "model.pt2").example_inputs
-        with torch.no_grad():
-            for _ in range(3):
-                model(*args, **kwargs)
-            torch.cuda.synchronize()
-            with torch.profiler.profile(activities=[ProfilerActivity.CUDA]) as profiler:
-                for _ in range(CALLS):
-                    model(*args, **kwargs)
-                torch.cuda.synchronize()
-    events = profiler.key_averages()
-    return {event.key: 1e-6 * event.device_time_total / CALLS for event in events if event.device_time_total}
+def of_calls(uneven: Built, tmp_path_factory: pytest.TempPathFactory) -> ModelProfile:
+    return profile(ProfileOptions(uneven.package, calls=CALLS, out=tmp_path_factory.mktemp("calls")))
 
 
-def seconds_by_kernel(found: ModelProfile) -> dict[str, float]:
-    """Seconds in a call of the launches of each kernel."""
-    seconds: dict[str, float] = defaultdict(float)
-    for site in found.sites:
-        seconds[site.site.kernel] += site.seconds
-    return dict(seconds)
+@pytest.fixture(scope="module")
+def of_replays(uneven: Built, tmp_path_factory: pytest.TempPathFactory) -> ModelProfile:
+    out = tmp_path_factory.mktemp("replays")
+    return profile(ProfileOptions(uneven.package, calls=CALLS, out=out, cuda_graph=True))
 
 
-def assert_as_torch_profiler(found: ModelProfile, times: dict[str, float]) -> None:
-    """Launches of at least 20 µs have the order and, within 5 %, the times that torch's profiler has measured."""
-    seconds = seconds_by_kernel(found)
-    generated = {name: times[name] for name in seconds if name in times}
-    large = sorted((name for name in generated if generated[name] >= 20e-6), key=lambda name: -generated[name])
-    assert len(large) >= 3
-    for name in large:
-        print(f"{name}: {1e6 * times[name]:.2f} µs, {1e6 * seconds[name]:.2f} µs")
-    assert sorted(large, key=lambda name: -seconds[name]) == large
-    for name in large:
-        assert seconds[name] == pytest.approx(times[name], rel=0.05), name
-    print(f"together: {1e6 * sum(times.values()):.2f} µs, {1e6 * found.launch_seconds:.2f} µs")
-    assert found.launch_seconds == pytest.approx(sum(times.values()), rel=0.05)
-
-
-def test_launches_are_those_of_torch_profiler(package: Path, times: dict[str, float], tmp_path: Path) -> None:
-    found = profile(ProfileOptions(package, calls=CALLS, out=tmp_path))
-    assert document(found)["clock"] == "device"
-    assert all(site.seconds > 0 for site in found.sites)
-    assert abs(found.sum_to_wall - 1) <= 0.02
-    for call in found.calls:
+def assert_consistent(found: ModelProfile, generated: list[str]) -> None:
+    """One record: the kernels of each call or replay, in order, within it, and their sums."""
+    assert found.on_device is not None
+    assert len(found.calls) == len(found.on_device) == CALLS
+    launched = Counter(name for name in generated)
+    sites = {site.site.kernel: site for site in found.sites if site.site.kind is Kind.TRITON}
+    assert {name: site.count for name, site in sites.items()} == launched
+    others = [site for site in found.sites if site.site.kernel not in launched]
+    assert [site.site.kernel for site in others] == ["aoti_torch_cuda_addmm_out"]
+    for device, call in zip(found.on_device, found.calls, strict=True):
+        assert [work.activity.name for work in device.works if work.activity.name.startswith(GENERATED)] == generated
+        for work in device.works:
+            assert device.begin_ns <= work.activity.begin_ns
+            assert work.activity.end_ns <= device.end_ns
+            assert 0 <= work.own_ns <= work.activity.duration_ns
+            if work.activity.name.startswith(GENERATED):
+                assert work.launch is not None
+                assert work.launch.kernel == work.activity.name
+        begins = [work.activity.begin_ns for work in device.works]
+        assert begins == sorted(begins)
+        assert call.wall_ns == device.end_ns - device.begin_ns
+        assert call.gaps_ns >= 0
         assert sum(call.launches_ns.values()) + call.gaps_ns == call.wall_ns
-        assert call.gaps_ns > 0
-    assert_as_torch_profiler(found, times)
+    for earlier, later in zip(found.on_device, found.on_device[1:], strict=False):
+        assert earlier.end_ns <= later.begin_ns
+    assert found.wall_seconds == pytest.approx(1e-9 * statistics.median(call.wall_ns for call in found.calls))
+    for site in found.sites:
+        times = [call.launches_ns[site.site.id] for call in found.calls]
+        assert site.seconds == pytest.approx(1e-9 * statistics.median(times))
+        assert site.seconds > 0
 
 
-def test_replays_of_a_cuda_graph(package: Path, times: dict[str, float], tmp_path: Path) -> None:
-    found = profile(ProfileOptions(package, calls=CALLS, out=tmp_path, cuda_graph=True))
-    told = document(found)
-    assert (told["clock"], told["replays"], len(found.calls)) == ("device", True, CALLS)
-    assert_as_torch_profiler(found, times)
-    assert abs(found.sum_to_wall - 1) <= 0.02
-    assert found.cost is not None
-    assert found.cost.back_to_back is not None
-    print(f"{found.cost}, a replay {1e6 * found.wall_seconds:.2f} µs, its launches {1e6 * found.launch_seconds:.2f} µs")
-    assert found.launch_seconds == pytest.approx(found.cost.back_to_back, rel=0.02)
-    assert found.wall_seconds == pytest.approx(found.cost.back_to_back, rel=0.02)
+def test_calls(of_calls: ModelProfile, generated: list[str]) -> None:
+    told = document(of_calls)
+    assert (told["clock"], told["replays"]) == ("device", False)
+    assert_consistent(of_calls, generated)
+    assert of_calls.cost is not None
+    assert min(of_calls.cost.profiled, of_calls.cost.unprofiled) > 0
+    assert of_calls.cost.back_to_back is None
 
 
-def test_replays_on_the_command_line(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_calls_that_nobody_asked_for(of_calls: ModelProfile, of_replays: ModelProfile) -> None:
+    run = of_calls.run
+    assert run.info.calls == CALLS
+    assert calls_text(run) == (
+        f"{WARM_UP + 2 * CALLS} calls, of which aoti-debug made {WARM_UP} to warm up and {CALLS} without the profiler"
+    )
+    asked = [call.call for call in run.timeline.calls if purpose_of(run, call) is None]
+    assert asked == [call.call for call in of_calls.calls]
+    run = of_replays.run
+    assert run.info.calls == CALLS
+    purposes = [purpose_of(run, call) for call in run.timeline.calls]
+    assert purposes == [*[CallPurpose.WARM_UP] * WARM_UP, CallPurpose.CAPTURED, CallPurpose.ATTRIBUTED]
+    assert [call.capturing for call in run.timeline.calls] == [p is CallPurpose.CAPTURED for p in purposes]
+
+
+def test_replays(of_replays: ModelProfile, generated: list[str]) -> None:
+    told = document(of_replays)
+    assert (told["clock"], told["replays"]) == ("device", True)
+    assert [call.call for call in of_replays.calls] == list(range(1, CALLS + 1))
+    assert_consistent(of_replays, generated)
+    assert of_replays.cost is not None
+    assert of_replays.cost.back_to_back is not None
+    assert of_replays.cost.back_to_back > 0
+    assert of_replays.on_device is not None
+    for replay in of_replays.on_device:  # it lasts from its first kernel to the end of its last
+        assert replay.begin_ns == replay.works[0].activity.begin_ns
+        assert replay.end_ns == max(work.activity.end_ns for work in replay.works)
+
+
+def test_replays_on_the_command_line(uneven: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = tmp_path / "trace.json"
-    command = ["profile", str(package), "--cuda-graph", "--calls", "5", "--out", str(tmp_path), "--trace", str(trace)]
-    assert main.run([*command, "--plot", "-o", str(tmp_path / "page.html")]) == 0
+    command = ["profile", str(uneven.package), "--cuda-graph", "--calls", "5", "--out", str(tmp_path)]
+    assert main.run([*command, "--trace", str(trace), "--plot", "-o", str(tmp_path / "page.html")]) == 0
     out = capsys.readouterr().out
     print(out)
     assert "median of 5 replays" in out
@@ -127,12 +146,10 @@ def test_replays_on_the_command_line(package: Path, tmp_path: Path, capsys: pyte
     assert "replays of a CUDA graph" in (tmp_path / "page.html").read_text()
 
 
-def test_the_product_is_close_to_the_machine(package: Path, tmp_path: Path) -> None:
-    found = profile(ProfileOptions(package, calls=CALLS, out=tmp_path))
-    (product,) = (site for site in found.sites if site.work.contracts)
+def test_the_product_of_large_matrices(of_calls: ModelProfile) -> None:
+    (product,) = (site for site in of_calls.sites if site.work.contracts)
     assert product.work.flops == pytest.approx(2 * 4096**3, rel=0.01)
     assert product.placement is not None
     assert product.placement.bound.value == "compute"
-    assert 0.3 < product.placement.share <= 1.05
-    assert found.peaks.flops_of("bfloat16") > found.peaks.flops_of("float32") > 1e12
-    assert found.peaks.bandwidth > 1e11
+    assert product.placement.share > 0
+    assert of_calls.peaks.flops.keys() >= {"float32", "bfloat16", "float16"}

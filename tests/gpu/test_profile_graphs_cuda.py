@@ -1,15 +1,17 @@
-"""Models that a CUDA graph cannot capture, and small ones against themselves, on a GPU."""
+"""Models that a CUDA graph cannot capture, and models against themselves, on a GPU."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from built_model import Built
 
-from aoti_debug.builder import build as builder
 from aoti_debug.cli import main
+from aoti_debug.profile import against
 
 pytestmark = [
     pytest.mark.cuda,
@@ -18,19 +20,15 @@ pytestmark = [
 ]
 
 
-class Rows(nn.Module):
-    """Waits for the GPU, to know how many rows there are."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.nonzero((x * 2).relu()) + 1
-
-
 @pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("rows")
-    program = torch.export.export(Rows(), (torch.randn(8, 8, device="cuda"),))
-    torch.export.save(program, folder / "model.pt2")
-    return builder.build(folder / "model.pt2", output=folder / "model.instrumented.pt2")
+def package(build: Callable[[str], Built]) -> Path:
+    """That of a model which waits for the GPU."""
+    return build("rows").package
+
+
+@pytest.fixture
+def two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(against, "ROUNDS", 2)
 
 
 def test_a_model_that_cannot_be_captured(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,6 +39,7 @@ def test_a_model_that_cannot_be_captured(package: Path, tmp_path: Path, capsys: 
     assert "hint: without --cuda-graph its calls are measured" in error
 
 
+@pytest.mark.usefixtures("two_rounds")
 def test_its_calls_can_be_measured(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["profile", str(package), "--calls", "3", "--out", str(tmp_path), "--against", str(package)]
     assert main.run(command) in (0, 1)
@@ -48,3 +47,34 @@ def test_its_calls_can_be_measured(package: Path, tmp_path: Path, capsys: pytest
     print(out)
     assert "aoti_torch_cuda_nonzero" in out
     assert "by its profiler; with it a call takes" in out
+
+
+@pytest.mark.usefixtures("two_rounds")
+def test_an_older_model_that_cannot_be_captured(
+    build: Callable[[str], Built], package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said before the newer one is compared, and names the model."""
+    new = build("two_specialisations").package
+    command = ["profile", str(new), "--cuda-graph", "--calls", "3", "--out", str(tmp_path), "--against", str(package)]
+    assert main.run(command) == 2
+    error = capsys.readouterr().err
+    print(error)
+    assert f"{package.resolve().name}: a CUDA graph cannot capture aoti_torch_cuda_nonzero (launch " in error
+
+
+@pytest.mark.usefixtures("two_rounds")
+def test_replays_against_those_of_an_older_model(
+    build: Callable[[str], Built], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = str(build("two_specialisations").package)
+    command = ["profile", package, "--cuda-graph", "--calls", "3", "--out", str(tmp_path), "--against", package]
+    assert main.run([*command, "--json"]) in (0, 1)
+    found = json.loads(capsys.readouterr().out)
+    print(json.dumps(found["against"], indent=1))
+    assert (found["replays"], found["against"]["rounds"]) == (True, 2)
+    launched = [launch["kernel"] for launch in found["launches"]]
+    compared = [site["kernel"] for change in found["against"]["launches"] for site in change["new_sites"]]
+    assert sorted(compared) == sorted(launched)
+    assert found["against"]["unpaired"] == []
+    for change in (found["against"]["call"], *found["against"]["launches"]):
+        assert min(*change["old"], *change["new"]) > 0

@@ -98,6 +98,16 @@ class Recorder:
         return found
 
 
+def replayed(base: Path, *kernels: str) -> RunDir:
+    """A call, one that a CUDA graph captured, and two replays of these kernels."""
+    recorder = Recorder()
+    recorder.call(0)
+    recorder.call(1, flags=capturing(), kernels=False)
+    for _ in range(2):
+        recorder.replay(*kernels)
+    return recorder.write(base)
+
+
 def package() -> Manifest:
     """The model of measured.py on a GPU."""
     return factories.make_manifest(*measured.package().sites, device="cuda")

@@ -56,7 +56,7 @@ def test_a_launch_that_is_slower_is_found_and_no_other() -> None:
     assert verdicts[3] is Verdict.SLOWER
     assert set(verdicts[:3] + verdicts[4:]) == {Verdict.UNCHANGED}
     assert [change.group for change in drawn.slower] == [GROUPS[3]]
-    lines = change_lines(drawn, UNLIMITED)
+    lines = change_lines(drawn, "call", UNLIMITED)
     assert lines[0] == "against old.pt2, in 10 rounds: 1 launch slower"
     assert lines[3].split()[0] == "slower"
     assert "cpp_fused_3" in lines[3]
@@ -109,7 +109,7 @@ def test_launches_of_one_model_only_are_named_and_not_judged() -> None:
     found = find_changes(Path("old.pt2"), alone, [(calls, calls)] * ROUNDS)
     assert found.launches == ()
     assert {change.verdict for change in found.unpaired} == {Verdict.UNCHANGED}
-    assert change_lines(found, UNLIMITED)[-2:] == [
+    assert change_lines(found, "call", UNLIMITED)[-2:] == [
         "only in the new model: cpp_fused_relu_0 (20.0 µs)",
         "only in the old model: cpp_fused_relu_0 (20.0 µs)",
     ]

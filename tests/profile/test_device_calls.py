@@ -10,7 +10,7 @@ from pathlib import Path
 import on_gpu
 import pytest
 from factories import tensor
-from on_gpu import PRODUCT, REDUCE, RELU, Recorder
+from on_gpu import PRODUCT, REDUCE, RELU, Recorder, replayed
 from schema import DOCS, problems
 
 from aoti_debug.errors import RunDirError
@@ -57,15 +57,6 @@ def called(tmp_path: Path) -> RunDir:
     recorder.journal.time_ns = 50_000_000  # an error of 50 µs, were the rate of the journal's clock not known
     for number in range(3):
         recorder.call(number)
-    return recorder.write(tmp_path)
-
-
-def replayed(tmp_path: Path, *names: str) -> RunDir:
-    recorder = Recorder()
-    recorder.call(0)
-    recorder.call(1, flags=on_gpu.capturing(), kernels=False)
-    for _ in range(2):
-        recorder.replay(*names)
     return recorder.write(tmp_path)
 
 

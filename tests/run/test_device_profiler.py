@@ -18,6 +18,7 @@ from aoti_debug.run.device_profiler import CaptureError, DeviceTimes, NoWorkErro
 from aoti_debug.run.options import RunOptions
 from aoti_debug.rundir import device_activity
 from aoti_debug.rundir.device_activity import Activity, Enqueued
+from aoti_debug.rundir.run_json import CallPurpose
 
 BASE = 1_790_857_026_000_000_000
 
@@ -110,25 +111,39 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_profiler, "_profiler", Profiler)
 
 
+announced: list[tuple[CallPurpose, int]] = []
+
+
+def told(purpose: CallPurpose, count: int) -> None:
+    announced.append((purpose, count))
+
+
+@pytest.fixture(autouse=True)
+def nothing_announced() -> None:
+    announced.clear()
+
+
 @pytest.mark.usefixtures("cuda")
 def test_calls_are_measured_with_and_without_the_profiler(tmp_path: Path) -> None:
     calls: list[int] = []
-    device_profiler.measure(lambda: calls.append(1), DeviceTimes(3), 50, tmp_path)
+    device_profiler.measure(lambda: calls.append(1), DeviceTimes(3), 50, tmp_path, told)
     found = device_activity.read(tmp_path)
     assert found is not None
     assert (len(found.unprofiled), len(found.profiled), found.back_to_back) == (20, 50, ())
     assert len(calls) == 3 + 20 + 50
+    assert announced == [(CallPurpose.WARM_UP, 3), (CallPurpose.UNPROFILED, 20), (CallPurpose.ASKED, 50)]
     assert len(found.activities) == 3
 
 
 @pytest.mark.usefixtures("cuda")
 def test_replays_are_measured_one_by_one_and_in_a_row(tmp_path: Path) -> None:
     calls: list[int] = []
-    device_profiler.measure(lambda: calls.append(1), DeviceTimes(3, replays=True), 50, tmp_path)
+    device_profiler.measure(lambda: calls.append(1), DeviceTimes(3, replays=True), 50, tmp_path, told)
     found = device_activity.read(tmp_path)
     assert found is not None
     assert (len(found.unprofiled), len(found.profiled), len(found.back_to_back)) == (20, 50, 20)
-    assert len(calls) == 3 + 1 + 1  # to warm up, captured, and for the kernels of each launch
+    assert len(calls) == 3 + 1 + 1
+    assert announced == [(CallPurpose.WARM_UP, 3), (CallPurpose.CAPTURED, 1), (CallPurpose.ATTRIBUTED, 1)]
     assert graphs[-1].replays == 20 + 20 * 10 + 50
 
 
@@ -145,7 +160,7 @@ def test_the_first_error_of_a_capture_is_told(tmp_path: Path) -> None:
                 raise RuntimeError("operation failed due to a previous error during capture") from None
 
     with pytest.raises(CaptureError, match="a CUDA graph cannot capture it: operation not permitted when") as raised:
-        device_profiler.measure(call, DeviceTimes(3, replays=True), 50, tmp_path)
+        device_profiler.measure(call, DeviceTimes(3, replays=True), 50, tmp_path, told)
     assert raised.value.exit_code == 2
     assert raised.value.hint
 
@@ -154,7 +169,7 @@ def test_the_first_error_of_a_capture_is_told(tmp_path: Path) -> None:
 def test_a_profiler_that_records_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TRACE, "traceEvents", [])
     with pytest.raises(NoWorkError, match="has recorded no work of the GPU") as raised:
-        device_profiler.measure(lambda: None, DeviceTimes(3), 5, tmp_path)
+        device_profiler.measure(lambda: None, DeviceTimes(3), 5, tmp_path, told)
     assert "another profiler" in raised.value.hint
 
 
@@ -168,9 +183,10 @@ def test_more_than_can_be_recorded_is_an_error_before_it_is_measured(
     with pytest.raises(
         TooMuchWorkError, match="about 600 kernels, copies and fills in 200 calls: more than the 500"
     ) as raised:
-        device_profiler.measure(lambda: calls.append(1), DeviceTimes(3, replays), 200, tmp_path)
+        device_profiler.measure(lambda: calls.append(1), DeviceTimes(3, replays), 200, tmp_path, told)
     assert "--calls" in raised.value.hint
-    assert len(calls) <= 4
+    assert len(calls) == sum(count for _, count in announced)
+    assert announced[-1] == (CallPurpose.SIZED, 1)
     assert device_activity.read(tmp_path) is None
 
 
@@ -178,7 +194,7 @@ def test_more_than_can_be_recorded_is_an_error_before_it_is_measured(
 def test_more_than_can_be_recorded_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_activity, "MOST", 2)
     with pytest.raises(TooMuchWorkError, match="3 kernels, copies and fills in 5 calls"):
-        device_profiler.measure(lambda: None, DeviceTimes(3), 5, tmp_path)
+        device_profiler.measure(lambda: None, DeviceTimes(3), 5, tmp_path, told)
     assert device_activity.read(tmp_path) is None
 
 

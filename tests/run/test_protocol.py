@@ -9,6 +9,7 @@ from aoti_debug.machine.files.json_data import DamagedJsonError
 from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.run import protocol
 from aoti_debug.run.protocol import (
+    CallsBegun,
     CallsDone,
     Failed,
     InterposedLibraries,
@@ -18,7 +19,7 @@ from aoti_debug.run.protocol import (
     TorchImported,
     Unloaded,
 )
-from aoti_debug.rundir.run_json import Stage
+from aoti_debug.rundir.run_json import CallPurpose, Stage
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,7 @@ from aoti_debug.rundir.run_json import Stage
     [
         StageReached(Stage.SYNCHRONISE),
         TorchImported("2.13.0"),
+        CallsBegun(CallPurpose.UNPROFILED, 20),
         CallsDone(0.25),
         Unloaded(),
         Failed(ErrorData("RuntimeError", "two\nlines", code=700)),
@@ -42,7 +44,10 @@ def test_a_message_is_one_line_that_reads_back(message: Message) -> None:
     [
         (b"hello", "Expecting value"),
         (b"[1]", "it holds a list, not an object"),
-        (b'{"seconds": 1}', "message is None, not one of stage reached, torch imported, calls done, unloaded, failed"),
+        (
+            b'{"seconds": 1}',
+            "message is None, not one of stage reached, torch imported, calls begun, calls done, unloaded, failed",
+        ),
         (b'{"message": []}', r"message is \[\], not one of"),
         (b'{"message": "stage reached", "stage": "lunch"}', 'stage is "lunch", not one of Stage'),
         (b'{"message": "calls done", "seconds": "1"}', 'seconds is "1", not a finite number'),

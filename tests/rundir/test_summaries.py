@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,10 @@ PACKAGE = make_manifest(
 FLOAT32, INT64 = 6, 4
 
 
-def row(call: int, launch: int, site_: int, slot: int, mean: float = 0.5, dtype: int = FLOAT32) -> bytes:
-    return ROW.codec.pack(call, launch, site_, slot, dtype, 10, 1, 2, 0, 3, -1.0, 2.0, mean, 0.25)
+def row(
+    call: int, launch: int, site_: int, slot: int, mean: float = 0.5, dtype: int = FLOAT32, replay: int = 0
+) -> bytes:
+    return ROW.codec.pack(call, replay, launch, site_, slot, dtype, 10, 1, 2, 0, 3, -1.0, 2.0, mean, 0.25)
 
 
 ROWS = (
@@ -40,7 +43,7 @@ def run(tmp_path: Path) -> RunDir:
 
 
 def write(run: RunDir, *rows: bytes, every: int = 2, version: int = VERSION, count: int | None = None) -> Path:
-    header = HEADER.codec.pack(MAGIC, version, 1, every, len(rows) if count is None else count, 1000, 4)
+    header = HEADER.codec.pack(MAGIC, version, 1, every, len(rows) if count is None else count, 1000, 4, 5)
     path = run.path / summaries.NAME
     path.write_bytes(header + b"".join(rows))
     return path
@@ -56,7 +59,7 @@ def test_tensors_over_the_calls(run: RunDir, kept: bool) -> None:
         assert summaries.keep(run) is None
     found = summaries.read(run)
     assert found is not None
-    assert (found.asked, found.every, found.lost, found.calls) == (1, 2, 4, 2)
+    assert (found.asked, found.every, found.lost, found.missed, found.calls) == (1, 2, 4, 5, 2)
     assert [(s.launch, s.argument, s.dtype, len(s.samples)) for s in found.series] == [
         (0, "buf0", "float32", 2),
         (1, "buf1", "int64", 2),
@@ -74,6 +77,29 @@ def test_tensors_over_the_calls(run: RunDir, kept: bool) -> None:
     assert (one.min, one.max, one.mean, one.std) == (-1.0, 2.0, 0.5, 0.25)
     assert (one.absmax, one.nonfinite, one.zeros) == (2.0, 0.3, 0.3)
     assert (other.call, math.isnan(other.mean)) == (2, True)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_replays_have_series_of_their_own(run: RunDir, kept: bool) -> None:
+    replays = [row(1, launch, launch, 1 - launch, mean=r, replay=r) for r in (4, 2, 3) for launch in (0, 1)]
+    write(run, *ROWS, *replays, row(3, 0, 0, 1, replay=2))
+    if kept:
+        summaries.keep(run)
+    found = summaries.read(run)
+    assert found is not None
+    assert [(s.captured_call, s.place, s.argument, [x.number for x in s.samples]) for s in found.series] == [
+        (None, "0", "buf0", [0, 2]),
+        (None, "1", "buf1", [0, 2]),
+        (None, "2", "buf1", [0]),
+        (1, "1.0", "buf0", [2, 4]),
+        (1, "1.1", "buf1", [2, 4]),
+        (3, "3.0", "buf0", [2]),
+    ]
+    first = found.series[3]
+    assert [(s.call, s.replay, s.mean) for s in first.samples] == [(1, 2, 2.0), (1, 4, 4.0)]
+    assert found.series[0].samples[0].replay is None
+    assert (first.unit, found.series[0].unit) == ("replay", "call")
+    assert (found.calls, found.replays) == (2, {1: 2, 3: 1})
 
 
 def test_rows_of_a_process_that_was_killed(run: RunDir) -> None:
@@ -124,6 +150,26 @@ def test_columns_that_do_not_fit(run: RunDir) -> None:
         np.savez(path, **{**whole, name: column})
         with pytest.raises(RunDirError, match="is damaged"):
             summaries.read(run)
+
+
+def test_columns_of_an_earlier_version(run: RunDir) -> None:
+    import numpy as np
+
+    write(run, *ROWS)
+    before = summaries.read(run)
+    path = summaries.keep(run)
+    assert before is not None
+    assert path is not None
+    if path.suffix == ".npz":
+        columns = np.load(path)
+        np.savez(path, **{name: columns[name] for name in columns if name not in ("replay", "missed")})
+    else:
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(path)
+        settings = {name: text for name, text in table.schema.metadata.items() if not name.endswith(b".missed")}
+        pq.write_table(table.drop_columns(["replay"]).replace_schema_metadata(settings), path)
+    assert repr(summaries.read(run)) == repr(replace(before, missed=0))
 
 
 def test_parquet(run: RunDir) -> None:

@@ -66,6 +66,8 @@ EXPORT void f_unmark(AtenTensorHandle tensor) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   g_marked.erase(tensor);
 }
+static void pass_replays(uint32_t count);  // that leave nothing
+
 EXPORT void f_set(const char* what, int value) {
   if (strcmp(what, "capturing") == 0) g_capturing = value;
   if (strcmp(what, "error") == 0) g_error = value;
@@ -74,6 +76,7 @@ EXPORT void f_set(const char* what, int value) {
   if (strcmp(what, "replay") == 0) {
     for (int i = 0; i < value; ++i) g_graph[static_cast<size_t>(i)]();
   }
+  if (strcmp(what, "passed replays") == 0) pass_replays(static_cast<uint32_t>(value));
   if (strcmp(what, "no staging") == 0) g_no_staging = value;
   if (strcmp(what, "no graph nodes") == 0) g_no_graph_nodes = value;
   if (strcmp(what, "tears") == 0) g_tears = value;
@@ -138,10 +141,12 @@ bool write_crumb(void*, size_t offset, uint32_t value) {
   return true;
 }
 
-// The statistics of a tensor that replays measure.
+// The statistics of a tensor in the last replays.
 struct FakeKept {
-  std::atomic<uint32_t> replay{0};
-  StatsResult result{};
+  explicit FakeKept(uint32_t replays) : results(replays) {}
+
+  std::atomic<uint32_t> last{0};
+  std::vector<StatsResult> results;
 };
 
 // A call that is captured, and the tensor whose statistics were added last.
@@ -153,6 +158,10 @@ struct FakeCapture {
 };
 
 static std::deque<FakeCapture> g_captures;
+
+static void add_replays(uint32_t count) {
+  for (FakeCapture& call : g_captures) call.replays += count;
+}
 
 void* begin_captured(void*, CrumbWord first, size_t replays_offset) {
   if (g_no_graph_nodes != 0) return nullptr;
@@ -206,11 +215,12 @@ const CapturedWatch* add_watch(void* captured, void*, const WatchNode* nodes, ui
 
 static void measure(const TensorView& view, StatsWanted wanted, StatsResult* result);
 
-void keep_stats(void* captured, void*, const TensorView* views, int count, StatsWanted wanted, const void** kept) {
+void keep_stats(void* captured, void*, const TensorView* views, int count, StatsWanted wanted, uint32_t replays,
+                const void** kept) {
   FakeCapture* const call = static_cast<FakeCapture*>(captured);
   std::vector<std::function<void()>> work;
   for (int i = 0; i < count; ++i) {
-    FakeKept* const mine = &call->kept.emplace_back();
+    FakeKept* const mine = &call->kept.emplace_back(replays);
     const TensorView view = views[i];
     const std::vector<int64_t> sizes(view.sizes, view.sizes + view.ndim),
         strides(view.strides, view.strides + view.ndim);
@@ -219,8 +229,8 @@ void keep_stats(void* captured, void*, const TensorView* views, int count, Stats
       TensorView same = view;
       same.sizes = sizes.data();
       same.strides = strides.data();
-      measure(same, wanted, &mine->result);
-      mine->replay = g_tears != 0 ? UINT32_MAX : call->replays;
+      measure(same, wanted, &mine->results[call->replays % mine->results.size()]);
+      mine->last = g_tears != 0 ? UINT32_MAX : call->replays;
     });
   }
   add_node([work] {
@@ -228,11 +238,21 @@ void keep_stats(void* captured, void*, const TensorView* views, int count, Stats
   });
 }
 
-Kept read_kept(const void* kept, StatsResult* result, uint32_t* replay) {
+Kept read_last(const void* kept, StatsResult* result, uint32_t* replay) {
   const FakeKept& mine = *static_cast<const FakeKept*>(kept);
-  *result = mine.result;
-  *replay = mine.replay;
-  return *replay == 0 ? Kept::kNothing : *replay == UINT32_MAX ? Kept::kTorn : Kept::kWhole;
+  *replay = mine.last;
+  if (*replay == 0) return Kept::kNothing;
+  if (*replay == UINT32_MAX) return Kept::kTorn;
+  *result = mine.results[*replay % mine.results.size()];
+  return Kept::kWhole;
+}
+
+Kept read_replay(const void* kept, uint32_t replay, StatsResult* result) {
+  const FakeKept& mine = *static_cast<const FakeKept*>(kept);
+  if (mine.last < replay) return Kept::kNothing;
+  if (mine.last - replay >= mine.results.size()) return Kept::kTorn;
+  *result = mine.results[replay % mine.results.size()];
+  return Kept::kWhole;
 }
 
 bool unregister_flight() { return true; }
@@ -368,3 +388,5 @@ int take_damage(void*, GuardDamage* damages, int capacity, bool wait) {
 }
 
 }  // namespace aoti_debug::device
+
+static void pass_replays(uint32_t count) { aoti_debug::device::add_replays(count); }

@@ -81,7 +81,7 @@ def test_the_first_hit_of_each_is_recorded_and_all_are_counted(
     assert hits == [(1, 1, 731, 7, hits[0][4]), (1, 0, 734, 54, hits[1][4])]
     (count,) = {record.watch: (record.hits, record.evaluated) for record in found.of("watch_count")}.values()
     assert count == (5, 2 + 2 * 734)
-    text = "second y, element 7 is nan, in replay 731 of the CUDA graph that captured the call"
+    text = "second y, element 7 is nan, in replay 731 of the CUDA graph that captured call 1"
     assert text in capfd.readouterr().err
 
 

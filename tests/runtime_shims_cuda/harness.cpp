@@ -30,11 +30,14 @@ EXPORT const aoti_debug::CapturedWatch* harness_add_watch(void* captured, void* 
   return aoti_debug::device::add_watch(captured, stream, &node, 1);
 }
 EXPORT void harness_keep_stats(void* captured, void* stream, const TensorView* views, int count, int wanted,
-                               const void** kept) {
-  aoti_debug::device::keep_stats(captured, stream, views, count, static_cast<StatsWanted>(wanted), kept);
+                               uint32_t replays, const void** kept) {
+  aoti_debug::device::keep_stats(captured, stream, views, count, static_cast<StatsWanted>(wanted), replays, kept);
 }
-EXPORT int harness_read_kept(const void* kept, StatsResult* result, uint32_t* replay) {
-  return static_cast<int>(aoti_debug::device::read_kept(kept, result, replay));
+EXPORT int harness_read_last(const void* kept, StatsResult* result, uint32_t* replay) {
+  return static_cast<int>(aoti_debug::device::read_last(kept, result, replay));
+}
+EXPORT int harness_read_replay(const void* kept, uint32_t replay, StatsResult* result) {
+  return static_cast<int>(aoti_debug::device::read_replay(kept, replay, result));
 }
 EXPORT int harness_register_flight(void* base, size_t bytes) {
   return aoti_debug::device::register_flight(base, bytes);

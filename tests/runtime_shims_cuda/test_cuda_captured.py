@@ -11,6 +11,7 @@ import pytest
 import torch
 from runtime_shims_cuda import emulated
 from runtime_shims_cuda.device_library import ALL, HASH, DeviceLibrary, Result, View, describe
+from runtime_shims_cuda.device_library import NUMBERS as NUMBERS_ONLY
 
 from aoti_debug.abi import WatchStatistic
 
@@ -42,26 +43,31 @@ class Found(ctypes.Structure):
 
 
 WHOLE, TORN, NOTHING = 2, 1, 0  # device::Kept
-SLOT = 48  # offset of KeptStatistics::slot, behind PendingStatistics
+SLOTS = 48  # offset of KeptStatistics::slots, behind PendingStatistics
 
 
 class Kept:
-    """What read_kept takes."""
+    """What read_last and read_replay take."""
 
     def __init__(self, library: ctypes.CDLL, address: int | None) -> None:
         self.library = library
         self.address = address
 
     def read(self) -> tuple[int, int, Result]:
-        """What is left, the replay that has measured it, and the statistics."""
+        """What is left, the last replay that has measured it, and the statistics."""
         result, replay = Result(), c_uint32()
-        state = self.library.harness_read_kept(c_void_p(self.address), byref(result), byref(replay))
+        state = self.library.harness_read_last(c_void_p(self.address), byref(result), byref(replay))
         return state, replay.value, result
+
+    def of_replay(self, replay: int) -> tuple[int, Result]:
+        """What is left of one replay, and the statistics."""
+        result = Result()
+        return self.library.harness_read_replay(c_void_p(self.address), c_uint32(replay), byref(result)), result
 
     def word(self, number: int) -> c_uint64:
         """A word of the StatisticsSlot in host memory: 32 of the numbers, then the values."""
         assert self.address is not None
-        slot = c_uint64.from_address(self.address + SLOT).value
+        slot = c_uint64.from_address(self.address + SLOTS).value
         return c_uint64.from_address(slot + 8 * number)
 
 
@@ -76,7 +82,7 @@ class Capture:
         library.harness_add_stats.argtypes = [c_void_p, c_void_p, c_void_p]
         library.harness_add_watch.argtypes = [c_void_p, c_void_p, c_uint32, c_double]
         library.harness_add_watch.restype = ctypes.POINTER(Found)
-        library.harness_keep_stats.argtypes = [c_void_p, c_void_p, c_void_p, c_int, c_int, c_void_p]
+        library.harness_keep_stats.argtypes = [c_void_p, c_void_p, c_void_p, c_int, c_int, c_uint32, c_void_p]
         emulated.capture(device, STREAM, ACTIVE)
         self.call = library.harness_begin_captured(STREAM, CRUMB, 5, REPLAYS)
 
@@ -88,12 +94,12 @@ class Capture:
         found = self.library.harness_add_watch(self.call, STREAM, statistic.value, limit)
         return found.contents if found else None
 
-    def keep(self, wanted: int, *tensors: torch.Tensor) -> list[Kept]:
+    def keep(self, wanted: int, *tensors: torch.Tensor, replays: int = 1) -> list[Kept]:
         descriptions = [describe(tensor) for tensor in tensors]
         self.device.described += descriptions
         views = (View * len(tensors))(*(each.view for each in descriptions))
         kept = (c_void_p * len(tensors))()
-        self.library.harness_keep_stats(self.call, c_void_p(STREAM), views, len(tensors), wanted, kept)
+        self.library.harness_keep_stats(self.call, c_void_p(STREAM), views, len(tensors), wanted, replays, kept)
         return [Kept(self.library, each) for each in kept]
 
     def replay(self, nodes: int = 1 << 32) -> None:
@@ -186,6 +192,41 @@ def test_the_last_replay_leaves_its_statistics(capture: Callable[[], Capture], d
             assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-12, nan_ok=True), name
 
 
+@pytest.mark.parametrize("wanted", [ALL, NUMBERS_ONLY])
+@pytest.mark.parametrize("size", [5, 7001])
+def test_the_last_replays_leave_their_statistics(capture: Callable[[], Capture], size: int, wanted: int) -> None:
+    captured = capture()
+    tensor = torch.zeros(size)
+    (kept,) = captured.keep(wanted, tensor, replays=4)
+    (alone,) = captured.keep(wanted, tensor)
+    captured.end()
+    assert kept.of_replay(1)[0] == NOTHING
+    for replay in range(1, 8):
+        tensor.fill_(replay)
+        captured.replay()
+    assert [kept.of_replay(replay)[0] for replay in range(1, 9)] == [TORN] * 3 + [WHOLE] * 4 + [NOTHING]
+    for replay in range(4, 8):
+        found = kept.of_replay(replay)[1]
+        assert (found.numel, found.mean, found.number(found.max_bits)) == (size, replay, replay)
+        if wanted == ALL:
+            assert found.shown() == (torch.full((size,), float(replay)).numpy().tobytes() if size == 5 else b"")
+    for each in (kept, alone):
+        state, replay, found = each.read()
+        assert (state, replay, found.mean) == (WHOLE, 7, 7)
+
+
+def test_a_replay_that_is_being_stored_is_not_there_yet(capture: Callable[[], Capture]) -> None:
+    captured = capture()
+    (kept,) = captured.keep(ALL, torch.ones(1000), replays=2)
+    captured.end()
+    for _ in range(2):
+        captured.replay()
+    kept.word(3).value = 4 << 32 | 5  # of the slot of replays 2 and 4
+    assert kept.of_replay(4)[0] == NOTHING
+    assert kept.of_replay(2)[0] == TORN
+    assert kept.read()[:2] == (WHOLE, 1)
+
+
 def test_tensors_of_one_launch_share_a_kernel(capture: Callable[[], Capture]) -> None:
     captured = capture()
     tensors = [torch.full((100,), float(number)) for number in range(40)]
@@ -237,7 +278,7 @@ def test_what_cannot_be_measured_says_why(capture: Callable[[], Capture]) -> Non
     captured = capture()
     described = describe(torch.ones(4), device_index=1)
     kept = (c_void_p * 1)()
-    captured.library.harness_keep_stats(captured.call, c_void_p(STREAM), byref(described.view), 1, ALL, kept)
+    captured.library.harness_keep_stats(captured.call, c_void_p(STREAM), byref(described.view), 1, ALL, 1, kept)
     captured.end()
     captured.replay()
     state, replay, found = Kept(captured.library, kept[0]).read()

@@ -51,8 +51,8 @@ def test_hashes_are_whole_where_there_is_nothing_else(tmp_path: Path) -> None:
 def test_the_replay_that_was_measured(tmp_path: Path) -> None:
     run = replayed(tmp_path)
     first, second = lines(run, "0"), lines(run, "1")
-    assert "  measured   statistics of replay 8 of the CUDA graph" in first
-    assert "  measured   statistics of replay 8 of the CUDA graph" in second
+    assert "  measured   statistics of replay 8 of the CUDA graph that captured call 0" in first
+    assert "  measured   statistics of replay 8 of the CUDA graph that captured call 0" in second
     assert not any("of replay 7" in line or "of replay 8 " in line for line in first if "measured" not in line)
     assert [line.split()[0] for line in second if line.endswith("of replay 7")] == ["after"]
 

@@ -46,7 +46,10 @@ def test_hashes_stand_in_place_of_values(tmp_path: Path) -> None:
 
 def test_the_last_replay_of_a_captured_call(tmp_path: Path) -> None:
     printed = lines(replayed(tmp_path))
-    text = "call 0: statistics of replay 8 of the CUDA graph, the last one, or of replay 7 where it had not measured a"
+    text = (
+        "statistics of replay 8 of the CUDA graph that captured call 0, the last one, or of replay 7 where it had not "
+        "measured a"
+    )
     assert text in " ".join(printed)
     assert any(line.endswith("1 NaN in buf0") for line in printed)
 

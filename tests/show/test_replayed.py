@@ -20,7 +20,7 @@ def test_a_call_that_was_not_captured_has_no_replays(tmp_path: Path) -> None:
 def test_calls_of_the_launches_that_are_shown(tmp_path: Path) -> None:
     run = replayed(tmp_path)
     assert replay_lines(run, run.launches[:1], 200) == [
-        "call 0: statistics of replay 8 of the CUDA graph, the last one; earlier replays are not kept"
+        "statistics of replay 8 of the CUDA graph that captured call 0, the last one; earlier replays are not kept"
     ]
     assert replay_lines(run, [], 200) == []
 
@@ -34,7 +34,7 @@ def test_many_calls(tmp_path: Path) -> None:
         writer.tensor_stats(0, 0, Phase.BEFORE, statistics(), layout=X.layout, call=call, replay=(call + 1, call + 1))
     run = open_run(run_directory(tmp_path, make_manifest(CUDA.sites[0], site("other")), writer))
     found = replay_lines(run, run.launches, 200)
-    assert found[5].startswith("call 5: statistics of replay 6 ")
+    assert found[5].startswith("statistics of replay 6 of the CUDA graph that captured call 5,")
     assert found[6:] == ["and the last replays of 3 more calls"]
 
 
@@ -52,13 +52,13 @@ def measured(base: Path, *replays: int) -> list[str]:
 
 def test_the_last_replay_had_not_measured_every_tensor(tmp_path: Path) -> None:
     assert measured(tmp_path, 8, 8, 7) == [
-        "call 0: statistics of replay 8 of the CUDA graph, the last one, or of replay 7 where it had not measured a "
-        "tensor when the run ended; earlier replays are not kept"
+        "statistics of replay 8 of the CUDA graph that captured call 0, the last one, or of replay 7 where it had not "
+        "measured a tensor when the run ended; earlier replays are not kept"
     ]
 
 
 def test_the_last_replay_had_measured_none_of_the_tensors(tmp_path: Path) -> None:
     assert measured(tmp_path, 7, 7) == [
-        "call 0: statistics of replay 7 of the CUDA graph; replay 8, the last one, had measured none of them when the "
-        "run ended"
+        "statistics of replay 7 of the CUDA graph that captured call 0; replay 8, the last one, had measured none of "
+        "them when the run ended"
     ]

@@ -44,4 +44,4 @@ def test_a_hit_in_words() -> None:
     before = replace(hit, element=None, phase=Phase.BEFORE, value=math.nan, statistic=WatchStatistic.NAN)
     assert hit_text(before) == f"0.3  cpp_fused_relu_0  {name} before it, nan is nan"
     replayed = replace(hit, replay=731)
-    assert hit_text(replayed) == f"{hit_text(hit)}, in replay 731 of the CUDA graph"
+    assert hit_text(replayed) == f"{hit_text(hit)}, in replay 731 of the CUDA graph that captured call {hit.key.call}"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 from aoti_debug.rundir.summaries import Sample, Series
 
 
-def sample(call: int = 0, **numbers: float) -> Sample:
+def sample(call: int = 0, *, replay: int | None = None, **numbers: float) -> Sample:
     """A sample of 100 elements around 0 with standard deviation 1."""
     known = {"numel": 100, "n_nan": 0, "n_pos_inf": 0, "n_neg_inf": 0, "n_zero": 0}
     known |= {"min": -3.0, "max": 3.0, "mean": 0.0, "std": 1.0} | numbers
-    return Sample(call=call, **known)  # type: ignore[arg-type]
+    return Sample(call=call, replay=replay, **known)  # type: ignore[arg-type]
 
 
 def empty(call: int = 0) -> Sample:
@@ -23,3 +24,8 @@ def empty(call: int = 0) -> Sample:
 def series(samples: Iterable[Sample], dtype: str = "float32", modules: tuple[str, ...] = ("encoder.0",)) -> Series:
     """A series of a kernel's output."""
     return Series(3, 0, "cpp_fused_relu_1", "buf4", modules, dtype, tuple(samples))
+
+
+def of_replays(samples: Iterable[Sample]) -> Series:
+    """The same in replays of the CUDA graph that captured call 1."""
+    return replace(series(samples), captured_call=1)

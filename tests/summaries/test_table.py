@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from sampled import empty, sample, series
+from dataclasses import replace
+
+from sampled import empty, of_replays, sample, series
 
 from aoti_debug.rundir.summaries import Summaries
 from aoti_debug.show.terminal_cells import UNLIMITED
@@ -46,3 +48,22 @@ def test_what_had_no_room_is_said() -> None:
         "of one call in 16, not 4: the file had no room for more",
         "1 row of single calls had no room",
     ]
+
+
+def test_replays_of_a_graph() -> None:
+    replays = of_replays([sample(1, replay=4), sample(1, replay=8, n_nan=1)])
+    found = table_lines(Summaries((STEADY, replays), 4, 4, 0, 3), (STEADY, replays), None, UNLIMITED)
+    assert found[0] == (
+        "2 tensors in 2 calls and 2 replays of the CUDA graph that captured call 1, of one call or replay in 4"
+    )
+    assert found[1] == "3 rows of replays came too fast to be read"
+    assert found[5].split()[0] == "1.3"
+    assert found[5].endswith("not finite from replay 8 on")
+    assert found[6].split()[0] == "3"
+
+
+def test_replays_of_several_graphs() -> None:
+    one = of_replays([sample(1, replay=4)])
+    other = replace(one, captured_call=2)
+    heading = table_lines(Summaries((one, other), 1, 1, 0), (one, other), None, UNLIMITED)[0]
+    assert heading == "2 tensors in 2 replays of the CUDA graphs that captured 2 calls"

@@ -34,6 +34,7 @@ class Recorder:
         weights: variables that hold weights.
         save: whether the tensors are saved, besides their statistics.
         hashes_only: whether their hashes alone are recorded.
+        replays: by captured call, the replay that has measured it, and how many had begun.
     """
 
     base: Path
@@ -43,6 +44,7 @@ class Recorder:
     kernels: tuple[Kernel, ...] = ()
     save: bool = True
     hashes_only: bool = False
+    replays: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     journal: JournalWriter = field(default_factory=lambda: JournalWriter(level=2))
     _sites: list[Site] = field(default_factory=list)
     _files: list[tuple[str, str, torch.Tensor]] = field(default_factory=list)
@@ -141,7 +143,7 @@ class Recorder:
     ) -> None:
         if unset:
             flags = int(StatsFlag.UNINITIALISED)
-            self.journal.tensor_stats(launch, slot, phase, None, flags=flags, call=call)
+            self.journal.tensor_stats(launch, slot, phase, None, flags=flags, call=call, replay=self.replays.get(call))
             return
         found = None if self.hashes_only else statistics.tensor_statistics(stored(tensor))
         flags = int(StatsFlag.HASH_ONLY) if self.hashes_only else 0
@@ -149,7 +151,16 @@ class Recorder:
         content = int.from_bytes(sha256(bytes(tensor.contiguous().clone().untyped_storage())).digest()[:8], "big")
         layout = described(tensor).layout
         self.journal.tensor_stats(
-            launch, slot, phase, found, integer=integer, call=call, content=content, flags=flags, layout=layout
+            launch,
+            slot,
+            phase,
+            found,
+            integer=integer,
+            call=call,
+            content=content,
+            flags=flags,
+            layout=layout,
+            replay=self.replays.get(call),
         )
         if not self.save or self.hashes_only:
             return

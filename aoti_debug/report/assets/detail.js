@@ -18,7 +18,7 @@
       ["error", launch.fault],
       ["time on the host", duration(launch.duration)],
       ["iteration", launch.loops.join(".")],
-      ["measured", launch.replay === null ? null : `statistics of replay ${launch.replay} of the CUDA graph`],
+      ["measured", launch.replay === null ? null : `statistics of replay ${launch.replay} of the CUDA graph that captured call ${launch.call}`],
       ["in", site.subgraph ? `${site.function}, ${site.subgraph}` : site.function],
       ["thread", data.launches.some((x) => x.thread !== launch.thread) ? launch.thread : null],
     ].filter(([, value]) => value !== null && value !== "");

@@ -1,5 +1,5 @@
 "use strict";
-// The curves of each tensor over the calls; a card draws its charts once it is in view.
+// The curves of each tensor over the calls or replays; a card draws its charts once it is in view.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const place = document.getElementById("curves");
@@ -23,7 +23,7 @@
     points: { show: (u) => u.data[0].length < 40, size: 4, fill: () => colour(hue) },
   });
 
-  function draw(figure, xs, series, columns, options = {}) {
+  function draw(figure, one, series, columns, options = {}) {
     const drawn = new uPlot(
       {
         width: figure.clientWidth, height: 150, padding: [8, 10, 0, 0],
@@ -35,10 +35,10 @@
           { stroke: () => colour("muted"), grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, size: 56, space: 30, values: (u, ticks) => ticks.map(short) },
         ],
         bands: options.bands ?? [],
-        series: [{ label: "call", value: (u, v) => (v === null ? "–" : String(v)) }, ...series],
+        series: [{ label: one.unit, value: (u, v) => (v === null ? "–" : String(v)) }, ...series],
         hooks: options.zero ? { drawAxes: [zeroLine] } : {},
       },
-      [xs, ...columns],
+      [one.call, ...columns],
       figure,
     );
     redraws.add(() => drawn.redraw(false, true));
@@ -69,14 +69,14 @@
 
   function charts(one, figures) {
     const band = () => `color-mix(in srgb, ${colour("after")} 25%, transparent)`;
-    draw(figures[0], one.call, [line("max", "after"), hidden("above"), line("mean", "text"), hidden("below"), line("min", "after")],
+    draw(figures[0], one, [line("max", "after"), hidden("above"), line("mean", "text"), hidden("below"), line("min", "after")],
       [one.max, shifted(one, 1), one.mean, shifted(one, -1), one.min], { bands: [{ series: [2, 4], fill: band }] });
-    draw(figures[1], one.call, [line("std", "accent")], [one.std], { floor: 0 });
-    draw(figures[2], one.call, [line("zeros %", "muted"), line("not finite %", "bad")], [one.zeros, one.nonfinite], { floor: 0 });
+    draw(figures[1], one, [line("std", "accent")], [one.std], { floor: 0 });
+    draw(figures[2], one, [line("zeros %", "muted"), line("not finite %", "bad")], [one.zeros, one.nonfinite], { floor: 0 });
     if (!one.floating) return figures[3].remove();
     const over = data.precisions.map((name, i) => line(`${name} over`, hues[i]));
     const under = data.precisions.map((name, i) => line(`${name} under`, hues[i], { dash: [5, 4] }));
-    draw(figures[3], one.call, [...over, ...under], [...one.over, ...one.under], { zero: true, most: MOST_BITS });
+    draw(figures[3], one, [...over, ...under], [...one.over, ...one.under], { zero: true, most: MOST_BITS });
   }
 
   const MARGIN = 400; // pixels: what is so near to the window is drawn as well

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aoti_debug.abi import Struct
 
 MAGIC = b"AOTIDBU1"
-VERSION = 1
+VERSION = 2
 
 HEADER = Struct(
     "SummariesHeader",
@@ -17,17 +17,20 @@ HEADER = Struct(
         ("n_rows", "Q"),
         ("most_rows", "Q"),
         ("n_lost", "Q"),
-        ("reserved", "2Q"),
+        ("n_missed", "Q"),
+        ("reserved", "Q"),
     ),
 )
 ROW = Struct(
     "SummaryRow",
     (
         ("call", "I"),
+        ("replay", "I"),
         ("launch", "I"),
         ("site", "I"),
         ("slot", "H"),
         ("dtype", "h"),
+        ("reserved", "I"),
         ("numel", "Q"),
         ("n_nan", "Q"),
         ("n_pos_inf", "Q"),

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from aoti_debug import wording
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
+from aoti_debug.rundir.nonfinite_replays import first_replays
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.rundir.timeline import Argument
 from aoti_debug.triage.nonfinite.harmful_sinks import Sink
 from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after, statistics_of
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
@@ -62,7 +63,9 @@ def finding(run: RunDir, roots: RootSearch, case: NonfiniteCase) -> Finding:
         what = f"{occurrence.special.value} in {occurrence.argument.name}"
     if becomes_nan:
         what += f", which becomes NaN in {case.nan.argument.name}"
-    evidence = [*_root_evidence(roots, root), *_position_evidence(run, occurrence.launch)]
+    replay = _replay_of(run, occurrence)
+    what += f", in {replay}" if replay else ""
+    evidence = [*_root_evidence(roots, root), *_position_evidence(run, occurrence)]
     if becomes_nan:
         evidence.append(f"{produced(case.nan)} from it")
     evidence.append(f"the {case.nan.special.value} {case.sink.harm}")
@@ -116,14 +119,55 @@ def _specials(argument: Argument) -> str:
     return "(" + ", ".join(f"{n} {s.value}" for s in Special if (n := count(statistics, s))) + ")"
 
 
-def _position_evidence(run: RunDir, launch: Launch) -> list[str]:
-    """The loop iteration, branch and call of a launch, if the model has several."""
+def _replay_of(run: RunDir, occurrence: Occurrence) -> str:
+    """The first replay of a CUDA graph that the value is known to be of; "" if it is of a call."""
+    measured = _measured_replay(occurrence)
+    first = _first_replay(run, occurrence)
+    return "" if measured is None else wording.replay_of(first or measured, occurrence.launch.key.call)
+
+
+def _measured_replay(occurrence: Occurrence) -> int | None:
+    """The replay of a CUDA graph that has left the value; None if a call has."""
+    stats = occurrence.argument.stats
+    recorded = (stats.get(Phase.AFTER) if occurrence.argument.written else None) or stats.get(Phase.BEFORE)
+    return None if recorded is None else recorded.replay
+
+
+def _first_replay(run: RunDir, occurrence: Occurrence) -> int | None:
+    """The first replay in which a watchpoint or the summaries saw it; None if none did."""
+    return next(
+        (
+            seen.replay
+            for seen in first_replays(run)
+            if seen.launch == occurrence.launch.key
+            and seen.argument == occurrence.argument.name
+            and occurrence.special.is_value(seen.value)
+        ),
+        None,
+    )
+
+
+def _replay_evidence(run: RunDir, occurrence: Occurrence, measured: int) -> str:
+    """The replay that the numbers of a captured call are of, and what is known of those before."""
+    call = occurrence.launch.key.call
+    first = _first_replay(run, occurrence)
+    if first is None:
+        return f"the numbers are of {wording.replay_of(measured, call)}; earlier replays are not kept"
+    text = f"the {occurrence.special.value} was seen first in {wording.replay_of(first, call)}"
+    return text if first == measured else f"{text}; the numbers are of replay {measured}"
+
+
+def _position_evidence(run: RunDir, occurrence: Occurrence) -> list[str]:
+    """The loop iteration, branch, and call or replay of a launch, if the model has several."""
+    launch = occurrence.launch
     sentences = []
     if launch.loops:
         iterations = " within iteration ".join(str(iteration) for iteration in reversed(launch.loops))
         sentences.append(f"it ran in iteration {iterations} of the loop (counted from 0)")
     elif launch.site.subgraph:
         sentences.append(f"it ran in the branch {launch.site.subgraph}")
+    if (measured := _measured_replay(occurrence)) is not None:
+        return [*sentences, _replay_evidence(run, occurrence, measured)]
     calls = {other.key.call for other in run.launches if other.key.kind is launch.key.kind}
     if launch.key.call > min(calls):
         sentences.append(

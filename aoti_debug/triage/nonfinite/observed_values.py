@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -24,6 +25,10 @@ class Special(str, Enum):
     def sign(self) -> int:
         """1 or -1 for an infinity, 0 for NaN."""
         return {Special.NAN: 0, Special.PLUS_INF: 1, Special.MINUS_INF: -1}[self]
+
+    def is_value(self, value: float) -> bool:
+        """True if a number is of this kind."""
+        return math.isnan(value) if self is Special.NAN else value == self.sign * math.inf
 
 
 INFINITE = (Special.PLUS_INF, Special.MINUS_INF)

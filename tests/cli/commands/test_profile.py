@@ -38,6 +38,13 @@ def test_json_and_trace(built: Callable[[str], Built], tmp_path: Path, capsys: p
     assert min(rate["flops_per_second"] for rate in found["machine"]["contractions"]) > 1e8
     events = json.loads(trace.read_text())["traceEvents"]
     assert sum(event.get("cat") == "call" for event in events) == 8 + found["warm_up"]
+    (run,) = {path.resolve() for path in tmp_path.rglob("run.json")}
+    info = json.loads(run.read_text())
+    assert info["calls"] == 8
+    assert info["tool_calls"] == [{"purpose": "to warm up", "first": 0, "calls": 3}]
+    assert " in 11 calls, of which aoti-debug made 3 to warm up" in said.err
+    assert main.run(["show", str(run.parent)]) == 0
+    assert " in 11 calls, of which aoti-debug made 3 to warm up" in capsys.readouterr().out
     assert any("float32[" in text for event in events for text in event["args"].values())
 
 

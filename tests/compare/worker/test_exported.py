@@ -118,13 +118,30 @@ def test_a_state_that_a_run_never_writes(tmp_path: Path, called: list[object]) -
     assert isinstance(kept, ExportedOutputs)
 
 
-def test_random_numbers_are_a_reason(tmp_path: Path) -> None:
+def test_random_numbers_are_a_reason(tmp_path: Path, called: list[object]) -> None:
     drawn = Node("rand", NodeKind.CALL, "aten.rand.default", ([3],))
     reference = Reference(FORMAT, "2.13.0", (Graph("", MODEL, (drawn,), ()),))
     package: Any = "package.pt2"
     request = CompareRequest(package, "cpu", (), exported_run=ExportedRun(1))
     (failure,) = exported_results(request, package, reference, "cpu", ExportedWeights(None), tmp_path)
     assert failure == StatesFailure("it draws random numbers")
+    assert called
+
+
+def test_seeds_that_are_not_recorded_are_a_reason(tmp_path: Path, called: list[object]) -> None:
+    class Noise(torch.nn.Module):
+        def forward(self) -> torch.Tensor:
+            return torch.rand(3)
+
+    graphs = ReferenceGraphs()
+    graphs.record_exported(torch.export.export(Noise(), ()))
+    lowered = Graph("", MODEL, (Node("output", NodeKind.OUTPUT, "output", ([],)),), ())
+    reference = Reference(FORMAT, "2.13.0", (lowered,), exported=graphs.reference().exported)
+    package: Any = "package.pt2"
+    request = CompareRequest(package, "cpu", (), exported_run=ExportedRun(1))
+    (failure,) = exported_results(request, package, reference, "cpu", ExportedWeights(None), tmp_path)
+    assert failure == StatesFailure("it draws random numbers, whose seeds are not recorded")
+    assert called
 
 
 def recorded(folder: Path, value: float) -> Recorded:

@@ -218,9 +218,9 @@ def _relative(actual: Any, expected: Any) -> float:
     import numpy as np
 
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-    first, second = actual.astype(wide), expected.astype(wide)
-    same = (first == second) | (np.isnan(first) & np.isnan(second))
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # of infinities, and of signalling NaN
+        first, second = actual.astype(wide), expected.astype(wide)
+        same = (first == second) | (np.isnan(first) & np.isnan(second))
         difference = np.where(same, 0.0, np.abs(first - second))
     if not np.isfinite(difference).all():
         return math.inf

@@ -53,6 +53,13 @@ def test_squares_of_huge_numbers_do_not_overflow(tmp_path: Path) -> None:
     assert error(expected * 1.5, expected, tmp_path).relative == pytest.approx(0.5)
 
 
+def test_signalling_nan_gives_no_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    signalling = torch.tensor([0x7FA00000, 0x3F800000], dtype=torch.int32).view(torch.float32)
+    found = error(signalling, torch.tensor([math.nan, 2.0]), tmp_path)
+    assert found.relative == pytest.approx(0.5)
+    assert not recwarn.list
+
+
 def test_the_same_infinities_are_right(tmp_path: Path) -> None:
     tensor = torch.tensor([math.inf, math.nan, 1.0])
     assert error(tensor + 0, tensor, tmp_path).is_right

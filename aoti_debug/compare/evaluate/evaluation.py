@@ -21,6 +21,7 @@ from aoti_debug.compare.evaluate.functions import (
     implementation_of,
     is_random,
 )
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.terms import largest_of, terms_of
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.evaluate.wide_values import Narrow, WideValues, as_narrow, moves, narrow, product, wide
@@ -44,6 +45,7 @@ class Evaluation:
         stored: nodes whose values a kernel stores and may read again: they are rounded to their own dtype.
         adjust: what makes another result, as right, of a node, its arguments and its result; None to leave them.
         weights: where to find weights that are not set; None for nowhere.
+        noise: what rounds otherwise, in float64; None for nothing.
 
     Attributes:
         values: the known values; every floating tensor in them has the dtype that stands for its own in `arithmetic`.
@@ -63,9 +65,11 @@ class Evaluation:
         stored: Set[str] = frozenset(),
         adjust: Adjustment | None = None,
         weights: ExportedWeights | None = None,
+        noise: RoundingNoise | None = None,
     ) -> None:
         self._reference = reference
         self._graph = graph
+        self._noise = noise
         self._arithmetic = arithmetic
         self._device = device
         self._stored = stored
@@ -81,7 +85,10 @@ class Evaluation:
     def set(self, key: ValueKey, value: Any) -> None:
         """Sets a known value; a tensor is converted to the dtype of this arithmetic, a large input when it is read."""
         is_input = key.node in self._graph.by_name and self._graph.by_name[key.node].kind is not NodeKind.CALL
-        held = narrow(value, self._arithmetic) if is_input else value
+        if is_input and self._noise is not None:
+            held = self._noise.begun(value)
+        else:
+            held = narrow(value, self._arithmetic) if is_input else value
         self.values[key] = held if isinstance(held, Narrow) else converted(held, self._arithmetic)
 
     def run(self, node: Node, size: int | None = None) -> None:
@@ -143,6 +150,9 @@ class Evaluation:
         if is_random(node.target, args, kwargs):
             return self.draw(node, args, kwargs)
         self._count_terms(node, args)
+        if self._noise is not None:
+            noisy = self.call(node, self._noise.arguments(node, args, terms_of(node, args)), kwargs)
+            return self._noise.result(node, args, noisy)
         result = self.call(node, args, kwargs)
         return result if self._adjust is None else self._adjust(node, args, result)
 
@@ -237,7 +247,7 @@ class Evaluation:
         graph = self._reference.graph(name, self._graph.function)
         if graph is None:
             raise NotEvaluableError(f"the reference lacks {name}")
-        inner = type(self)(self._reference, graph, self._arithmetic, self._device)
+        inner = type(self)(self._reference, graph, self._arithmetic, self._device, noise=self._noise)
         inputs = [node for node in graph.nodes if node.kind is NodeKind.INPUT]
         for node, operand in zip(inputs, operands, strict=True):
             inner.values[ValueKey(node.name)] = operand

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
-from aoti_debug.compare.evaluate.evaluation import BITS, Adjustment, Evaluation
+from aoti_debug.compare.evaluate.evaluation import BITS, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.evaluate.wide_values import wide
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class ExportedCalls:
         reference: its graphs (`Reference.of_exported`).
         inputs: the leaves of what it is called with, in order.
         weight: the tensor of a weight, a buffer or a constant; None if it is not known.
-        adjust: what makes another result of that of a node; None to leave them.
+        noise: what rounds otherwise, in float64; None for nothing.
         drawn: the random numbers of a call, by its number from 0; None if the program draws none.
 
     Attributes:
@@ -45,10 +47,10 @@ class ExportedCalls:
         device: str,
         inputs: Sequence[Any],
         weight: Weight,
-        adjust: Adjustment | None = None,
+        noise: RoundingNoise | None = None,
         drawn: Drawn | None = None,
     ) -> None:
-        self._adjust = adjust
+        self._noise = noise
         self._drawn = drawn
         self._calls = 0
         self._reference = reference
@@ -76,7 +78,7 @@ class ExportedCalls:
         """
         import torch
 
-        evaluation = InPlaceEvaluation(self._reference, self.graph, self._arithmetic, self._device, adjust=self._adjust)
+        evaluation = InPlaceEvaluation(self._reference, self.graph, self._arithmetic, self._device, noise=self._noise)
         evaluation.drawn = None if self._drawn is None else self._drawn(self._calls)
         self._calls += 1
         *nodes, output = self.graph.nodes
@@ -129,7 +131,10 @@ class ExportedCalls:
                 raise NotEvaluableError(f"the {node.kind.value} {node.target or name} is not known")
             held = value.to(self._device) if isinstance(value, torch.Tensor) else value
             if name in self._kept:
-                evaluation.values[ValueKey(name)] = converted(held.clone(), self._arithmetic)
+                own = held.clone()
+                if self._noise is not None and self._calls == 1:  # what earlier calls left is moved already
+                    own = wide(self._noise.begun(own))
+                evaluation.values[ValueKey(name)] = converted(own, self._arithmetic)
             else:
                 evaluation.set(ValueKey(name), held)
 

@@ -6,6 +6,7 @@ program is small beside the change, or else nothing can be said.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _WRONG_FROM = 0.5  # of the change
 _MULTIPLE = 8.0  # of eager's own error: other orders of summing may round as much worse
+NOISE_UNITS, NOISE_SEEDS = 1.0, range(8)  # of the evaluations that round otherwise
+_NOISE_MULTIPLE = 4.0  # of how far a state moves in them
 _ROUNDING = 16.0  # a change that is smaller than this many ULP of the state's largest element says nothing
 
 
@@ -72,6 +75,28 @@ def judged_by_double(change: StateChange, after: torch.Tensor, eager: torch.Tens
     misplaced = int((~(_alike(new, old) | _alike(new, right) | _overflows(new, right, after.dtype))).sum())
     is_explained = not misplaced and run_error <= max(_MULTIPLE * eager_error, _resolution(after, right))
     return replace(change, advance=Advance.RIGHT) if is_explained else replace(change, misplaced=misplaced)
+
+
+def judged_by_noise(
+    change: StateChange, after: torch.Tensor, exact: torch.Tensor, noisy: Sequence[torch.Tensor]
+) -> StateChange:
+    """The change, as the program says if the state moves about as far when everything is rounded otherwise.
+
+    Of integers and booleans every wrong element has to be another one in one of these evaluations.
+
+    Args:
+        noisy: the state after the call in evaluations in float64 with noise of NOISE_UNITS.
+    """
+    new, right, *others = (_real(value).double().reshape(-1) for value in (after, exact, *noisy))
+    if after.dtype.is_floating_point or after.dtype.is_complex:
+        moved = max((_size(other - right) for other in others), default=0.0)
+        is_explained = not change.misplaced and _size(new - right) <= _NOISE_MULTIPLE * moved
+    else:
+        wrong = new != right
+        for other in others:
+            wrong &= other == right
+        is_explained = not bool(wrong.any())
+    return replace(change, advance=Advance.RIGHT) if is_explained else change
 
 
 def _alike(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

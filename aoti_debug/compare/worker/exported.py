@@ -7,7 +7,6 @@ known; otherwise it is not called: its states and outputs are others each time.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,8 +15,16 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug import wording
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.weights import ExportedWeights
-from aoti_debug.compare.measure.state_change import judged_by_double, lost_change, state_change
+from aoti_debug.compare.measure.state_change import (
+    NOISE_SEEDS,
+    NOISE_UNITS,
+    judged_by_double,
+    judged_by_noise,
+    lost_change,
+    state_change,
+)
 from aoti_debug.compare.protocol.measurement import (
     EXPORTED_EAGER,
     Advance,
@@ -40,6 +47,8 @@ from aoti_debug.rundir import load_tensors
 
 if TYPE_CHECKING:
     import torch
+
+_MOST_JUDGED = 8  # calls in which a state deviates: what is wrong shows in the first of them
 
 Result = StateChange | ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure
 
@@ -91,9 +100,9 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
         returned = program.call()
         yield from _lost(untouched, _values(program, source.run.untouched) if number == 0 else {})
         for found in _state_changes(program, call, earlier, began_alike, number):
-            if found.change.advance is Advance.RIGHT and found.change.name not in {s.change.name for s in deviating}:
+            if found.change.advance is Advance.RIGHT:
                 yield found.change
-            else:
+            elif sum(state.change.name == found.change.name for state in deviating) < _MOST_JUDGED:
                 deviating.append(replace(found, eager=found.eager.clone()))  # the next call overwrites it
     saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
     del program
@@ -164,28 +173,44 @@ def _judged_states(
 
     Where that is not known, rounding may explain those of numbers that are rounded: they are not called wrong.
     """
-    of_call: dict[int, list[_StateAfterCall]] = defaultdict(list)
-    for state in deviating:
-        of_call[state.number].append(state)
+    exact, reason = _states_after(source, deviating)
+    judged = [_judged_state(state, value) for state, value in zip(deviating, exact, strict=True)]
+    noisy: list[list[torch.Tensor | None]] = []
+    if any(change is not None and change.advance is not Advance.RIGHT for change in judged) and not reason:
+        for seed in NOISE_SEEDS:
+            noisy.append(_states_after(source, deviating, RoundingNoise(seed, NOISE_UNITS))[0])
     wrong: set[str] = set()
-    reason, exact = "", None
-    for number in range(max(of_call, default=-1) + 1):
-        try:
-            exact = source.program(Arithmetic.DOUBLE) if number == 0 else exact
-            if exact is not None:
-                exact.call()
-        except NotEvaluableError as error:
-            reason, exact = str(error), None
-        for state in of_call.get(number, ()):
-            value = None if exact is None else exact.state(state.change.name)
-            judged = _judged_state(state, value)
-            if judged is None:
-                said = f"whether rounding explains how {state.change.name} changes is not known: "
-                yield StatesFailure(said + (reason or "float64 has no value for it"))
-            elif judged.name not in wrong:  # what follows is a consequence
-                yield judged
-                if judged.advance is not Advance.RIGHT:
-                    wrong.add(judged.name)
+    for number, (state, change, value) in enumerate(zip(deviating, judged, exact, strict=True)):
+        if change is None:
+            said = f"whether rounding explains how {state.change.name} changes is not known: "
+            yield StatesFailure(said + (reason or "float64 has no value for it"))
+            continue
+        if change.advance is not Advance.RIGHT and value is not None:
+            others = [one for values in noisy if (one := values[number]) is not None and one.shape == value.shape]
+            change = judged_by_noise(change, state.after, value, others)
+        if change.name not in wrong:  # what follows is a consequence
+            yield change
+            if change.advance is not Advance.RIGHT:
+                wrong.add(change.name)
+
+
+def _states_after(
+    source: ExportedSource, wanted: Sequence[_StateAfterCall], noise: RoundingNoise | None = None
+) -> tuple[list[torch.Tensor | None], str]:
+    """The states after their calls in float64, None where they are not known; and why that is, if for one reason."""
+    found: list[torch.Tensor | None] = [None] * len(wanted)
+    if not wanted:
+        return found, ""
+    try:
+        program = source.program(Arithmetic.DOUBLE, noise)
+        for number in range(max(state.number for state in wanted) + 1):
+            program.call()
+            for index, state in enumerate(wanted):
+                value = program.state(state.change.name) if state.number == number else None
+                found[index] = found[index] if value is None else value.cpu().clone()
+    except NotEvaluableError as error:
+        return found, str(error)
+    return found, ""
 
 
 def _judged_state(state: _StateAfterCall, exact: torch.Tensor | None) -> StateChange | None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
-from aoti_debug.compare.evaluate.evaluation import Adjustment
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random, missing_function_reason
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun
 from aoti_debug.compare.worker.layouts import load_value
@@ -74,11 +74,11 @@ class ExportedSource:
             return input_files.read(self._inputs_file, input_files.read_signature(self._package))
         return input_files.read_embedded(self._package)
 
-    def program(self, arithmetic: Arithmetic, adjust: Adjustment | None = None) -> Program:
+    def program(self, arithmetic: Arithmetic, noise: RoundingNoise | None = None) -> Program:
         """The program as it is before the first call.
 
         Args:
-            adjust: what makes another result of that of a node; None to leave them.
+            noise: what rounds otherwise, in float64; None for nothing.
 
         Raises:
             NotEvaluableError: it is not known, or cannot be computed in this arithmetic.
@@ -89,7 +89,7 @@ class ExportedSource:
             reason = missing_function_reason(node.target for graph in exported.graphs for node in calls(graph.nodes))
         if exported is not None and not reason:
             drawn = self._drawn(arithmetic) if self.is_random else None
-            return ExportedCalls(exported, arithmetic, self.device, self._leaves(), self._weight, adjust, drawn)
+            return ExportedCalls(exported, arithmetic, self.device, self._leaves(), self._weight, noise, drawn)
         if self.is_random:
             raise NotEvaluableError("it draws random numbers")
         if not self._path or arithmetic is not Arithmetic.EAGER:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.weights import ExportedWeights
-from aoti_debug.compare.measure.state_change import judged_by_double, state_change
+from aoti_debug.compare.measure.state_change import (
+    NOISE_SEEDS,
+    NOISE_UNITS,
+    judged_by_double,
+    judged_by_noise,
+    state_change,
+)
 from aoti_debug.compare.measure.ulp import relative_difference
 from aoti_debug.compare.protocol.measurement import (
     Advance,
@@ -78,7 +85,10 @@ def evaluate_program(
     if failed:
         yield ProgramFailure(failed[0])
     if deviating:
-        double = Evaluation(reference, graph, Arithmetic.DOUBLE, device, weights=weights)
+
+        def double(noise: RoundingNoise | None = None) -> Evaluation:
+            return Evaluation(reference, graph, Arithmetic.DOUBLE, device, weights=weights, noise=noise)
+
         yield from _judged(double, graph, program, device, deviating)
 
 
@@ -121,20 +131,49 @@ class _Deviation:
 
 
 def _judged(
-    evaluation: Evaluation, graph: Graph, program: ProgramRun, device: str, deviating: Sequence[_Deviation]
+    double: Callable[..., Evaluation], graph: Graph, program: ProgramRun, device: str, deviating: Sequence[_Deviation]
 ) -> Iterator[StateChange | StatesFailure]:
-    """Yields changes as the program in float64 judges them; where it cannot, rounding may explain them."""
+    """Yields changes as the program in float64 judges them; where it cannot, rounding may explain them.
+
+    Args:
+        double: makes an evaluation in float64, with noise if it is given some.
+    """
+    wrong: list[tuple[_Deviation, StateChange, torch.Tensor]] = []
+    for deviation, exact in _states_of(double(), graph, program, device, deviating):
+        if isinstance(exact, NotEvaluableError):
+            yield from _unjudged(deviation, str(exact))
+            continue
+        judged = judged_by_double(deviation.change, deviation.after, deviation.eager, exact)
+        if judged.advance is Advance.RIGHT:
+            yield judged
+        else:
+            wrong.append((deviation, judged, exact.clone()))
+    if not wrong:
+        return
+    noisy: dict[str, list[torch.Tensor]] = defaultdict(list)
+    suspects = [deviation for deviation, _, _ in wrong]
+    for seed in NOISE_SEEDS:
+        evaluation = double(RoundingNoise(seed, NOISE_UNITS))
+        for deviation, value in _states_of(evaluation, graph, program, device, suspects):
+            if not isinstance(value, NotEvaluableError):
+                noisy[deviation.state.name].append(value.clone())
+    for deviation, judged, exact in wrong:
+        yield judged_by_noise(judged, deviation.after, exact, noisy[deviation.state.name])
+
+
+def _states_of(
+    evaluation: Evaluation, graph: Graph, program: ProgramRun, device: str, deviating: Sequence[_Deviation]
+) -> Iterator[tuple[_Deviation, torch.Tensor | NotEvaluableError]]:
+    """Yields the value of each state after the node that overwrites it last, or why there is none."""
     last = next(reversed([node.name for node in graph.nodes if node.name in {d.state.mutator for d in deviating}]))
     for node in _evaluated(evaluation, graph, program, device):
         for deviation in deviating:
             if deviation.state.mutator != node.name:
                 continue
             try:
-                exact = evaluation.value(ValueKey(deviation.state.node, node.name))
+                yield deviation, evaluation.value(ValueKey(deviation.state.node, node.name))
             except NotEvaluableError as error:
-                yield from _unjudged(deviation, str(error))
-            else:
-                yield judged_by_double(deviation.change, deviation.after, deviation.eager, exact)
+                yield deviation, error
         if node.name == last:
             return
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.measure.deviations import deviating, is_suspicious
 from aoti_debug.compare.measure.output_errors import (
     OutputError,
@@ -32,7 +33,6 @@ from aoti_debug.compare.protocol.measurement import (
 )
 from aoti_debug.compare.worker.altered import WrongOutput, altered_program
 from aoti_debug.compare.worker.exported_program import ExportedSource
-from aoti_debug.compare.worker.perturbed import rounded_otherwise
 from aoti_debug.errors import RunDirError
 from aoti_debug.run import saved_outputs
 from aoti_debug.rundir import load_tensors
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import torch
 
 Judged = ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure
-_PERTURBATIONS = 4
+_NOISE_SEEDS, _NOISE_UNITS = range(4), 8.0
 _SURE, _SURE_MULTIPLE = 10.0, 64.0  # of rounding, and of eager's own error: what no operator without float64 makes
 _GROSS = 0.01  # relative error, root mean square: a decision that rounding makes otherwise changes few elements
 _MULTIPLE = 16.0  # of how far the output moves when every operator rounds otherwise
@@ -73,8 +73,7 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     double = saved_outputs.saved(folder / EXPORTED_DOUBLE)
     judged = with_double(found, actual, eager, double)
     wrong = {error.index for error in judged if not error.is_right}
-    if wrong:
-        yield ExportedOutputs(str(folder / EXPORTED_EAGER), str(folder / EXPORTED_DOUBLE))
+    yield ExportedOutputs(str(folder / EXPORTED_EAGER), str(folder / EXPORTED_DOUBLE))
     outputs = _wrong_outputs(suspicious, wrong, actual, eager, double, coarsest)
     for item in (item for item in judged if item.index in outputs):
         least = max(_SURE * rounding_in(item.computed or item.dtype), _SURE_MULTIPLE * item.eager_double)
@@ -90,7 +89,7 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
         yield altered
     if not altered.is_rounded and not source.is_random:
         gross = {error.index: error for error in judged if error.index in wrong - explained}
-        yield from _unexplained(source, gross, actual, double)
+        yield from _unexplained(source, gross, double)
 
 
 def _is_suspicious(error: OutputError, actual: Mapping[int, Path], eager: Mapping[int, Path], coarsest: str) -> bool:
@@ -129,31 +128,25 @@ def _wrong_outputs(
 
 
 def _unexplained(
-    source: ExportedSource, wrong: Mapping[int, OutputError], actual: Mapping[int, Path], double: Mapping[int, Path]
-) -> Iterator[FaultyOutput]:
+    source: ExportedSource, wrong: Mapping[int, OutputError], double: Mapping[int, Path]
+) -> Iterator[FaultyOutput | StatesFailure]:
     """Yields outputs that are far off while the graph is right, and that move little when operators round otherwise."""
-    import torch
-
     errors_of = {index: _far_off(error) for index, error in wrong.items()}
     gross = {index: error for index, error in errors_of.items() if error > _GROSS}
     if not gross:
         return
     moved = dict.fromkeys(gross, 0.0)
-    for seed in range(_PERTURBATIONS):
-        noise = torch.Generator().manual_seed(seed)
+    for seed in _NOISE_SEEDS:
         try:
-            program = source.program(Arithmetic.DOUBLE, rounded_otherwise(noise, source.reference.dtypes))
+            program = source.program(Arithmetic.DOUBLE, RoundingNoise(seed, _NOISE_UNITS))
             returned: Sequence[Any] = ()
             for _ in range(source.run.calls):
                 returned = program.call()
-        except NotEvaluableError:
+        except NotEvaluableError as failure:
+            yield StatesFailure(f"whether rounding explains how far outputs are off is not known: {failure}")
             return
         for index in gross:
-            value, exact = saved_outputs.as_tensor(returned[index]), _load(double[index])
-            if value is None or exact is None or value.shape != exact.shape:
-                return
-            is_alike = torch.equal(value.cpu().isfinite(), exact.isfinite())
-            moved[index] = max(moved[index], relative_difference(value.cpu(), exact) if is_alike else math.inf)
+            moved[index] = max(moved[index], _distance(returned[index], double[index]))
     for index, error in gross.items():
         if error > _MULTIPLE * moved[index]:
             yield FaultyOutput(
@@ -161,6 +154,17 @@ def _unexplained(
                 "is far from what the exported program returns, by more than other rounding makes of it, and the graph "
                 "of the kernels is right: what is returned, or a launch that is not compared, is wrong",
             )
+
+
+def _distance(returned: Any, exact: Path) -> float:
+    """The relative difference of an output from its value without noise; inf where they cannot be compared."""
+    import torch
+
+    value, expected = saved_outputs.as_tensor(returned), _load(exact)
+    if value is None or expected is None or value.shape != expected.shape:
+        return math.inf
+    is_alike = torch.equal(value.cpu().isfinite(), expected.isfinite())
+    return relative_difference(value.cpu(), expected) if is_alike else math.inf
 
 
 def _far_off(error: OutputError) -> float:

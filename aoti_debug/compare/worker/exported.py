@@ -48,7 +48,7 @@ from aoti_debug.rundir import load_tensors
 if TYPE_CHECKING:
     import torch
 
-_MOST_JUDGED = 8  # calls in which a state deviates: what is wrong shows in the first of them
+_MOST_JUDGED = 8  # calls in which a state deviates: of each, its value is held
 
 Result = StateChange | ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure
 
@@ -91,6 +91,7 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
     states = dict(enumerate(source.run.states))
     began_alike: set[str] = set()
     deviating: list[_StateAfterCall] = []
+    unjudged: set[str] = set()
     returned: Sequence[Any] = ()
     for number in range(source.run.calls):
         call = states.get(number, CallStates(number, ()))
@@ -100,14 +101,28 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
         returned = program.call()
         yield from _lost(untouched, _values(program, source.run.untouched) if number == 0 else {})
         for found in _state_changes(program, call, earlier, began_alike, number):
-            if found.change.advance is Advance.RIGHT:
+            name, is_right = found.change.name, found.change.advance is Advance.RIGHT
+            earlier_ones = [state for state in deviating if state.change.name == name]
+            if is_right and not earlier_ones:
                 yield found.change
-            elif sum(state.change.name == found.change.name for state in deviating) < _MOST_JUDGED:
+            elif is_right:
+                deviating.append(found)
+            elif sum(state.change.advance is not Advance.RIGHT for state in earlier_ones) < _MOST_JUDGED:
                 deviating.append(replace(found, eager=found.eager.clone()))  # the next call overwrites it
+            else:
+                unjudged.add(name)
     saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
     del program
     yield from judged_outputs(source, folder)
-    yield from _judged_states(source, deviating)
+    wrong: set[str] = set()
+    for change in _judged_states(source, deviating):
+        yield change
+        if isinstance(change, StateChange) and change.advance is not Advance.RIGHT:
+            wrong.add(change.name)
+    for name in sorted(unjudged - wrong):
+        yield StatesFailure(
+            f"{name} is judged in the first {_MOST_JUDGED} calls in which it deviates, not in later ones"
+        )
 
 
 def _values(program: Program, names: Sequence[str]) -> dict[str, torch.Tensor]:

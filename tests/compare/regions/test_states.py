@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.measure.state_change import judged_by_double, lost_change, state_change
+from aoti_debug.compare.measure.state_change import judged_by_double, judged_by_noise, lost_change, state_change
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.text import comparison_lines, state_text
@@ -43,6 +43,33 @@ BEFORE = torch.tensor([1.0, 2.0, -3.0])
 def test_how_a_state_changes(after: list[float], expected: list[float], advance: Advance) -> None:
     change = state_change("mean", 0, "0.1", BEFORE, torch.tensor(after), torch.tensor(expected))
     assert change.advance is advance
+
+
+@pytest.mark.parametrize(
+    ("after", "exact", "noisy", "advance"),
+    [
+        (3.0, 1.0, [1.5, 0.4], Advance.RIGHT),  # what is left where numbers cancel: eager was right by chance
+        (4.0, 1.0, [1.5, 0.4], Advance.NOT_AT_ALL),
+        (3.0, 1.0, [], Advance.NOT_AT_ALL),
+        (True, False, [False, True], Advance.RIGHT),  # a comparison of equal numbers
+        (True, False, [False, False], Advance.NOT_AT_ALL),
+        (4, 3, [3, 4], Advance.RIGHT),
+        (4, 3, [], Advance.NOT_AT_ALL),
+    ],
+)
+def test_a_state_that_rounding_decides_is_not_wrong(
+    after: float, exact: float, noisy: list[float], advance: Advance
+) -> None:
+    change = StateChange("best", 1, "0.1", Advance.NOT_AT_ALL, 1.0, 2.0)
+    both = torch.tensor(after), torch.tensor(float(exact), dtype=torch.float64)
+    judged = judged_by_noise(change, *both, [torch.tensor(float(value), dtype=torch.float64) for value in noisy])
+    assert judged.advance is advance
+
+
+def test_nan_in_a_state_is_wrong_however_far_it_moves() -> None:
+    change = StateChange("mean", 1, "0.1", Advance.OTHERWISE, 1.0, 0.0, misplaced=1)
+    after, exact = torch.tensor([1.0, float("nan")]), torch.tensor([1.0, 1.0]).double()
+    assert judged_by_noise(change, after, exact, [exact * 2]).advance is Advance.OTHERWISE
 
 
 @pytest.mark.parametrize(

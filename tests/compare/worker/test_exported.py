@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from aoti_debug.compare.protocol.request import (
     ProgramState,
     Recorded,
 )
-from aoti_debug.compare.worker import exported_program
+from aoti_debug.compare.worker import exported, exported_program
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.inputs.input_files import Inputs
@@ -163,17 +164,31 @@ def recorded(folder: Path, value: float) -> Recorded:
 def test_states_of_each_call(
     tmp_path: Path, called: list[object], values: tuple[float | None, ...], expected: list[Advance]
 ) -> None:
+    states = states_of(tmp_path, values)
+    changes = [change for change in results(saved(tmp_path), 3, states=states) if isinstance(change, StateChange)]
+    assert [change.advance for change in changes] == expected
+    assert [change.call for change in changes] == list(range(len(expected)))
+
+
+def test_calls_whose_states_are_not_judged_are_said(
+    tmp_path: Path, called: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if rounding explained that it advances twice in each call."""
+    monkeypatch.setattr(exported, "judged_by_double", lambda change, *_: replace(change, advance=Advance.RIGHT))
+    *found, said = results(saved(tmp_path), 10, states=states_of(tmp_path, tuple(range(0, 22, 2))))
+    assert [change.call for change in found if isinstance(change, StateChange)] == list(range(8))
+    assert said == StatesFailure("count is judged in the first 8 calls in which it deviates, not in later ones")
+
+
+def states_of(folder: Path, values: tuple[float | None, ...]) -> tuple[CallStates, ...]:
+    """The states of calls that each begin with what the one before has left; None where that is not recorded."""
     states = []
     for call, (a, b) in enumerate(itertools.pairwise(values)):
-        held = recorded(tmp_path, a or 0.0), recorded(tmp_path, b or 0.0)
+        held = recorded(folder, a or 0.0), recorded(folder, b or 0.0)
         is_known = a is not None and b is not None
         state = ProgramState("count", "b_count", "copy_", *held, f"{call}.0")
         states.append(CallStates(call, (state,) if is_known else ()))
-    changes = [
-        change for change in results(saved(tmp_path), 3, states=tuple(states)) if isinstance(change, StateChange)
-    ]
-    assert [change.advance for change in changes] == expected
-    assert [change.call for change in changes] == list(range(len(expected)))
+    return tuple(states)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -182,13 +197,13 @@ def test_what_the_last_call_returns_is_kept(tmp_path: Path, called: list[object]
     assert (value(kept.eager), kept.double) == (3, "")
 
 
-@pytest.mark.parametrize(("returned", "is_wrong"), [(3.0, False), (3.0001, False), (4.0, True)])
+@pytest.mark.parametrize(("returned", "is_asked"), [(3.0, False), (3.0001, True), (4.0, True)])
 def test_float64_is_asked_for_where_a_run_returned_something_else(
-    tmp_path: Path, called: list[object], returned: float, is_wrong: bool
+    tmp_path: Path, called: list[object], returned: float, is_asked: bool
 ) -> None:
     saved_outputs.save([torch.tensor(returned)], tmp_path / "returned")
     eager, *more = results(saved(tmp_path), calls=3, returned=tmp_path / "returned")
     assert (value(eager.eager), eager.double) == (3, "")
     kept = more[0] if more else eager
-    assert bool(kept.double) is is_wrong
-    assert not is_wrong or value(kept.double) == 3
+    assert bool(kept.double) is is_asked
+    assert not is_asked or value(kept.double) == 3

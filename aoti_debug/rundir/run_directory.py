@@ -234,6 +234,11 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
     raise RunDirError(f"no run {str(name)!r} in {base}", hint=name_hint(str(name), names))
 
 
+def is_run(name: str) -> bool:
+    """True if `find` finds a run of this name."""
+    return find_ranks(name) is None and stamped_directories.find(name, base_directory(), run_json.NAME) is not None
+
+
 def find_ranks(name: str | Path | None = None) -> Path | None:
     """The directory of a run of ranks: a path, a name in the directory for runs, `latest` (also for None); or None."""
     return stamped_directories.find(name, base_directory(), ranks_directory.NAME)
@@ -246,10 +251,10 @@ def runs(base: Path) -> tuple[str, ...]:
 
 def name_hint(name: str, known: Iterable[str]) -> str:
     """A hint with the known names that are most similar to an unknown one."""
-    names = tuple(known)
-    lowered = name.lower()
     import difflib  # only an error needs it
 
+    names = tuple(known)
+    lowered = name.lower()
     similar = difflib.get_close_matches(name, names, n=5, cutoff=0.4)
     containing = [n for n in names if lowered in n.lower() and n not in similar]
     listed = [*similar, *containing][:8] or list(names[-8:])

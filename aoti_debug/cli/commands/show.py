@@ -20,7 +20,7 @@ from aoti_debug.cli.arguments.ranks import one_rank, ranks_named
 from aoti_debug.cli.terminal.lines import print_lines, width
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.errors import UsageError
 from aoti_debug.kernel_code.options import CodeOptions
 from aoti_debug.recording import site_filter
 from aoti_debug.recording.site_filter import SiteFilter
@@ -257,13 +257,11 @@ def _keep_crumbs(run: RunDir) -> None:
 
 def names_a_run(what: str) -> bool:
     """True if the word is a run or a directory, not a kernel or a launch."""
-    try:
-        run_directory.find(what)
-    except RunDirError:
-        with contextlib.suppress(OSError, ValueError):  # too long for a file, or with a null character
-            return Path(what).is_dir()
-        return False
-    return True
+    if run_directory.is_run(what):
+        return True
+    with contextlib.suppress(OSError, ValueError):  # too long for a file, or with a null character
+        return Path(what).is_dir()
+    return False
 
 
 def _print_overview(diagnosed: DiagnosedRun, limit: int | None, columns: int) -> None:

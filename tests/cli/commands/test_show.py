@@ -222,6 +222,7 @@ def test_a_start_imports_what_it_needs(base: Path, what: Sequence[str]) -> None:
         "rich",
         "platformdirs",
         "subprocess",
+        "difflib",
         "aoti_debug.report",
         "aoti_debug.ranks",
     )

@@ -48,12 +48,12 @@ class Crumbs {
   // How many replays of a captured call have begun.
   uint32_t replays(uint16_t slot) const { return __atomic_load_n(&slots()[slot].replays, __ATOMIC_ACQUIRE); }
 
-  // Whether a crumb follows the launch that ends now.
-  bool is_due(uint16_t slot, uint64_t now_ns, uint32_t sequence) {
+  // What follows the launch that ends now.
+  AfterLaunch due(uint16_t slot, uint64_t now_ns, uint32_t sequence) {
     Pace& mine = paces_[slot];
     const std::unique_lock<std::mutex> lock(mine.mutex, std::try_to_lock);
     const auto completed = [this, slot] { return __atomic_load_n(&slots()[slot].completed, __ATOMIC_RELAXED); };
-    return !lock.owns_lock() || mine.pace.is_due(mine.every, now_ns, sequence, completed);
+    return lock.owns_lock() ? mine.pace.due(mine.every, now_ns, sequence, completed) : AfterLaunch{true, true};
   }
 
   // Whether the last launch of a call has no crumb yet.

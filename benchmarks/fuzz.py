@@ -23,7 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), *(str(ROOT / "tests" / folder) for folder in ("", "triage", "wrapper"))]
+sys.path[:0] = [str(ROOT), *(str(ROOT / "tests" / folder) for folder in ("", "profile", "triage", "wrapper"))]
 
 from fuzz import changed, readers  # noqa: E402
 from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402

@@ -2,9 +2,11 @@
 
 usage: python benchmarks/inside_costs.py [--device cpu|cuda] [--calls N] [--launches N]
 
-Prints a Markdown table, in µs. The model is a chain of small reductions, for tensors of 1 KiB, 64 KiB and 1 MiB; the
-packages are called in turn in one process, what they print goes to /dev/null; the fastest of N calls counts. The
-time to read a tensor once is its size by the speed at which torch sums 256 MiB.
+Prints a Markdown table, in µs. The models are chains of small reductions, for tensors of 1 KiB, 64 KiB and 1 MiB, and
+layers of a transformer, with tensors of up to 1 MiB. A chain writes to two buffers in turn, and a buffer has to be
+looked at before it is written to again: it is the most expensive kind of model. The packages are called in turn in one
+process, what they print goes to /dev/null; the fastest of N calls counts. The time to read a tensor once is its size by
+the speed at which torch sums 256 MiB.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ from aoti_debug.builder.build import BuildOptions, build_report
 from aoti_debug.run import cpp_loader, runner
 from aoti_debug.rundir import summaries
 
-SIDES = {"1 KiB": 16, "64 KiB": 128, "1 MiB": 512}  # rows and columns, float32
 QUIET = {Variable.LEVEL: "3", Variable.PRINT: "none"}
 WATCH = "*: nan"
+BEYOND_READING = "a watched argument beyond reading it"
 GOAL = 2.0  # µs for a watched argument beyond reading it, on CUDA
 
 
@@ -55,56 +57,102 @@ class Chain(nn.Module):
 
 
 @dataclass(frozen=True)
-class Packages:
-    """The packages of one size of tensors.
+class Case:
+    """A model that is measured, and the shape of its input.
 
     Attributes:
-        watched, summarised: numbers of tensors that a watchpoint looks at, and that summaries have, in one call.
+        printing: the same model with prints; None to measure none.
+    """
+
+    name: str
+    model: Callable[[int], nn.Module]
+    shape: tuple[int, ...]
+    printing: Callable[[int], nn.Module] | None = None
+
+    def path(self, work: Path, kind: str) -> Path:
+        """The file of its program or of one of its packages: "program", "built", "plain", "printing"."""
+        return work / f"{self.name.replace(' ', '_')}.{kind}.pt2"
+
+
+def chain(launches: int) -> nn.Module:
+    return Chain(launches, prints=False)
+
+
+def printing_chain(launches: int) -> nn.Module:
+    return Chain(launches, prints=True)
+
+
+def transformer(launches: int) -> nn.Module:
+    """Layers of a transformer; each of them has more than ten launches."""
+    layer = nn.TransformerEncoderLayer(256, nhead=4, dim_feedforward=1024, dropout=0.0, batch_first=True)
+    return nn.TransformerEncoder(layer, max(1, launches // 10), enable_nested_tensor=False)
+
+
+CASES = (
+    Case("1 KiB", chain, (16, 16), printing_chain),
+    Case("64 KiB", chain, (128, 128), printing_chain),
+    Case("1 MiB", chain, (512, 512), printing_chain),
+    Case("transformer", transformer, (1, 128, 256)),
+)
+
+
+@dataclass(frozen=True)
+class Packages:
+    """The packages of one model.
+
+    Attributes:
+        printing: None without one.
+        launches, watched, summarised: numbers of launches, of tensors that a watchpoint looks at, and of those that
+            summaries have, in one call.
+        watched_bytes: the mean size of a tensor that is looked at.
     """
 
     plain: Path
     built: Path
-    printing: Path
+    printing: Path | None
+    launches: int
     watched: int
     summarised: int
+    watched_bytes: float
 
 
-def build(work: Path, side: int, device: str, launches: int, prints: bool) -> None:
-    """Builds the instrumented package of a chain, and its plain twin."""
-    name = f"{'prints' if prints else 'chain'}{side}"
+def build(work: Path, case: Case, device: str, launches: int, kind: str) -> None:
+    """Builds an instrumented package, and for "built" its plain twin."""
+    make = case.printing if kind == "printing" else case.model
+    assert make is not None
     with torch.no_grad():
-        x = torch.rand(side, side, device=device)
-        program = torch.export.export(Chain(launches, prints).to(device).eval(), (x,))
-    torch.export.save(program, work / f"{name}.pt2")
-    output, plain = work / f"{name}.built.pt2", work / f"{name}.plain.pt2"
-    build_report(BuildOptions(program=work / f"{name}.pt2", output=output, plain=plain))
+        x = torch.rand(case.shape, device=device)
+        program = torch.export.export(make(launches).to(device).eval(), (x,))
+    path = case.path(work, f"program-{kind}")
+    torch.export.save(program, path)
+    plain = case.path(work, "plain") if kind == "built" else None
+    build_report(BuildOptions(program=path, output=case.path(work, kind), plain=plain))
 
 
 def build_all(work: Path, device: str, launches: int) -> None:
-    """Builds the packages of all sizes, in processes of their own."""
-    jobs = max(1, min(2 * len(SIDES), (os.cpu_count() or 1) // 2))
+    """Builds the packages of all models, in processes of their own."""
+    wanted = [(case, kind) for case in CASES for kind in ("built", "printing") if kind == "built" or case.printing]
+    jobs = max(1, min(len(wanted), (os.cpu_count() or 1) // 2))
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        done = [
-            pool.submit(build, work, side, device, launches, prints)
-            for side in SIDES.values()
-            for prints in (False, True)
-        ]
-        for future in done:
+        for future in [pool.submit(build, work, case, device, launches, kind) for case, kind in wanted]:
             future.result()
 
 
-def packages_of(work: Path, side: int) -> Packages:
-    """The packages of one size, and how many of their tensors are looked at."""
-    built = work / f"chain{side}.built.pt2"
+def packages_of(work: Path, case: Case) -> Packages:
+    """The packages of a model, and how many of their tensors are looked at."""
+    built = case.path(work, "built")
     run = runner.run(built, out=work / "runs", watch=(WATCH,), on_hit="count", summaries=1, level=3).run
     kept = summaries.read(run)
     assert kept is not None
+    samples = [(sample, series.dtype) for series in kept.series for sample in series.samples]
     return Packages(
-        plain=work / f"chain{side}.plain.pt2",
+        plain=case.path(work, "plain"),
         built=built,
-        printing=work / f"prints{side}.built.pt2",
+        printing=case.path(work, "printing") if case.printing else None,
+        launches=len(run.timeline.launches),
         watched=run.timeline.watchpoints[0].evaluated,
-        summarised=sum(len(series.samples) for series in kept.series),
+        summarised=len(samples),
+        watched_bytes=sum(s.numel * getattr(torch, dtype).itemsize for s, dtype in samples) / len(samples),
     )
 
 
@@ -119,7 +167,7 @@ def environment(variables: dict[Variable, str]) -> Iterator[None]:
             del os.environ[name]
 
 
-def measure(packages: Packages, side: int, device: str, calls: int) -> tuple[dict[str, float], int]:
+def measure(packages: Packages, case: Case, device: str, calls: int) -> tuple[dict[str, float], int]:
     """The fastest call with each variant, in µs, and how often an inspector is called in one call."""
     inspected = [0]
 
@@ -127,14 +175,15 @@ def measure(packages: Packages, side: int, device: str, calls: int) -> tuple[dic
         inspected[0] += 1
 
     variants: dict[str, Callable[[Tensor], Any]] = {"plain": cpp_loader.load(packages.plain, "model")}
-    x = torch.rand(side, side, device=device)
+    x = torch.rand(case.shape, device=device)
     loaded = {
         "level 0": (packages.built, {Variable.LEVEL: "0"}),
         "level 3": (packages.built, QUIET),
         "watch": (packages.built, {**QUIET, Variable.WATCH: WATCH, Variable.ON_HIT: "count"}),
         "summaries": (packages.built, {**QUIET, Variable.SUMMARIES: "1"}),
-        "print": (packages.printing, {Variable.LEVEL: "0"}),
     }
+    if packages.printing is not None:
+        loaded["print"] = (packages.printing, {Variable.LEVEL: "0"})
     with torch.no_grad(), contextlib.ExitStack() as stack:
         for label, (package, variables) in loaded.items():
             with environment(variables):
@@ -158,7 +207,7 @@ def measure(packages: Packages, side: int, device: str, calls: int) -> tuple[dic
     return {label: min(found) for label, found in times.items()}, count
 
 
-def reading(device: str, size: int) -> float:
+def reading(device: str, size: float) -> float:
     """The µs that reading so many bytes takes, at the speed of one large sum."""
     large = torch.rand(1 << 26, device=device)
     wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
@@ -172,25 +221,28 @@ def reading(device: str, size: int) -> float:
     return 1e6 * best * size / (large.numel() * 4)
 
 
-def columns(side: int, device: str, calls: int, launches: int, work: Path) -> dict[str, float]:
-    """The rows of the table for tensors of one size, in µs."""
-    packages = packages_of(work, side)
+def columns(case: Case, device: str, calls: int, work: Path) -> dict[str, float]:
+    """The rows of the table for one model, in µs; without a print if it has none."""
+    packages = packages_of(work, case)
     with silent():
-        found, inspected = measure(packages, side, device, calls)
+        found, inspected = measure(packages, case, device, calls)
+    launches = packages.launches
     watched = (found["watch"] - found["level 3"]) / packages.watched
-    read = reading(device, 4 * side * side)
-    return {
+    read = reading(device, packages.watched_bytes)
+    rows = {
         "a launch of the plain package": found["plain"] / launches,
         "a launch at level 0, more than plain": (found["level 0"] - found["plain"]) / launches,
         "a launch at level 3, more than plain": (found["level 3"] - found["plain"]) / launches,
         "a watched argument, more than level 3": watched,
         "reading the argument once": read,
-        "a watched argument beyond reading it": watched - read,
+        BEYOND_READING: watched - read,
         "a tensor in summaries, more than level 3": (found["summaries"] - found["level 3"]) / packages.summarised,
         "an argument of an inspector that returns at once, more than level 3": (found["inspect"] - found["level 3"])
         / inspected,
-        "a print of one element at level 0, more than plain": (found["print"] - found["plain"]) / launches,
     }
+    if "print" in found:
+        rows["a print of one element at level 0, more than plain"] = (found["print"] - found["plain"]) / launches
+    return rows
 
 
 @contextlib.contextmanager
@@ -217,10 +269,7 @@ def main() -> None:
         os.environ[Variable.DIR.value] = str(Path(temporary) / "recorded")
         os.chdir(temporary)
         build_all(Path(temporary), options.device, options.launches)
-        found = {
-            label: columns(side, options.device, options.calls, options.launches, Path(temporary))
-            for label, side in SIDES.items()
-        }
+        found = {case.name: columns(case, options.device, options.calls, Path(temporary)) for case in CASES}
     machine = torch.cuda.get_device_name() if options.device == "cuda" else f"{os.cpu_count()} CPU cores"
     print(
         f"{machine}, torch {torch.__version__}, Python {platform.python_version()}; "
@@ -228,10 +277,10 @@ def main() -> None:
     )
     print(f"| | {' | '.join(found)} |\n|---|{'---|' * len(found)}")
     for row in next(iter(found.values())):
-        print(f"| {row} | {' | '.join(f'{values[row]:.2f}' for values in found.values())} |")
+        print(f"| {row} | {' | '.join(f'{v[row]:.2f}' if row in v else '' for v in found.values())} |")
     if options.device == "cuda":
-        worst = max(values["a watched argument beyond reading it"] for values in found.values())
-        print(f"\na watched argument beyond reading it: at most {worst:.2f} µs; the goal is {GOAL:g} µs")
+        worst = max(values[BEYOND_READING] for values in found.values())
+        print(f"\n{BEYOND_READING}: at most {worst:.2f} µs; the goal is {GOAL:g} µs")
 
 
 if __name__ == "__main__":

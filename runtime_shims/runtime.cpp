@@ -331,8 +331,10 @@ void end_launch(LaunchState* launch, const AotiDebugValue* values, int32_t statu
   Run* run = call.run;
   call.innermost = launch->outer;
   const uint64_t now_ns = run->journal.now_ns();
-  const bool crumb = call.crumbs && status == 0 && run->crumbs.is_due(call.stream_slot, now_ns, launch->sequence);
-  call.deferring = status == 0 && (call.joins || (call.may_defer && !crumb));
+  AfterLaunch due{false, true};
+  if (call.crumbs && status == 0) due = run->crumbs.due(call.stream_slot, now_ns, launch->sequence);
+  const bool crumb = due.crumb;
+  call.deferring = status == 0 && (call.joins || (call.may_defer && !due.statistics));
   record_launch_end(*launch, values, status, crumb, now_ns);
   call.last_sequence = launch->sequence;
   if (crumb) run->crumbs.write(call.stream, call.stream_slot, launch->sequence);

@@ -22,6 +22,15 @@ def write(path: Path, members: Mapping[str, bytes], root: str = "model") -> Path
     return path
 
 
+def write_aligned(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    """Writes an uncompressed member whose bytes begin where torch has those of weights begin."""
+    member = zipfile.ZipInfo(name)
+    assert archive.fp is not None
+    padding = -(archive.fp.tell() + 30 + len(name.encode()) + 4) % 64
+    member.extra = b"FB" + padding.to_bytes(2, "little") + bytes(padding)
+    archive.writestr(member, content)
+
+
 def extract(archive: tarfile.TarFile, folder: Path) -> None:
     """Unpacks a recorded archive; Python before 3.11.4 has no filters to name."""
     if hasattr(tarfile, "data_filter"):

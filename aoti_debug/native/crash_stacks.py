@@ -17,7 +17,8 @@ from pathlib import Path
 
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
-from aoti_debug.machine.processes import child_process
+from aoti_debug.machine.processes import signal_names
+from aoti_debug.native.complete_lines import complete_lines
 from aoti_debug.native.frames import (
     MAX_FRAMES,
     StackFrame,
@@ -26,7 +27,6 @@ from aoti_debug.native.frames import (
     operator_python_frames,
     without_abort_frames,
 )
-from aoti_debug.native.symbolize import complete_lines, parse_maps, symbolize
 
 NAME = "backtrace.json"
 STACKS = "backtrace.txt"
@@ -110,7 +110,7 @@ def last_signal(run: Path) -> CaughtSignal | None:
     thread = -1
     for line in complete_lines(_text(run / STACKS)):
         if (match := _THREAD.fullmatch(line)) and int(match[2]) < signal.SIGRTMIN:
-            thread, caught = int(match[1]), CaughtSignal(child_process.signal_name(int(match[2])), 0)
+            thread, caught = int(match[1]), CaughtSignal(signal_names.signal_name(int(match[2])), 0)
         elif caught is not None and (match := _TIME.fullmatch(line)) and int(match[1]) == thread:
             caught = replace(caught, unix_ns=int(match[2]))
     return caught
@@ -158,6 +158,8 @@ def decode(run: Path) -> Backtrace | None:
     python = _python_frames(_text(run / PYTHON))
     if not stacks and not python:
         return None
+    from aoti_debug.native.symbolize import parse_maps, symbolize  # few runs have stacks, and most of them are decoded
+
     maps = parse_maps(_text(run / MAPS))
     resolved = symbolize(set(chain.from_iterable(addresses for *_, addresses in stacks)), maps)
     return Backtrace(
@@ -236,7 +238,7 @@ def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]
     stacks = []
     for thread, match in heads.items():
         number, code = int(match[2]), int(match[3])
-        name = child_process.signal_name(number) if number < signal.SIGRTMIN else ""
+        name = signal_names.signal_name(number) if number < signal.SIGRTMIN else ""
         pc, caller = int(match[5], 16), int(match[6], 16)
         unwound = frames.get(thread) or [pc, caller]
         address = int(match[4], 16) if name in ("SIGSEGV", "SIGBUS") and code > 0 else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.machine.processes import child_process
+from aoti_debug.native.complete_lines import complete_lines
 from aoti_debug.native.elf import Library
 from aoti_debug.native.frames import StackFrame, demangle
 
@@ -26,11 +27,6 @@ class Mapping:
     end: int
     offset: int
     path: str
-
-
-def complete_lines(text: str) -> list[str]:
-    """Splits a text into lines; a last line without a line break is truncated, and is dropped."""
-    return [line.rstrip("\n") for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def parse_maps(text: str) -> list[Mapping]:

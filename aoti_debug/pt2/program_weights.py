@@ -11,18 +11,19 @@ import json
 import math
 import struct
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aoti_debug import dtypes
+from aoti_debug.pt2.archive_safety import DAMAGED
 from aoti_debug.recording.values import extent_elements
 
 _CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 _LOCAL_HEADER = struct.Struct("<26xHH")  # of a member in a zip file, before its name; its end holds two lengths
 _LARGEST_CONFIG = 256 << 20  # bytes
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of a configuration
 _MOST_ELEMENTS = 1 << 48
 _ALIGNMENT = 64  # of a weight, as of torch's allocator
 _STRIDED = 7  # torch._export.serde.schema.Layout
@@ -78,7 +79,7 @@ def stored_weights(path: Path) -> Mapping[str, StoredWeight]:
         OSError, zipfile.BadZipFile: the archive cannot be read.
     """
     found: dict[str, StoredWeight] = {}
-    with zipfile.ZipFile(path) as archive:
+    with _opened(path) as archive:
         members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
         places = _places(path, members)
         for config in _CONFIGS:
@@ -87,19 +88,31 @@ def stored_weights(path: Path) -> Mapping[str, StoredWeight]:
                 continue
             for name, payload in _entries(archive, members[config]):
                 place = places.get(f"{folder}/{payload.get('path_name')}")
-                with contextlib.suppress(KeyError, TypeError, ValueError):
+                with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
                     if place is not None and not payload["use_pickle"]:
                         found[name] = _stored(payload["tensor_meta"], *place)
     return found
 
 
+def _opened(path: Path) -> zipfile.ZipFile:
+    """The archive, whatever is wrong with its directory.
+
+    Raises:
+        OSError, zipfile.BadZipFile: it cannot be read.
+    """
+    try:
+        return zipfile.ZipFile(path)
+    except (NotImplementedError, ValueError) as error:  # a later version of the format, a name that is no text
+        raise zipfile.BadZipFile(str(error)) from error
+
+
 def _entries(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The entries of a configuration; none if it cannot be read."""
-    if member.file_size > _LARGEST_CONFIG:
+    if member.file_size > _LARGEST_CONFIG or member.compress_type not in _COMPRESSIONS:
         return
     try:
         config = json.loads(archive.read(member))["config"]
-    except (ValueError, KeyError, TypeError, RecursionError, RuntimeError, NotImplementedError, zlib.error):
+    except (ValueError, KeyError, TypeError, RuntimeError, *DAMAGED):  # RuntimeError: it is encrypted, or nested deeply
         return
     if not isinstance(config, dict):
         return
@@ -110,7 +123,7 @@ def _stored(meta: Mapping[str, Any], begin: int, nbytes: int) -> StoredWeight:
     """The tensor of a description.
 
     Raises:
-        KeyError, TypeError, ValueError: it is of another form, or larger than its member.
+        KeyError, TypeError, ValueError, OverflowError: it is of another form, or larger than its member.
     """
     dtype = _DTYPES[meta["dtype"]]
     shape, strides = (tuple(int(item["as_int"]) for item in meta[name]) for name in ("sizes", "strides"))
@@ -129,15 +142,18 @@ def _stored(meta: Mapping[str, Any], begin: int, nbytes: int) -> StoredWeight:
 def _places(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Mapping[str, tuple[int, int]]:
     """The first byte and the size of each member that can be mapped, by its name below the archive's root."""
     places: dict[str, tuple[int, int]] = {}
+    size = path.stat().st_size
     with path.open("rb") as file:
         for name, member in members.items():
             if member.compress_type != zipfile.ZIP_STORED or member.file_size == 0:
+                continue
+            if not 0 <= member.header_offset < size:
                 continue
             file.seek(member.header_offset)
             header = file.read(_LOCAL_HEADER.size)
             if len(header) < _LOCAL_HEADER.size:
                 continue
             begin = member.header_offset + _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack(header))
-            if begin % _ALIGNMENT == 0 and begin + member.file_size <= path.stat().st_size:
+            if begin % _ALIGNMENT == 0 and begin + member.file_size <= size:
                 places[name] = begin, member.file_size
     return places

@@ -9,9 +9,8 @@ from pathlib import Path
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import RunDirError
-from aoti_debug.machine.files import stamped_directories
 from aoti_debug.ranks.rank_progress import Progress, progress_of
-from aoti_debug.rundir import ranks_directory, run_directory
+from aoti_debug.rundir import ranks_directory
 from aoti_debug.rundir.ranks_directory import RanksInfo
 
 
@@ -68,11 +67,6 @@ class RanksRun:
     def recorded(self) -> tuple[RankRun, ...]:
         """The ranks that left a run."""
         return tuple(rank for rank in self.ranks if rank.diagnosed is not None)
-
-
-def find(name: str | Path | None = None) -> Path | None:
-    """The directory of a run of ranks: a path, a name in the directory for runs, `latest` (also for None); or None."""
-    return stamped_directories.find(name, run_directory.base_directory(), ranks_directory.NAME)
 
 
 def open_ranks(path: Path) -> RanksRun:

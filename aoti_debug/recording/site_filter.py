@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -165,6 +164,8 @@ def nearest(pattern: str, known: Sequence[str]) -> tuple[str, ...]:
     """The names, with those that are similar to a pattern first."""
     word = pattern.removeprefix("!").rpartition("/")[2]
     short = {name.rpartition("/")[2]: name for name in known}
+    import difflib  # only a pattern that matches nothing needs it
+
     similar = difflib.get_close_matches(word, short, n=_MOST_SIMILAR, cutoff=_SIMILAR)
     return tuple(dict.fromkeys((*(short[name] for name in similar), *known)))
 

@@ -93,5 +93,6 @@ def sample_of(tensor: StoredTensor) -> Sample | None:
         values = tensor.numbers(step=step)
     except TypeError:
         return None
-    magnitudes = np.abs(values.astype(np.complex128)) if values.dtype.kind == "c" else values.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # signalling NaN, which memory that was never written may hold
+        magnitudes = np.abs(values.astype(np.complex128)) if values.dtype.kind == "c" else values.astype(np.float64)
     return Sample(magnitudes, tensor.numel)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -124,7 +123,7 @@ def _belongs_to(launch: Path, launcher: str) -> bool:
 
 def machine_name() -> str:
     """The name of this machine."""
-    return socket.gethostname()
+    return os.uname().nodename
 
 
 def _key(rank: Rank, launcher: str) -> str:

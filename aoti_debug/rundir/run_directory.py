@@ -7,7 +7,6 @@ aoti_debug_runs/
 
 from __future__ import annotations
 
-import difflib
 import gc
 import os
 import re
@@ -25,7 +24,6 @@ from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.machine.files import stamped_directories, untrusted_files
 from aoti_debug.machine.files.stamped_directories import LATEST
 from aoti_debug.manifest import Manifest
-from aoti_debug.pt2 import trust
 from aoti_debug.rundir import breadcrumbs, ranks_directory, rescued_tensors, run_json, timeline
 from aoti_debug.rundir.formats import journal
 from aoti_debug.rundir.formats.journal_records import LaunchKey
@@ -114,6 +112,8 @@ class RunDir:
     @cached_property
     def is_made_here(self) -> bool:
         """True if the code that it recorded was made here by this user, or was run as trusted."""
+        from aoti_debug.pt2 import trust  # reads archives; a run is opened without it
+
         return trust.is_made_here(self.manifest, self.info.imports, self.info.libraries)
 
     @property
@@ -234,6 +234,16 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
     raise RunDirError(f"no run {str(name)!r} in {base}", hint=name_hint(str(name), names))
 
 
+def is_run(name: str) -> bool:
+    """True if `find` finds a run of this name."""
+    return find_ranks(name) is None and stamped_directories.find(name, base_directory(), run_json.NAME) is not None
+
+
+def find_ranks(name: str | Path | None = None) -> Path | None:
+    """The directory of a run of ranks: a path, a name in the directory for runs, `latest` (also for None); or None."""
+    return stamped_directories.find(name, base_directory(), ranks_directory.NAME)
+
+
 def runs(base: Path) -> tuple[str, ...]:
     """The names of the runs in `base`, oldest first."""
     return stamped_directories.names(base, run_json.NAME)
@@ -241,6 +251,8 @@ def runs(base: Path) -> tuple[str, ...]:
 
 def name_hint(name: str, known: Iterable[str]) -> str:
     """A hint with the known names that are most similar to an unknown one."""
+    import difflib  # only an error needs it
+
     names = tuple(known)
     lowered = name.lower()
     similar = difflib.get_close_matches(name, names, n=5, cutoff=0.4)

@@ -1,29 +1,64 @@
-// Decides after which launches of a stream the device writes a breadcrumb.
+// Decides after which launches of a stream the device writes a breadcrumb, and measures what waits to be measured.
 #pragma once
 
 #include <cstdint>
 
 namespace aoti_debug {
 
-// A breadcrumb after every launch, as long as launches take long. While they come in a burst (under kBurstNs each, by
-// what the device completes) it would be a large part of what they cost: then one after every kMostLaunches.
-// The first kExactLaunches of a stream have one each in any case, so that short runs are exact. For one thread at a
-// time.
+// What follows a launch.
+struct AfterLaunch {
+  bool crumb;       // a breadcrumb
+  bool statistics;  // those that wait are asked for
+};
+
+// Launches in a row that take less than a limit each, by what the device completes.
+class Burst {
+ public:
+  explicit Burst(uint64_t limit_ns) : limit_ns_(limit_ns) {}
+
+  bool goes_on() const { return goes_on_; }
+
+  // A window of launches has ended. `may_begin`: whether it may be the first one of a burst.
+  void add_window(uint64_t elapsed_ns, uint64_t completed, bool may_begin) {
+    const bool fast = elapsed_ns < completed * limit_ns_;
+    slow_windows_ = fast || !goes_on_ ? 0 : slow_windows_ + 1;
+    if (!goes_on_) {
+      goes_on_ = fast && may_begin;
+    } else if (slow_windows_ == 2) {  // one may be the time between two calls
+      goes_on_ = false;
+      slow_windows_ = 0;
+    }
+  }
+
+ private:
+  uint64_t limit_ns_;
+  bool goes_on_ = false;
+  uint32_t slow_windows_ = 0;
+};
+
+// A breadcrumb after every launch, as long as launches take long. While they come in a burst (under kBurstNs each)
+// it would be a large part of what they cost: then one after every kMostLaunches. Statistics cost more: they may wait
+// for those of later launches, up to kMostLaunches, while launches take less than kMeasuredNs each. The first
+// kExactLaunches of a stream have both at once in any case, so that short runs are exact. For one thread at a time.
 class CrumbPace {
  public:
   static constexpr uint32_t kMostLaunches = 16;
   static constexpr uint32_t kExactLaunches = 1024;
   static constexpr uint64_t kBurstNs = 20000;
+  static constexpr uint64_t kMeasuredNs = 100000;
 
-  // Whether a breadcrumb follows the launch `sequence`. `fixed`: after every so many launches; 0: as this class
-  // decides. `completed()` reads the stream's last breadcrumb.
+  // What follows the launch `sequence`. `fixed`: both after every so many launches; 0: as this class decides.
+  // `completed()` reads the stream's last breadcrumb.
   template <class Completed>
-  bool is_due(uint64_t fixed, uint64_t now_ns, uint32_t sequence, const Completed& completed) {
+  AfterLaunch due(uint64_t fixed, uint64_t now_ns, uint32_t sequence, const Completed& completed) {
     if (fixed == 0) measure(now_ns, sequence, completed);
-    const uint64_t distance = fixed != 0 ? fixed : burst_ ? kMostLaunches : 1;
-    if (++without_crumb_ < distance) return false;
-    without_crumb_ = 0;
-    return true;
+    const uint64_t distance = fixed != 0 ? fixed : burst_.goes_on() ? kMostLaunches : 1;
+    const bool crumb = ++without_crumb_ >= distance;
+    if (crumb) without_crumb_ = 0;
+    const bool with_crumb = fixed != 0 || burst_.goes_on();
+    const bool waits = with_crumb ? !crumb : measured_.goes_on() && without_statistics_ + 1 < kMostLaunches;
+    without_statistics_ = waits ? without_statistics_ + 1 : 0;
+    return {crumb, !waits};
   }
 
   // Whether the last launch has no breadcrumb yet; it then gets one, at the end of its call.
@@ -37,10 +72,14 @@ class CrumbPace {
   // A breadcrumb is read back once a window: that is a cache miss on the host.
   template <class Completed>
   void measure(uint64_t now_ns, uint32_t sequence, const Completed& completed) {
-    if (++launches_ < (burst_ ? kMostLaunches * 4 : kMostLaunches)) return;
+    if (++launches_ < (burst_.goes_on() ? kMostLaunches * 4 : kMostLaunches)) return;
     const uint32_t reached = completed();
     seen_ += launches_;
-    if (start_ns_ != 0) decide(now_ns - start_ns_, device_launches(sequence, reached));
+    if (start_ns_ != 0) {
+      const uint64_t passed = device_launches(sequence, reached);
+      burst_.add_window(now_ns - start_ns_, passed, seen_ >= kExactLaunches);
+      measured_.add_window(now_ns - start_ns_, passed, seen_ >= kExactLaunches);
+    }
     start_ns_ = now_ns;
     start_sequence_ = sequence;
     start_completed_ = reached;
@@ -55,24 +94,12 @@ class CrumbPace {
     return all == 0 ? 0 : passed * launches_ / all;
   }
 
-  void decide(uint64_t elapsed_ns, uint64_t completed) {
-    const bool fast = elapsed_ns < completed * kBurstNs;
-    if (!burst_) {
-      burst_ = fast && seen_ >= kExactLaunches;
-      slow_windows_ = 0;
-      return;
-    }
-    slow_windows_ = fast ? 0 : slow_windows_ + 1;
-    if (slow_windows_ < 2) return;  // one may be the time between two calls
-    burst_ = false;
-    slow_windows_ = 0;
-  }
-
-  bool burst_ = false;
+  Burst burst_{kBurstNs};
+  Burst measured_{kMeasuredNs};
   uint32_t without_crumb_ = 0;
+  uint32_t without_statistics_ = 0;
   uint32_t launches_ = 0;  // of the window
   uint64_t seen_ = 0;      // in earlier windows and this one
-  uint32_t slow_windows_ = 0;
   uint64_t start_ns_ = 0;
   uint32_t start_sequence_ = 0;
   uint32_t start_completed_ = 0;

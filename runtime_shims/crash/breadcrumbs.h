@@ -15,13 +15,14 @@ namespace aoti_debug {
 class Crumbs {
  public:
   static constexpr uint16_t kNoSlot = UINT16_MAX;
+  static constexpr uint64_t kMostCapturedLaunches = 24;  // each breadcrumb makes every replay 1.3 us longer
 
   // Makes the shared memory, registers it with the device and links it as crumbs.bin in the run directory. A crumb
   // comes after every `every` launches; 0: as CrumbPace decides.
   // "", or why there are no crumbs.
   std::string open(const std::string& run_directory, uint64_t every);
 
-  // A crumb comes at least after so many launches.
+  // A crumb comes at least after so many launches that no CUDA graph captures.
   uint64_t most_launches() const { return every_ == 0 ? CrumbPace::kMostLaunches : every_; }
 
   bool is_open() const { return registered_; }
@@ -31,8 +32,8 @@ class Crumbs {
   uint16_t slot(void* stream, const void* model);
 
   // A slot for one call that a CUDA graph captures on `stream`: its replays write to it whenever they run. As long as
-  // open() was not told otherwise, a crumb comes after most_launches(): what it costs is added to every replay. kNoSlot
-  // where kCaptured are taken: streams need slots too.
+  // open() was not told otherwise, a crumb comes after kMostCapturedLaunches. kNoSlot where kCaptured are taken:
+  // streams need slots too.
   uint16_t captured_slot(void* stream);
 
   // Has every replay of what is captured now begin with `sequence`, and count itself. nullptr: it does not; otherwise
@@ -47,12 +48,12 @@ class Crumbs {
   // How many replays of a captured call have begun.
   uint32_t replays(uint16_t slot) const { return __atomic_load_n(&slots()[slot].replays, __ATOMIC_ACQUIRE); }
 
-  // Whether a crumb follows the launch that ends now.
-  bool is_due(uint16_t slot, uint64_t now_ns, uint32_t sequence) {
+  // What follows the launch that ends now.
+  AfterLaunch due(uint16_t slot, uint64_t now_ns, uint32_t sequence) {
     Pace& mine = paces_[slot];
     const std::unique_lock<std::mutex> lock(mine.mutex, std::try_to_lock);
     const auto completed = [this, slot] { return __atomic_load_n(&slots()[slot].completed, __ATOMIC_RELAXED); };
-    return !lock.owns_lock() || mine.pace.is_due(mine.every, now_ns, sequence, completed);
+    return lock.owns_lock() ? mine.pace.due(mine.every, now_ns, sequence, completed) : AfterLaunch{true, true};
   }
 
   // Whether the last launch of a call has no crumb yet.

@@ -37,7 +37,7 @@ typedef struct JournalHeader {
   uint32_t level;          // the Level in force
   uint64_t start_unix_ns;  // wall clock when RecordHeader::time_ns was 0
   uint64_t blocks_reused;  // > 0: older launches were overwritten
-  uint64_t crumb_every;    // a crumb at least every this many launches; 0: no crumbs (CPU)
+  uint64_t crumb_every;    // a crumb at least every this many launches outside of CUDA graphs; 0: no crumbs (CPU)
   uint64_t reserved[2];
 } JournalHeader;  // 64 bytes
 

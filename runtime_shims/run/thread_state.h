@@ -67,7 +67,7 @@ struct CallState {
   bool substituting;
   bool capturing;  // a CUDA graph captures this call: nothing of it runs yet
   bool fault_seen;
-  bool may_defer;  // statistics may wait where a breadcrumb need not follow every launch
+  bool may_defer;  // statistics may wait while launches come in a burst
   bool joins;      // what is hashed after a launch waits for what is hashed before the next one
   bool deferring;  // statistics wait now, for one of the two
 

@@ -48,7 +48,7 @@ from aoti_debug.profile.roofline import Peaks
 from aoti_debug.profile.slices import slices
 from aoti_debug.profile.text import profile_lines
 from aoti_debug.profile.trace_text import trace_text
-from aoti_debug.pt2 import archive, compatibility
+from aoti_debug.pt2 import archive, compatibility, program_weights
 from aoti_debug.rundir import device_activity, memory_file, rescued_tensors, run_directory
 from aoti_debug.rundir.formats import journal
 from aoti_debug.triage.kernel_source import cpp_expression, model_lines, result_slices
@@ -288,6 +288,53 @@ def _archives() -> Iterator[bytes]:
         yield buffer.getvalue()
 
 
+def _read_weights(data: bytes, folder: Path) -> None:
+    """Every weight that is found lies within the archive."""
+    path = folder / "model.pt2"
+    path.write_bytes(data)
+    with contextlib.suppress(OSError, zipfile.BadZipFile):
+        for name, stored in program_weights.stored_weights(path).items():
+            if not isinstance(name, str) or stored.begin < 0 or stored.nbytes < 1:
+                raise UnclearError(f"{name!r}: {stored}")
+            if stored.begin + stored.nbytes > len(data) or len(stored.shape) != len(stored.strides):
+                raise UnclearError(f"{name!r} lies outside of the archive: {stored}")
+
+
+def _read_weight_descriptions(data: bytes, folder: Path) -> None:
+    _read_weights(_program(data), folder)
+
+
+def _program(descriptions: bytes) -> bytes:
+    """An exported program of these descriptions, with 64 bytes for each of two weights."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as written:
+        for name in ("weight_0", "weight_1"):
+            archives.write_aligned(written, f"model/data/weights/{name}", bytes(64))
+        written.writestr("model/data/weights/model_weights_config.json", descriptions)
+        written.writestr("model/data/constants/model_constants_config.json", b'{"config": {}}')
+    return buffer.getvalue()
+
+
+@cache
+def _weight_descriptions() -> bytes:
+    def described(member: str, dtype: int, sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> object:
+        meta = {
+            "dtype": dtype,
+            "sizes": [{"as_int": size} for size in sizes],
+            "strides": [{"as_int": stride} for stride in strides],
+            "storage_offset": {"as_int": offset},
+            "layout": 7,
+        }
+        return {"path_name": member, "is_param": True, "use_pickle": False, "tensor_meta": meta}
+
+    weights = {
+        "linear.weight": described("weight_0", 7, (4, 4), (4, 1)),
+        "turned": described("weight_1", 13, (4, 8), (1, 4), 2),
+        "scalar": described("weight_1", 8, (), ()),
+    }
+    return json.dumps({"config": weights}).encode()
+
+
 _SIGNATURE = ModelSignature((Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1, -1, "s0"))), Leaf("n", constant="3")))
 
 
@@ -352,6 +399,8 @@ def readers() -> tuple[Reader, ...]:
         Reader("triton kernel", _read_kernel("triton"), lambda: _kernels("triton"), "text"),
         Reader("cpp kernel", _read_kernel("cpp"), lambda: _kernels("cpp"), "text"),
         Reader("archive", _read_archive, lambda: list(_archives()), "bytes"),
+        Reader("weights of a program", _read_weights, lambda: [_program(_weight_descriptions())], "bytes"),
+        Reader("descriptions of weights", _read_weight_descriptions, lambda: [_weight_descriptions()], "json"),
         Reader(
             "metadata",
             lambda data, _: _ignore(compatibility.parse_metadata(Path("model.pt2"), "metadata.json", data)),

@@ -53,7 +53,7 @@ except Exception as error:
 
 @pytest.mark.parametrize(
     ("settings", "most_suspects"),
-    [({"AOTI_DEBUG_CRUMB_EVERY": "1"}, 1), ({}, 16), ({"AOTI_DEBUG_LEVEL": "2", "AOTI_DEBUG_PRINT": "none"}, 16)],
+    [({"AOTI_DEBUG_CRUMB_EVERY": "1"}, 1), ({}, 24), ({"AOTI_DEBUG_LEVEL": "2", "AOTI_DEBUG_PRINT": "none"}, 24)],
 )
 def test_a_fault_in_a_replay_names_replay_and_launches(
     build: Callable[[str], Built], tmp_path: Path, settings: dict[str, str], most_suspects: int

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import archives
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from aoti_debug.pt2.program_weights import stored_weights
+
+CONFIG = "data/weights/model_weights_config.json"
 
 
 class Tied(nn.Module):
@@ -55,17 +59,29 @@ def test_every_weight_is_found_with_its_bytes(saved: tuple[Path, nn.Module]) -> 
     assert found["first.weight"] == found["second.weight"]
 
 
+def copied(source: Path, target: Path, change: Callable[[str, bytes], bytes]) -> Path:
+    """The archive with contents changed by name; its members are aligned as torch aligns them."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            archives.write_aligned(new, name, change(name, old.read(name)))
+    return target
+
+
 def changed(source: Path, target: Path, **meta: object) -> Path:
     """The archive with a description of one weight changed."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-        for member in old.infolist():
-            content = old.read(member)
-            if member.filename.endswith("model_weights_config.json"):
-                config = json.loads(content)
-                config["config"]["first.weight"]["tensor_meta"].update(meta)
-                content = json.dumps(config).encode()
-            new.writestr(member, content)
-    return target
+
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith(CONFIG):
+            return content
+        config = json.loads(content)
+        config["config"]["first.weight"]["tensor_meta"].update(meta)
+        return json.dumps(config).encode()
+
+    return copied(source, target, change)
+
+
+def test_a_copy_has_the_same_weights(saved: tuple[Path, nn.Module], tmp_path: Path) -> None:
+    assert set(stored_weights(changed(saved[0], tmp_path / "changed.pt2"))) == set(stored_weights(saved[0]))
 
 
 @pytest.mark.parametrize(
@@ -79,6 +95,8 @@ def changed(source: Path, target: Path, **meta: object) -> Path:
         {"storage_offset": {"as_int": 1}},
         {"storage_offset": {"as_int": -1}},
         {"sizes": "8"},
+        {"sizes": [{"as_int": float("inf")}, {"as_int": 8}]},
+        {"storage_offset": {"as_int": float("-inf")}},
         {"sizes": [{"as_int": 10**30}, {"as_int": 8}], "strides": [{"as_int": 0}, {"as_int": 1}]},
         {"sizes": [{"as_int": 1 << 33}, {"as_int": 1 << 33}], "strides": [{"as_int": 0}, {"as_int": 0}]},
     ],
@@ -86,18 +104,19 @@ def changed(source: Path, target: Path, **meta: object) -> Path:
 def test_what_does_not_fit_its_member_is_left_out(
     saved: tuple[Path, nn.Module], tmp_path: Path, meta: dict[str, object]
 ) -> None:
-    assert "first.weight" not in stored_weights(changed(saved[0], tmp_path / "changed.pt2", **meta))
+    found = stored_weights(changed(saved[0], tmp_path / "changed.pt2", **meta))
+    assert set(stored_weights(saved[0])) - set(found) == {"first.weight"}
 
 
 @pytest.mark.parametrize(
     "text", ["{}", '{"config": []}', '{"config": 5}', "[" * 200_000, "no JSON", '{"config": {"a": 1}}']
 )
 def test_a_damaged_description(saved: tuple[Path, nn.Module], tmp_path: Path, text: str) -> None:
-    damaged = tmp_path / "damaged.pt2"
-    with zipfile.ZipFile(saved[0]) as old, zipfile.ZipFile(damaged, "w") as new:
-        for member in old.infolist():
-            is_config = member.filename.endswith("_config.json")
-            new.writestr(member, text if is_config else old.read(member))
+    damaged = copied(
+        saved[0],
+        tmp_path / "damaged.pt2",
+        lambda name, content: text.encode() if name.endswith("_config.json") else content,
+    )
     assert stored_weights(damaged) == {}
 
 
@@ -113,3 +132,32 @@ def test_a_file_that_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "model.pt2").write_bytes(np.zeros(100, np.uint8).tobytes())
     with pytest.raises(zipfile.BadZipFile):
         stored_weights(tmp_path / "model.pt2")
+
+
+def edited(source: Path, target: Path, edits: dict[int, bytes]) -> Path:
+    """The archive with bytes of its directory replaced, by their place in the entry of `CONFIG`."""
+    data = bytearray(source.read_bytes())
+    begin = data.rindex(b"PK\1\2", 0, data.rindex(CONFIG.encode()))
+    for at, content in edits.items():
+        data[begin + at : begin + at + len(content)] = content
+    target.write_bytes(data)
+    return target
+
+
+@pytest.mark.parametrize("edits", [{6: b"\xff"}, {8: b"\0\x08", 46: b"\xff"}], ids=["later version", "name"])
+def test_a_directory_that_cannot_be_read(
+    saved: tuple[Path, nn.Module], tmp_path: Path, edits: dict[int, bytes]
+) -> None:
+    with pytest.raises(zipfile.BadZipFile):
+        stored_weights(edited(saved[0], tmp_path / "damaged.pt2", edits))
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [{8: b"\1\0"}, {10: b"\x63\0"}, {10: b"\x0e\0"}, {16: bytes(4)}, {20: b"\0\0\0\x0f" * 2}],
+    ids=["encrypted", "unknown compression", "LZMA", "checksum", "larger than the archive"],
+)
+def test_a_description_that_cannot_be_unpacked(
+    saved: tuple[Path, nn.Module], tmp_path: Path, edits: dict[int, bytes]
+) -> None:
+    assert set(stored_weights(edited(saved[0], tmp_path / "damaged.pt2", edits))) == {"constant"}

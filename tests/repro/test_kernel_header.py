@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.builder.compiling import precompiled_headers
-from aoti_debug.builder.compiling.runtime_objects import RUNTIME
+from aoti_debug.builder.compiling.runtime_directory import RUNTIME
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.machine.compiler import find_compiler, find_torch
 from aoti_debug.manifest import KernelCompilation

@@ -182,10 +182,12 @@ EXPORT int h_parse_launch(const char* text, uint32_t* kind, uint32_t* call, uint
   return 1;
 }
 EXPORT void h_crumb_pace(uint64_t fixed, uint32_t count, const uint64_t* now_ns, const uint32_t* sequences,
-                         const uint32_t* completed, uint8_t* due) {
+                         const uint32_t* completed, uint8_t* crumbs, uint8_t* statistics) {
   aoti_debug::CrumbPace pace;
   for (uint32_t i = 0; i < count; ++i) {
-    due[i] = pace.is_due(fixed, now_ns[i], sequences[i], [&] { return completed[i]; });
+    const auto due = pace.due(fixed, now_ns[i], sequences[i], [&] { return completed[i]; });
+    crumbs[i] = due.crumb;
+    statistics[i] = due.statistics;
   }
 }
 EXPORT uint64_t h_guard_bytes(uint64_t bytes) { return aoti_debug::guard_bytes(bytes); }

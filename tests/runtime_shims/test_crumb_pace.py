@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+import pytest
 from runtime_shims.runtime_library import Runtime
 
 MOST = 16
@@ -12,16 +14,32 @@ EXACT = 1024  # launches of a stream that have one each in any case
 BURST_NS = 3_000  # between two launches of a burst
 
 
+@dataclass(frozen=True)
+class Due:
+    """1 for each launch that a breadcrumb, or the statistics that wait, follow."""
+
+    crumbs: list[int]
+    statistics: list[int]
+
+
 def due(
     runtime: Runtime, now_ns: Sequence[int], completed: Sequence[int], sequences: Sequence[int] = (), fixed: int = 0
 ) -> list[int]:
-    """1 for each launch that a breadcrumb follows; launches end at these times, when the device has completed these."""
+    """1 for each launch that a breadcrumb follows; see `after`."""
+    return after(runtime, now_ns, completed, sequences, fixed).crumbs
+
+
+def after(
+    runtime: Runtime, now_ns: Sequence[int], completed: Sequence[int], sequences: Sequence[int] = (), fixed: int = 0
+) -> Due:
+    """What follows launches that end at these times, when the device has completed these."""
     count = len(now_ns)
     sequences = sequences or range(1, count + 1)
     wrapped = [(ctypes.c_uint32 * count)(*(n & 0xFFFFFFFF for n in numbers)) for numbers in (sequences, completed)]
-    found = (ctypes.c_uint8 * count)()
-    runtime.lib.h_crumb_pace(ctypes.c_uint64(fixed), count, (ctypes.c_uint64 * count)(*now_ns), *wrapped, found)
-    return list(found)
+    crumbs, statistics = (ctypes.c_uint8 * count)(), (ctypes.c_uint8 * count)()
+    times = (ctypes.c_uint64 * count)(*now_ns)
+    runtime.lib.h_crumb_pace(ctypes.c_uint64(fixed), count, times, *wrapped, crumbs, statistics)
+    return Due(list(crumbs), list(statistics))
 
 
 def evenly(count: int, step_ns: int, start_ns: int = 1000) -> list[int]:
@@ -103,3 +121,22 @@ def test_sequence_numbers_wrap_around(load: Callable[..., Runtime]) -> None:
 def test_a_fixed_distance_is_kept_in_a_burst(load: Callable[..., Runtime]) -> None:
     assert all(due(load(), evenly(500, BURST_NS), range(500), fixed=1))
     assert sum(due(load(), evenly(500, BURST_NS), range(500), fixed=4)) == 125
+
+
+def test_statistics_wait_where_launches_still_have_a_breadcrumb_each(load: Callable[..., Runtime]) -> None:
+    found = after(load(), evenly(3024, 60_000), range(3024))
+    assert all(found.crumbs)
+    assert all(found.statistics[: EXACT - 1])
+    assert sum(found.statistics[EXACT:]) == 2000 // MOST
+    assert longest_stretch(found.statistics) == MOST
+
+
+@pytest.mark.parametrize(("step_ns", "fixed"), [(120_000, 0), (60_000, 1), (BURST_NS, 1)])
+def test_statistics_of_long_launches_never_wait(load: Callable[..., Runtime], step_ns: int, fixed: int) -> None:
+    assert all(after(load(), evenly(3000, step_ns), range(3000), fixed=fixed).statistics)
+
+
+def test_statistics_come_with_the_breadcrumbs_of_a_burst(load: Callable[..., Runtime]) -> None:
+    found = after(load(), evenly(3000, BURST_NS), range(3000))
+    assert found.statistics[EXACT + MOST :] == found.crumbs[EXACT + MOST :]
+    assert 0 < sum(found.crumbs[EXACT + MOST :]) < 200

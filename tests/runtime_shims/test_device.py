@@ -215,7 +215,7 @@ def test_a_replay_writes_breadcrumbs(start: Start, journal: Decode, run: Path) -
 
 
 @pytest.mark.parametrize(
-    ("every", "launches", "expected"), [({"CRUMB_EVERY": 2}, 3, [3, 5, 6]), ({}, 18, [18, 34, 36])]
+    ("every", "launches", "expected"), [({"CRUMB_EVERY": 2}, 3, [3, 5, 6]), ({}, 26, [26, 50, 52])]
 )
 def test_a_captured_call_has_a_breadcrumb_every_so_many_launches(
     start: Start, run: Path, every: dict[str, int], launches: int, expected: list[int]

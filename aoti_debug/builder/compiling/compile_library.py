@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.builder.compiling import runtime_objects
-from aoti_debug.builder.compiling.runtime_objects import RUNTIME
+from aoti_debug.builder.compiling.runtime_directory import RUNTIME
 from aoti_debug.builder.compiling.toolchain import NO_EXEC_STACK, Toolchain, compile_words, link_words
 from aoti_debug.builder.compiling.wrapper_objects import compile_text, compile_wrapper, include_precompiled
 from aoti_debug.errors import ToolchainError

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from aoti_debug.builder.compiling.runtime_objects import RUNTIME
+from aoti_debug.builder.compiling.runtime_directory import RUNTIME
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.machine import cache
 from aoti_debug.manifest import KernelCompilation

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from aoti_debug.builder.compiling.runtime_directory import RUNTIME
 from aoti_debug.builder.compiling.site_tables import MANIFEST_PATH_MACRO
 from aoti_debug.builder.compiling.toolchain import Toolchain, compile_words
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine import cache
 
-RUNTIME = Path(__file__).parents[2] / "runtime_shims"
 DEVICES = {"cpu": "device", "cuda": "cuda"}  # the folder of the half of the runtime that is the device's own
 INTERPOSER = "interposer"  # the folder of the library that interposes functions of packages without wrapper source
 ELEMENTWISE = ("device", "guards", "statistics", "tensors")  # folders of the files that visit elements of tensors

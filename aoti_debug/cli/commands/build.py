@@ -18,7 +18,8 @@ from aoti_debug.builder import build as builder
 from aoti_debug.builder import join_provenance
 from aoti_debug.builder.build import BuildOptions, BuildSummary
 from aoti_debug.cli.arguments import options
-from aoti_debug.cli.arguments.filters import modules_and_lines, unmatched_warning
+from aoti_debug.cli.arguments.filters import modules_and_lines
+from aoti_debug.cli.arguments.unmatched import unmatched_warning
 from aoti_debug.cli.terminal.lines import is_live, print_lines, width
 from aoti_debug.machine.progress.last_durations import LastDurations
 from aoti_debug.manifest import Form, Manifest, PackageOrigin

@@ -8,7 +8,7 @@ import click
 
 from aoti_debug import wording
 from aoti_debug.cli.arguments import options
-from aoti_debug.cli.arguments.ranks import ranks_reported, write_ranks_pages
+from aoti_debug.cli.arguments.reported_ranks import ranks_reported, write_ranks_pages
 from aoti_debug.cli.terminal.lines import print_lines
 from aoti_debug.ranks.ranks_analysis import analyse
 from aoti_debug.ranks.ranks_run import open_ranks

@@ -12,12 +12,8 @@ import click
 from aoti_debug import wording
 from aoti_debug.abi import Level, SaveStatus
 from aoti_debug.cli.arguments import options
-from aoti_debug.cli.arguments.filters import (
-    modules_and_lines,
-    uncalled_inspector_warning,
-    unmatched_warning,
-    unmatched_watch_warning,
-)
+from aoti_debug.cli.arguments.filters import modules_and_lines
+from aoti_debug.cli.arguments.unmatched import uncalled_inspector_warning, unmatched_warning, unmatched_watch_warning
 from aoti_debug.cli.terminal.lines import print_lines, width
 from aoti_debug.cli.terminal.live_output import LiveOutput
 from aoti_debug.diagnosis import suggested_commands

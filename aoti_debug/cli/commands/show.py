@@ -16,13 +16,12 @@ from aoti_debug.abi import Phase
 from aoti_debug.call_text.options import CallOptions
 from aoti_debug.cli.arguments import options
 from aoti_debug.cli.arguments.filters import modules_and_lines
-from aoti_debug.cli.arguments.ranks import one_rank, print_ranks, ranks_named, require_no_option_of_one_rank
+from aoti_debug.cli.arguments.ranks import one_rank, ranks_named
 from aoti_debug.cli.terminal.lines import print_lines, width
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.errors import UsageError
 from aoti_debug.kernel_code.options import CodeOptions
-from aoti_debug.ranks.agreement import Expectation
 from aoti_debug.recording import site_filter
 from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.rundir import breadcrumbs, run_directory
@@ -163,8 +162,10 @@ def command(
             "--sass": sass,
             "--all": all_,
         }
-        require_no_option_of_one_rank(all_ranks, of_one_rank)
-        print_ranks(all_ranks, Expectation(agree, sharded), as_json, UNLIMITED if wide else width())
+        from aoti_debug.cli.commands import show_ranks  # a `show` of one process starts without it
+
+        show_ranks.require_no_option_of_one_rank(all_ranks, of_one_rank)
+        show_ranks.print_ranks(all_ranks, agree, sharded, as_json, UNLIMITED if wide else width())
         return
     if agree or sharded:
         raise UsageError("--agree and --sharded need a run of several ranks", hint="aoti-debug show RUN")
@@ -256,13 +257,11 @@ def _keep_crumbs(run: RunDir) -> None:
 
 def names_a_run(what: str) -> bool:
     """True if the word is a run or a directory, not a kernel or a launch."""
-    try:
-        run_directory.find(what)
-    except RunDirError:
-        with contextlib.suppress(OSError, ValueError):  # too long for a file, or with a null character
-            return Path(what).is_dir()
-        return False
-    return True
+    if run_directory.is_run(what):
+        return True
+    with contextlib.suppress(OSError, ValueError):  # too long for a file, or with a null character
+        return Path(what).is_dir()
+    return False
 
 
 def _print_overview(diagnosed: DiagnosedRun, limit: int | None, columns: int) -> None:

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from aoti_debug.builder.options import TIMEOUT
 from aoti_debug.cli.arguments import options
-from aoti_debug.cli.arguments.ranks import write_ranks_pages
+from aoti_debug.cli.arguments.reported_ranks import write_ranks_pages
 from aoti_debug.cli.terminal.lines import print_lines, width
 from aoti_debug.cli.terminal.step_lines import StepLines
 from aoti_debug.diagnosis import findings
@@ -26,6 +26,7 @@ from aoti_debug.machine.progress.timings import since_process_start
 from aoti_debug.ranks import ranks_run
 from aoti_debug.ranks.ranks_analysis import analyse
 from aoti_debug.report import report
+from aoti_debug.rundir import run_directory
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
 from aoti_debug.triage.investigation.options import TriageOptions
@@ -113,7 +114,7 @@ def command(
     rank that failed first with its launch, and the ranks that wait for it.
     """
     start = Phase(START, since_process_start())
-    ranks = None if model.is_file() else ranks_run.find(model)
+    ranks = None if model.is_file() else run_directory.find_ranks(model)
     if ranks is not None:
         finding = _triage_ranks(context, ranks, as_json)
         context.exit(EXIT_CLEAN if finding.kind is CLEAN else EXIT_FINDING)

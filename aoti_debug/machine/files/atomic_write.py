@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,7 +80,7 @@ def write_link(path: Path, target: str) -> None:
 
 
 def _temporary_name(path: Path) -> Path:
-    return path.parent / f".{path.name[:_KEPT_OF_NAME]}.{os.getpid()}-{secrets.token_hex(4)}.part"
+    return path.parent / f".{path.name[:_KEPT_OF_NAME]}.{os.getpid()}-{os.urandom(4).hex()}.part"
 
 
 def _rename_to_new(temporary: Path, path: Path) -> None:

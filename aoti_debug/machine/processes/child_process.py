@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import IO, Protocol
 
 from aoti_debug import wording
+from aoti_debug.machine.processes import signal_names
 
 
 class RunningProcess(Protocol):
@@ -228,15 +229,7 @@ def fatal_signal(code: int) -> str:
     Args:
         code: exit code, as in `Child.wait`.
     """
-    return signal_name(-code) if code < 0 else ""
-
-
-def signal_name(number: int) -> str:
-    """The name of a signal, "SIGSEGV"; "signal 40" if it has none."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    return signal_names.signal_name(-code) if code < 0 else ""
 
 
 def _text(data: bytes) -> str:

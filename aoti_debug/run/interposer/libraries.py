@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from aoti_debug.builder.compiling.runtime_objects import INTERPOSER, RUNTIME, compile_runtime, compile_site_tables
+from aoti_debug.builder.compiling.runtime_directory import RUNTIME
+from aoti_debug.builder.compiling.runtime_objects import INTERPOSER, compile_runtime, compile_site_tables
 from aoti_debug.builder.compiling.toolchain import NO_EXEC_STACK, Toolchain, link_words
 from aoti_debug.frontend.sources import Flags
 from aoti_debug.machine import cache

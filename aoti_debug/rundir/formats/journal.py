@@ -66,7 +66,7 @@ class Header:
     level: int
     start_unix_ns: int  # wall clock when `time_ns` was 0
     blocks_reused: int  # > 0: older launches were overwritten
-    crumb_every: int  # the most launches without a breadcrumb; 0: none are written
+    crumb_every: int  # the most launches without a breadcrumb, outside of CUDA graphs; 0: none are written
 
 
 @dataclass(frozen=True)

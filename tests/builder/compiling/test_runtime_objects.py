@@ -8,6 +8,7 @@ import pytest
 from factories import make_manifest
 
 from aoti_debug.builder.compiling import runtime_objects
+from aoti_debug.builder.compiling.runtime_directory import RUNTIME
 from aoti_debug.builder.compiling.site_tables import sites_cpp
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
@@ -56,7 +57,7 @@ def test_the_runtime_of_this_machine_is_compiled_meanwhile(tools: Toolchain, mon
 
 
 def test_every_device_has_files() -> None:
-    assert all(list((runtime_objects.RUNTIME / folder).glob("*.cpp")) for folder in runtime_objects.DEVICES.values())
+    assert all(list((RUNTIME / folder).glob("*.cpp")) for folder in runtime_objects.DEVICES.values())
 
 
 def test_tables_have_the_manifest_in_them(tools: Toolchain, tmp_path: Path) -> None:
@@ -83,6 +84,6 @@ def test_no_two_files_of_the_runtime_have_a_name_in_common(tmp_path: Path) -> No
     pytest.importorskip("torch")
     unit = tmp_path / "runtime.cpp"
     unit.write_text(*runtime_objects.translation_units(runtime_objects.shared_sources(), 1))
-    words = ["-std=c++17", "-fsyntax-only", f"-I{runtime_objects.RUNTIME}", f"-I{find_torch().directory / 'include'}"]
+    words = ["-std=c++17", "-fsyntax-only", f"-I{RUNTIME}", f"-I{find_torch().directory / 'include'}"]
     done = subprocess.run([find_compiler().path, *words, str(unit)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -125,3 +128,14 @@ def test_one_file(
     assert "would carry more than" in said
     assert "leave --single-file out" in said
     assert not (tmp_path / "x.py").exists()
+
+
+def test_a_start_imports_what_it_needs() -> None:
+    """Where no bytecode is kept, every module that is imported is compiled at every start."""
+    unused = ("torch", "numpy", "jinja2", "pygments", "concurrent", "difflib", "aoti_debug.report", "aoti_debug.ranks")
+    code = f"""import sys
+import aoti_debug.cli.commands.repro
+print(*(name for name in {unused} if name in sys.modules))"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    assert found.stdout == "\n"

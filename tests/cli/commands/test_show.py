@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import factories
@@ -211,11 +212,27 @@ def test_crumbs_of_a_host_that_died_are_brought_home(
     assert (base / OLD / "crumbs.bin").read_bytes() == content
 
 
-def test_torch_is_not_imported_for_a_table(base: Path) -> None:
-    code = "import sys; from aoti_debug.cli import main; main.run(['show']); sys.exit('torch' in sys.modules)"
+@pytest.mark.parametrize("what", [(), ("0.1",), ("--run", OLD, "aoti_torch_cpu_addmm_out")])
+def test_a_start_imports_what_it_needs(base: Path, what: Sequence[str]) -> None:
+    """Where no bytecode is kept, every module that is imported is compiled at every start."""
+    unused = (
+        "torch",
+        "jinja2",
+        "pygments",
+        "rich",
+        "platformdirs",
+        "subprocess",
+        "difflib",
+        "aoti_debug.report",
+        "aoti_debug.ranks",
+    )
+    code = f"""import sys
+from aoti_debug.cli import main
+main.run({["show", *what]})
+print(*(name for name in {unused} if name in sys.modules), file=sys.stderr)"""
     environment = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
-    found = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, env=environment)
-    assert (found.returncode, found.stderr) == (0, b"")
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment)
+    assert found.stderr == b"\n"
 
 
 def test_the_code_of_kernels(base: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -162,7 +162,7 @@ class InPlaceEvaluation(Evaluation):
         Raises:
             NotEvaluableError: they are not known.
         """
-        return super().draw(node, args, kwargs) if self.drawn is None else self.drawn.result(node.target, args, kwargs)
+        return super().draw(node, args, kwargs) if self.drawn is None else self.drawn.result(node, args, kwargs)
 
     def to_overwrite(self, value: torch.Tensor) -> torch.Tensor:
         """The tensor itself."""

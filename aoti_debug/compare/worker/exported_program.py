@@ -12,7 +12,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import Adjustment
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random, missing_function_reason
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, draws, missing_function_reason
 from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun
 from aoti_debug.compare.worker.layouts import load_value
@@ -100,7 +100,7 @@ class ExportedSource:
     def is_random(self) -> bool:
         """True if the program, or the graph that kernels were generated from, draws random numbers."""
         graphs = (*self.reference.graphs, *self.reference.exported)
-        return any(_draws(node) for graph in graphs for node in calls(graph.nodes))
+        return any(draws(node) for graph in graphs for node in calls(graph.nodes))
 
     def _drawn(self, arithmetic: Arithmetic) -> Drawn:
         """The random numbers of each call of the run."""
@@ -172,13 +172,6 @@ class Loaded:
         leaves = pytree.tree_leaves((self._inputs.args, dict(self._inputs.kwargs)))
         value = leaves[number] if number < len(leaves) else None
         return value if isinstance(value, torch.Tensor) else None
-
-
-def _draws(node: Node) -> bool:
-    try:
-        return is_random(node.target, node.args, node.kwargs)
-    except NotEvaluableError:  # a branch, a loop, an operator that is not known here
-        return False
 
 
 def calls(nodes: Sequence[Node]) -> Iterator[Node]:

@@ -1,8 +1,8 @@
 """The random numbers that a call of a run drew, handed to the operators of its exported program. Runs in a child.
 
 Inductor replaces every operator that draws by one that makes the numbers from a seed: of each device, the n-th operator
-takes the n-th seed, wherever later passes move it. From the recorded seeds the numbers are made again, and take the place
-of what the operators of the exported program would draw.
+takes the n-th seed, wherever later passes move it. From the recorded seeds the numbers are made again, and take the
+place of what the operators of the exported program would draw.
 """
 
 from __future__ import annotations

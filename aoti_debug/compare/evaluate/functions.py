@@ -16,6 +16,7 @@ CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 WITH_GRADIENTS = "higher_order.wrap_with_set_grad_enabled"  # a part of a program in which gradients are on or off
 _WITH_BODIES = (CONDITION, LOOP, WITH_GRADIENTS)  # operators whose bodies are graphs of the reference
 WITHOUT_VALUE = ("aoti_debug.print_.default", "aoti_debug.inspect_.default")  # they print, or call a function
+TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of torch's C++ code become
 
 
 class NotEvaluableError(Exception):

@@ -33,11 +33,15 @@ FORMAT = 1
 MEMBER = "aoti_debug_reference.json"
 USER_TRITON = "higher_order.triton_kernel_wrapper"  # how the targets of user-defined Triton kernels begin
 MODEL, FOLDING = "run_impl", "_const_run_impl"  # the functions that a graph can be compiled to
+RESHAPE = "aten.reshape.default"  # a view where there is one, or else a copy
+MEMBER_OF = "_operator.getitem"
 EXPORTED = "exported"  # the function of a graph before Inductor's decompositions and passes: none is compiled from it
 
-
+_VIEWS_OF_PARTS = ("split", "split_with_sizes", "unbind")  # they return several views
 _VIEWS = frozenset(
     {"permute", "view", "expand", "slice", "select", "transpose", "t", "unsqueeze", "squeeze", "alias", "diagonal"}
+    | {"detach", "unfold", "_unsafe_view", "view_as_real", "view_as_complex", "as_strided"}
+    | {*_VIEWS_OF_PARTS}
 )
 
 
@@ -178,6 +182,14 @@ class Graph:
         for name, reader in last.items():
             uses[reader].add(name)
         return {reader: frozenset(read) for reader, read in uses.items()}
+
+    def viewed(self, node: Node) -> Node | None:
+        """The node that a node's result, or a member of it, is a view of, or reshaped from; None if it is neither."""
+        if not node.inputs or not (is_view(node) or node.target in (MEMBER_OF, RESHAPE)):
+            return None
+        base = self.by_name[node.inputs[0]]
+        is_part = is_view(base) and base.target.split(".")[1] in _VIEWS_OF_PARTS
+        return None if node.target == MEMBER_OF and not is_part else base
 
     def behind(self, name: str) -> tuple[Node, ...]:
         """The nodes that a node depends on, and itself; also those that overwrite what it reads."""

@@ -15,6 +15,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.functions import (
     CONDITION,
     LOOP,
+    TORCH_RAISES,
     WITH_GRADIENTS,
     NotEvaluableError,
     first_line,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
 _MOST_ITERATIONS, _MOST_SECONDS = 1 << 16, 60  # of a loop; one that rounding ends need not end in another arithmetic
-_TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of its C++ code become
 _NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
 
 Adjustment = Callable[[Node, list[Any], Any], Any]
@@ -320,7 +320,7 @@ def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: 
 
 def _failures_of(target: str) -> tuple[type[Exception], ...]:
     """The exceptions by which a function says that it cannot compute this; a custom operator may raise any."""
-    return _TORCH_RAISES if target.split(".")[0] in _NAMESPACES else (Exception,)
+    return TORCH_RAISES if target.split(".")[0] in _NAMESPACES else (Exception,)
 
 
 def _rounded(node: Node, value: Any) -> Any:

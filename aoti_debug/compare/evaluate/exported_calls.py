@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arguments import converted
@@ -12,6 +13,7 @@ from aoti_debug.compare.evaluate.evaluation import BITS, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.wide_values import wide
+from aoti_debug.compare.protocol.request import GivenTensors
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
@@ -115,6 +117,18 @@ class ExportedCalls:
         value = list(self._inputs.values())[number] if number < len(self._inputs) else None
         return value if isinstance(value, torch.Tensor) else None
 
+    @cached_property
+    def overwritten(self) -> GivenTensors:
+        """The weights, buffers and inputs that a call may overwrite or replace."""
+        inputs = list(self._inputs)
+        *_, output = self.graph.nodes
+        names = {*self._kept, *output.kwargs}
+        kept = {self.graph.by_name[name].target for name in self._kept - set(inputs)}
+        return GivenTensors(
+            tuple(sorted(kept | output.kwargs.keys() - set(inputs))),
+            tuple(number for number, name in enumerate(inputs) if name in names),
+        )
+
     def _nodes(self, kind: NodeKind) -> Iterator[Node]:
         return (node for node in self.graph.nodes if node.kind is kind)
 
@@ -167,7 +181,7 @@ class InPlaceEvaluation(Evaluation):
         Raises:
             NotEvaluableError: they are not known.
         """
-        return super().draw(node, args, kwargs) if self.drawn is None else self.drawn.result(node.target, args, kwargs)
+        return super().draw(node, args, kwargs) if self.drawn is None else self.drawn.result(node, args, kwargs)
 
     def to_overwrite(self, value: torch.Tensor) -> torch.Tensor:
         """The tensor itself."""

@@ -142,6 +142,19 @@ class CallStates:
 
 
 @dataclass(frozen=True)
+class GivenTensors:
+    """What a program is given: weights, buffers and inputs.
+
+    Attributes:
+        states: the attributes of the model.
+        inputs: the numbers of the inputs, from 0.
+    """
+
+    states: tuple[str, ...] = ()
+    inputs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class ExportedRun:
     """The calls of a run, to be made by the exported program in eager.
 
@@ -152,8 +165,7 @@ class ExportedRun:
             the run does not tell what it began with.
         states: what the calls overwrite, in order; of calls after the last of them, nothing is known.
         written: what launches of the last call wrote last, of the values that it returns, or returns views of.
-        untouched: weights, buffers and inputs that no launch wrote, and that the graph does not overwrite either: the
-            attribute of the model, or the number of the input from 0.
+        untouched: weights, buffers and inputs that no launch wrote, and that the graph does not overwrite either.
         seeds: of each call, the seeds of random numbers that were drawn in it.
     """
 
@@ -163,7 +175,7 @@ class ExportedRun:
     last: ProgramRun | None = None
     states: tuple[CallStates, ...] = ()
     written: tuple[ProgramOutput, ...] = ()
-    untouched: tuple[str, ...] = ()
+    untouched: GivenTensors = GivenTensors()
     seeds: tuple[tuple[KnownValue, ...], ...] = ()
 
 

@@ -12,6 +12,7 @@ from aoti_debug.compare.evaluate import random_numbers
 from aoti_debug.compare.protocol.request import (
     CallStates,
     ExportedRun,
+    GivenTensors,
     KnownValue,
     ProgramOutput,
     ProgramRun,
@@ -27,7 +28,7 @@ from aoti_debug.compare.regions.strides import buffer_strides
 from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.manifest import Role
 from aoti_debug.recording.values import Layout
-from aoti_debug.reference.program import MODEL, Graph, NodeKind, Reference, ValueKey, is_view, returned_nodes
+from aoti_debug.reference.program import MODEL, Graph, NodeKind, Reference, ValueKey, returned_nodes
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 
@@ -71,7 +72,7 @@ def exported_run(
         last,
         tuple(states),
         tuple(_written(run, regions, calls[-1], set(_returned_values(graph)))),
-        tuple(_untouched(run, graph, regions)),
+        _untouched(run, graph, regions),
         drawn,
     )
 
@@ -80,19 +81,19 @@ def _weights(run: RunDir) -> Iterator[RecordedWeight]:
     """The weights that launches were passed, before any launch overwrote them: as a whole, or else another view."""
     names = {constant.name: constant.fqn for constant in run.manifest.constants if constant.fqn}
     seen: set[str] = set()
+    overwritten: set[str] = set()
     views: dict[str, str] = {}
     for launch in run.launches:
         for argument, path in _recorded(run, launch):
             base = argument.spec.base or argument.name
-            if base not in names or base in seen:
+            if base not in names or base in seen | overwritten:
                 continue
             if argument.name == base:
                 seen.add(base)
                 yield RecordedWeight(names[base], path)
             else:
                 views.setdefault(base, path)
-        overwritten = {argument.spec.base or argument.name for argument in launch.args if argument.written}
-        seen |= overwritten - views.keys()
+        overwritten.update(argument.spec.base or argument.name for argument in launch.args if argument.written)
     yield from (RecordedWeight(names[base], path, is_view=True) for base, path in views.items() if base not in seen)
 
 
@@ -120,12 +121,12 @@ def _returned_values(graph: Graph) -> Iterator[ValueKey]:
     for returned in filter(None, returned_nodes(graph)):
         node = graph.by_name[returned]
         yield graph.value_for(node.name, output)
-        while is_view(node):
-            node = graph.by_name[node.inputs[0]]
+        while (base := graph.viewed(node)) is not None:
+            node = base
             yield graph.value_for(node.name, output)
 
 
-def _untouched(run: RunDir, graph: Graph, regions: Regions) -> Iterator[str]:
+def _untouched(run: RunDir, graph: Graph, regions: Regions) -> GivenTensors:
     """The weights, buffers and inputs that no launch wrote, and that the graph does not overwrite: see ExportedRun."""
     nodes = {c.name: graph.weights.get(c.fqn or c.name, "") for c in run.manifest.constants}
     spans: dict[str, set[ByteRange]] = defaultdict(set)
@@ -141,12 +142,12 @@ def _untouched(run: RunDir, graph: Graph, regions: Regions) -> Iterator[str]:
         if write.span is not None:
             memory.add(write.span, write.argument.name)
     written |= {name for name, own in spans.items() if any(map(memory.to_any_of, own))}
-    inputs = [node for node in graph.nodes if node.kind is NodeKind.INPUT]
-    numbers = {node.name: str(number) for number, node in enumerate(inputs)}
-    for node in graph.nodes:
-        is_given = node.kind in (NodeKind.INPUT, NodeKind.WEIGHT)
-        if is_given and node.name not in written and not graph.mutators.get(node.name):
-            yield numbers.get(node.name, node.target)
+    written |= graph.mutators.keys()
+    inputs, weights = ([n for n in graph.nodes if n.kind is kind] for kind in (NodeKind.INPUT, NodeKind.WEIGHT))
+    return GivenTensors(
+        tuple(node.target for node in weights if node.name not in written),
+        tuple(number for number, node in enumerate(inputs) if node.name not in written),
+    )
 
 
 def _program_run(

@@ -34,16 +34,15 @@ from aoti_debug.compare.protocol.measurement import (
     StateChange,
     StatesFailure,
 )
-from aoti_debug.compare.protocol.request import CallStates, CompareRequest, Recorded
+from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors, Recorded
 from aoti_debug.compare.worker.began import other_weights
 from aoti_debug.compare.worker.exported_program import ExportedSource, Program
 from aoti_debug.compare.worker.recorded_outputs import misreturned
+from aoti_debug.compare.worker.recorded_tensor import has_equal_bits, recorded_tensor
 from aoti_debug.compare.worker.returned_outputs import judged_outputs
-from aoti_debug.errors import RunDirError
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import Reference
 from aoti_debug.run import saved_outputs
-from aoti_debug.rundir import load_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -80,9 +79,10 @@ def exported_results(
             yield from _results(source, folder)
         elif reference.exported or request.exported:
             yield StatesFailure("the inputs of the run are not known")
-    except Exception as error:  # noqa: BLE001 - the user's program may raise anything in eager
-        is_known = isinstance(error, NotEvaluableError)
-        reason = str(error) if is_known else f"it fails in eager: {type(error).__name__}: {error}"
+    except NotEvaluableError as error:
+        yield StatesFailure(wording.first_line(str(error)))
+    except Exception as error:  # noqa: BLE001 - what launches wrote is compared all the same
+        reason = f"comparing states and outputs fails here: {type(error).__name__}: {error}"
         yield StatesFailure(wording.first_line(reason))
 
 
@@ -125,16 +125,22 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
         )
 
 
-def _values(program: Program, names: Sequence[str]) -> dict[str, torch.Tensor]:
-    """The states and inputs of these names, or numbers, of a program."""
-    values = {name: program.input(int(name)) if name.isdigit() else program.state(name) for name in names}
-    return {name: value.cpu().clone() for name, value in values.items() if value is not None}
+def _values(program: Program, given: GivenTensors) -> dict[str | int, torch.Tensor]:
+    """Those states, by their names, and inputs, by their numbers, that the program may overwrite."""
+    may_change = program.overwritten
+    values: dict[str | int, torch.Tensor | None] = {
+        name: program.state(name) for name in given.states if name in may_change.states
+    }
+    values |= {number: program.input(number) for number in given.inputs if number in may_change.inputs}
+    return {key: value.cpu().clone() for key, value in values.items() if value is not None}
 
 
-def _lost(before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]) -> Iterator[StateChange]:
+def _lost(before: Mapping[str | int, torch.Tensor], after: Mapping[str | int, torch.Tensor]) -> Iterator[StateChange]:
     """Yields what the program has overwritten in its first call, of what the run never does."""
-    for name, value in before.items():
-        change = lost_change(f"input {name}" if name.isdigit() else name, value, after[name])
+    for key, value in before.items():
+        if has_equal_bits(value, after[key]):
+            continue
+        change = lost_change(f"input {key}" if isinstance(key, int) else key, value, after[key])
         if change is not None:
             yield change
 
@@ -239,7 +245,4 @@ def _judged_state(state: _StateAfterCall, exact: torch.Tensor | None) -> StateCh
 
 
 def _load(recorded: Recorded) -> torch.Tensor | None:
-    try:
-        return load_tensors.map_file(Path(recorded.path)).cpu()
-    except RunDirError:
-        return None
+    return recorded_tensor(recorded.path)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aoti_debug import wording
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random, missing_function_reason
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, draws, missing_function_reason
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
-from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun
+from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors
 from aoti_debug.compare.worker.layouts import load_value
-from aoti_debug.errors import RunDirError
+from aoti_debug.compare.worker.recorded_tensor import recorded_tensor
 from aoti_debug.inputs import input_files
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.printing import registration
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import MODEL, Node, NodeKind, Reference
-from aoti_debug.rundir import load_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +37,10 @@ class Program(Protocol):
 
     def input(self, number: int) -> torch.Tensor | None:
         """An input by its number from 0; None if it is not known, or no tensor."""
+
+    @property
+    def overwritten(self) -> GivenTensors:
+        """The weights, buffers and inputs that a call may overwrite."""
 
 
 class ExportedSource:
@@ -100,7 +102,7 @@ class ExportedSource:
     def is_random(self) -> bool:
         """True if the program, or the graph that kernels were generated from, draws random numbers."""
         graphs = (*self.reference.graphs, *self.reference.exported)
-        return any(_draws(node) for graph in graphs for node in calls(graph.nodes))
+        return any(draws(node) for graph in graphs for node in calls(graph.nodes))
 
     def _drawn(self, arithmetic: Arithmetic) -> Drawn:
         """The random numbers of each call of the run."""
@@ -130,21 +132,26 @@ class ExportedSource:
         if value is not None or path is None:
             return value
         (type_,) = node.types
-        with contextlib.suppress(RunDirError):
-            recorded = load_tensors.map_file(Path(path)).cpu()
-            return recorded if type_ is not None and has_type(recorded, type_) else None
-        return None
+        recorded = recorded_tensor(path)
+        return recorded if recorded is not None and type_ is not None and has_type(recorded, type_) else None
 
 
 class Loaded:
-    """A program whose graph cannot be evaluated here, loaded by torch."""
+    """A program whose graph cannot be evaluated here, loaded by torch.
+
+    Raises:
+        NotEvaluableError: it cannot be loaded.
+    """
 
     def __init__(self, path: str, inputs: input_files.Inputs | None) -> None:
         import torch
 
         assert inputs is not None
         registration.register()
-        self._module = torch.export.load(path).module()
+        try:
+            self._module = torch.export.load(path).module()
+        except Exception as error:
+            raise NotEvaluableError(f"it cannot be loaded: {_text(error)}") from error
         self._inputs = inputs
         self._held: Mapping[str, torch.Tensor] = {
             **dict(self._module.named_buffers()),
@@ -152,12 +159,20 @@ class Loaded:
         }
 
     def call(self) -> Sequence[Any]:
-        """Calls it once."""
+        """Calls it once.
+
+        Raises:
+            NotEvaluableError: it fails.
+        """
         import torch
         from torch.utils import _pytree as pytree
 
-        with torch.no_grad():
-            leaves: Sequence[Any] = pytree.tree_leaves(self._module(*self._inputs.args, **self._inputs.kwargs))
+        try:
+            with torch.no_grad():
+                returned = self._module(*self._inputs.args, **self._inputs.kwargs)
+        except Exception as error:
+            raise NotEvaluableError(f"it fails in eager: {_text(error)}") from error
+        leaves: Sequence[Any] = pytree.tree_leaves(returned)
         return leaves
 
     def state(self, name: str) -> torch.Tensor | None:
@@ -167,18 +182,26 @@ class Loaded:
     def input(self, number: int) -> torch.Tensor | None:
         """An input after the last call."""
         import torch
-        from torch.utils import _pytree as pytree
 
-        leaves = pytree.tree_leaves((self._inputs.args, dict(self._inputs.kwargs)))
+        leaves = self._leaves
         value = leaves[number] if number < len(leaves) else None
         return value if isinstance(value, torch.Tensor) else None
 
+    @property
+    def overwritten(self) -> GivenTensors:
+        """All: which of them a call overwrites is not known."""
+        return GivenTensors(tuple(self._held), tuple(range(len(self._leaves))))
 
-def _draws(node: Node) -> bool:
-    try:
-        return is_random(node.target, node.args, node.kwargs)
-    except NotEvaluableError:  # a branch, a loop, an operator that is not known here
-        return False
+    @property
+    def _leaves(self) -> Sequence[Any]:
+        from torch.utils import _pytree as pytree
+
+        leaves: Sequence[Any] = pytree.tree_leaves((self._inputs.args, dict(self._inputs.kwargs)))
+        return leaves
+
+
+def _text(error: Exception) -> str:
+    return wording.first_line(f"{type(error).__name__}: {error}")
 
 
 def calls(nodes: Sequence[Node]) -> Iterator[Node]:

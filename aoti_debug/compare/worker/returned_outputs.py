@@ -33,12 +33,11 @@ from aoti_debug.compare.protocol.measurement import (
 )
 from aoti_debug.compare.worker.altered import WrongOutput, altered_program
 from aoti_debug.compare.worker.exported_program import ExportedSource
-from aoti_debug.errors import RunDirError
+from aoti_debug.compare.worker.recorded_tensor import recorded_tensor
 from aoti_debug.run import saved_outputs
-from aoti_debug.rundir import load_tensors
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 Judged = ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure
 _NOISE_SEEDS, _NOISE_UNITS = range(4), 8.0
@@ -93,7 +92,7 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
 
 
 def _is_suspicious(error: OutputError, actual: Mapping[int, Path], eager: Mapping[int, Path], coarsest: str) -> bool:
-    first, second = (_load(files[error.index]) for files in (actual, eager))
+    first, second = (recorded_tensor(files[error.index]) for files in (actual, eager))
     if first is None or second is None or first.shape != second.shape:
         return False
     return is_suspicious(first, second, coarsest)
@@ -112,7 +111,7 @@ def _wrong_outputs(
 
     found: dict[int, WrongOutput] = {}
     for index in sorted(suspicious & double.keys()):
-        tensors = [_load(files[index]) for files in (actual, eager, double)]
+        tensors = [recorded_tensor(files[index]) for files in (actual, eager, double)]
         if any(tensor is None or tensor.shape != tensors[0].shape for tensor in tensors):  # type: ignore[union-attr]
             continue
         returned, expected, exact = tensors
@@ -160,7 +159,7 @@ def _distance(returned: Any, exact: Path) -> float:
     """The relative difference of an output from its value without noise; inf where they cannot be compared."""
     import torch
 
-    value, expected = saved_outputs.as_tensor(returned), _load(exact)
+    value, expected = saved_outputs.as_tensor(returned), recorded_tensor(exact)
     if value is None or expected is None or value.shape != expected.shape:
         return math.inf
     is_alike = torch.equal(value.cpu().isfinite(), expected.isfinite())
@@ -172,10 +171,3 @@ def _far_off(error: OutputError) -> float:
     if error.double is None or error.double <= _MULTIPLE * error.eager_double:
         return 0.0
     return error.double
-
-
-def _load(path: Path) -> torch.Tensor | None:
-    try:
-        return load_tensors.map_file(path).cpu()
-    except RunDirError:
-        return None

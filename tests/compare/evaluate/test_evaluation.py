@@ -265,6 +265,8 @@ ATTENTION = "aten._scaled_dot_product_flash_attention.default"
         ("prims.inductor_seeds.default", (), True),
         ("aten.native_dropout.default", (SMALL, 0.5, True), True),
         ("aten.native_dropout.default", (SMALL, 0.5, False), False),
+        ("aten.native_dropout.default", (SMALL, 0.5, None), True),
+        ("aten.native_dropout.default", (SMALL, 0.0, None), False),
         (ATTENTION, (SMALL, SMALL, SMALL, 0.5), True),
         (ATTENTION, (SMALL, SMALL, SMALL), False),
         ("aten.round.default", (SMALL,), False),

@@ -11,7 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.weights import ExportedWeights
+from aoti_debug.compare.measure.state_change import lost_change
 from aoti_debug.compare.protocol.measurement import (
     Advance,
     ExportedOutputs,
@@ -23,11 +25,13 @@ from aoti_debug.compare.protocol.request import (
     CallStates,
     CompareRequest,
     ExportedRun,
+    GivenTensors,
     ProgramRun,
     ProgramState,
     Recorded,
 )
-from aoti_debug.compare.worker import exported, exported_program
+from aoti_debug.compare.worker import exported as exported_worker
+from aoti_debug.compare.worker import exported_program
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.inputs.input_files import Inputs
@@ -64,6 +68,7 @@ def results(
     returned: Path | None = None,
     known: bool = True,
     states: tuple[CallStates, ...] = (),
+    module: torch.nn.Module | None = None,
     **members: Any,
 ) -> list[Any]:
     """What the worker yields for a program in a file, whose graph the package holds unless it is not `known`."""
@@ -72,7 +77,7 @@ def results(
     request = CompareRequest(package, "cpu", (), exported=str(exported), exported_run=run if calls else None)
     graphs = ReferenceGraphs()
     if known:
-        graphs.record_exported(torch.export.export(Counter(), ()))
+        graphs.record_exported(torch.export.export(module or Counter(), ()))
     lowered = Graph("", MODEL, (Node("output", NodeKind.OUTPUT, "output", ([],)),), ())
     reference = Reference(FORMAT, "2.13.0", (lowered,), exported=graphs.reference().exported)
     weights = ExportedWeights(exported)
@@ -90,12 +95,12 @@ def value(folder: str) -> float:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_program_that_fails_in_eager_is_said(tmp_path: Path, called: list[object], known: bool) -> None:
+def test_a_program_that_cannot_be_loaded_is_said(tmp_path: Path, called: list[object], known: bool) -> None:
     broken = tmp_path / "model.pt2"
     broken.write_bytes(b"no archive")
     (failure,) = results(broken, known=known)
     assert isinstance(failure, StatesFailure)
-    assert failure.reason.startswith("the weight count is not known" if known else "it fails in eager: ")
+    assert failure.reason.startswith("the weight count is not known" if known else "it cannot be loaded: ")
     assert called
 
 
@@ -114,9 +119,71 @@ def test_an_output_far_from_a_program_whose_graph_is_right(tmp_path: Path, calle
 
 
 def test_a_state_that_a_run_never_writes(tmp_path: Path, called: list[object]) -> None:
-    (lost, kept) = results(saved(tmp_path), untouched=("count", "nothing", "7"))
+    (lost, kept) = results(saved(tmp_path), untouched=GivenTensors(("count", "nothing"), (7,)))
     assert (lost.name, lost.advance, lost.change) == ("count", Advance.UNTOUCHED, 1.0)
     assert isinstance(kept, ExportedOutputs)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_weight_that_the_program_leaves_is_not_kept(
+    tmp_path: Path, called: list[object], known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what the program overwrites is copied, and only what has changed is measured."""
+
+    class Sums(Counter):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self) -> torch.Tensor:
+            return super().forward() + self.weight
+
+    def measured(name: str, before: torch.Tensor, expected: torch.Tensor) -> StateChange | None:
+        names.append(name)
+        return lost_change(name, before, expected)
+
+    names: list[str] = []
+    monkeypatch.setattr(exported_worker, "lost_change", measured)
+    torch.export.save(torch.export.export(Sums(), ()), tmp_path / "model.pt2")
+    given = GivenTensors(("weight", "count"))
+    changes = results(tmp_path / "model.pt2", known=known, untouched=given, module=Sums())
+    assert [change.name for change in changes if isinstance(change, StateChange)] == ["count"]
+    assert names == ["count"]
+
+
+def test_a_weight_with_a_number_for_a_name_is_no_input(tmp_path: Path, called: list[object]) -> None:
+    class Numbered(torch.nn.Module):
+        def forward(self) -> torch.Tensor:
+            return self.get_buffer("0").add_(1) + 0
+
+    module = Numbered()
+    module.register_buffer("0", torch.zeros(3))
+    torch.export.save(torch.export.export(module, ()), tmp_path / "model.pt2")
+    lost, *_ = results(tmp_path / "model.pt2", untouched=GivenTensors(("0",)), module=module)
+    assert (lost.name, lost.advance) == ("0", Advance.UNTOUCHED)
+
+
+def test_a_program_that_fails_in_eager(tmp_path: Path) -> None:
+    class Lookup(torch.nn.Module):
+        def forward(self, table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+            return table[index]
+
+    given = (torch.zeros(3), torch.tensor([1]))
+    torch.export.save(torch.export.export(Lookup(), given), tmp_path / "model.pt2")
+    program = exported_program.Loaded(str(tmp_path / "model.pt2"), Inputs((given[0], torch.tensor([7])), {}))
+    with pytest.raises(NotEvaluableError, match=r"^it fails in eager: IndexError: "):
+        program.call()
+
+
+def test_a_comparison_that_fails_does_not_blame_the_program(
+    tmp_path: Path, called: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> object:
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(exported_worker, "judged_outputs", fail)
+    (failure,) = results(saved(tmp_path))
+    assert failure == StatesFailure("comparing states and outputs fails here: RuntimeError: no kernel")
 
 
 def test_random_numbers_are_a_reason(tmp_path: Path, called: list[object]) -> None:
@@ -174,7 +241,7 @@ def test_calls_whose_states_are_not_judged_are_said(
     tmp_path: Path, called: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if rounding explained that it advances twice in each call."""
-    monkeypatch.setattr(exported, "judged_by_double", lambda change, *_: replace(change, advance=Advance.RIGHT))
+    monkeypatch.setattr(exported_worker, "judged_by_double", lambda change, *_: replace(change, advance=Advance.RIGHT))
     *found, said = results(saved(tmp_path), 10, states=states_of(tmp_path, tuple(range(0, 22, 2))))
     assert [change.call for change in found if isinstance(change, StateChange)] == list(range(8))
     assert said == StatesFailure("count is judged in the first 8 calls in which it deviates, not in later ones")

@@ -35,6 +35,8 @@ USER_TRITON = "higher_order.triton_kernel_wrapper"  # how the targets of user-de
 MODEL, FOLDING = "run_impl", "_const_run_impl"  # the functions that a graph can be compiled to
 RESHAPE = "aten.reshape.default"  # a view where there is one, or else a copy
 MEMBER_OF = "_operator.getitem"
+SEVERAL_SEEDS = "prims.inductor_seeds.default"
+SEEDS = (SEVERAL_SEEDS, "prims.inductor_seed.default")  # operators that draw the seeds of random numbers
 EXPORTED = "exported"  # the function of a graph before Inductor's decompositions and passes: none is compiled from it
 
 _VIEWS_OF_PARTS = ("split", "split_with_sizes", "unbind")  # they return several views

@@ -15,7 +15,17 @@ from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, draws
-from aoti_debug.reference.program import MODEL, Graph, Node, NodeKind, Reference, ValueKey, nodes_in
+from aoti_debug.reference.program import (
+    MODEL,
+    SEEDS,
+    SEVERAL_SEEDS,
+    Graph,
+    Node,
+    NodeKind,
+    Reference,
+    ValueKey,
+    nodes_in,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -121,7 +131,7 @@ def _drawing(graph: Graph, seeds: Seeds) -> Mapping[str, Sequence[Node]]:
     for node in graph.nodes:
         if node.kind is not NodeKind.CALL:
             continue
-        if node.target in random_numbers.SEEDS:
+        if node.target in SEEDS:
             if ValueKey(node.name) not in seeds:
                 raise NotEvaluableError("it draws random numbers, whose seeds are not recorded")
             drawing[node.name] = {}
@@ -135,7 +145,7 @@ def _drawing(graph: Graph, seeds: Seeds) -> Mapping[str, Sequence[Node]]:
     found: dict[str, Sequence[Node]] = {}
     for maker, of_index in drawing.items():
         made = graph.by_name[maker]
-        count = made.args[0] if made.target == random_numbers.SEVERAL_SEEDS else 1
+        count = made.args[0] if made.target == SEVERAL_SEEDS else 1
         if sorted(of_index) != list(range(count)):
             raise NotEvaluableError("it draws random numbers, and not from every seed")
         if _device(made) in found:
@@ -157,7 +167,7 @@ def _seed(graph: Graph, node: Node) -> tuple[str, int]:
         made, index = graph.by_name[name], 0
         if made.target == random_numbers.LOOKUP:
             made, index = graph.by_name[made.inputs[0]], made.args[1]
-        if made.target in random_numbers.SEEDS and isinstance(index, int):
+        if made.target in SEEDS and isinstance(index, int):
             return made.name, index
     raise NotEvaluableError("it draws random numbers from seeds of a kind that is not known here")
 

@@ -19,8 +19,6 @@ LOOKUP = "prims.inductor_lookup_seed.default"
 UNIFORM_OR_NORMAL = "prims.inductor_random.default"
 INTEGER = "prims.inductor_randint.default"
 DRAWN = (UNIFORM_OR_NORMAL, INTEGER)
-SEVERAL_SEEDS = "prims.inductor_seeds.default"
-SEEDS = (SEVERAL_SEEDS, "prims.inductor_seed.default")
 
 _WORD = 0xFFFFFFFF
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)

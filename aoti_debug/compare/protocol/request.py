@@ -143,7 +143,7 @@ class CallStates:
 
 @dataclass(frozen=True)
 class GivenTensors:
-    """What a program is given: weights, buffers and inputs.
+    """Some of the weights, buffers and inputs of a program.
 
     Attributes:
         states: the attributes of the model.

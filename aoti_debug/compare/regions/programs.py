@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.abi import CallKind, Phase
-from aoti_debug.compare.evaluate import random_numbers
 from aoti_debug.compare.protocol.request import (
     CallStates,
     ExportedRun,
@@ -28,7 +27,7 @@ from aoti_debug.compare.regions.strides import buffer_strides
 from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.manifest import Role
 from aoti_debug.recording.values import Layout
-from aoti_debug.reference.program import MODEL, Graph, NodeKind, Reference, ValueKey, returned_nodes
+from aoti_debug.reference.program import MODEL, SEEDS, Graph, NodeKind, Reference, ValueKey, returned_nodes
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 
@@ -61,7 +60,7 @@ def exported_run(
     calls = model_calls(run)
     if graph is None or not calls:
         return None
-    seeds = {ValueKey(node.name) for node in graph.nodes if node.target in random_numbers.SEEDS}
+    seeds = {ValueKey(node.name) for node in graph.nodes if node.target in SEEDS}
     drawn = tuple(tuple(w.recorded for w in _written(run, regions, call, seeds)) for call in calls)
     last = _program_run(run, graph, regions, calls[-1])
     last = replace(last, inputs=(*last.inputs, *drawn[-1]), outputs=())

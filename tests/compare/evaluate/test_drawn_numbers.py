@@ -11,7 +11,18 @@ from aoti_debug.compare.evaluate import random_numbers
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.reference import program
+from aoti_debug.reference.program import (
+    FORMAT,
+    MODEL,
+    SEVERAL_SEEDS,
+    Graph,
+    Node,
+    NodeKind,
+    Reference,
+    TensorType,
+    ValueKey,
+)
 
 SEEDS = torch.tensor([11, 22])
 
@@ -21,7 +32,7 @@ def node(name: str, target: str, *args: Any, device: str = "cpu", shape: tuple[s
 
 
 def seeds(name: str = "seeds", count: int = 2, device: str = "cpu") -> Node:
-    return node(name, random_numbers.SEVERAL_SEEDS, count, {"device": device}, device=device)
+    return node(name, SEVERAL_SEEDS, count, {"device": device}, device=device)
 
 
 def drawing(index: int, maker: str = "seeds") -> tuple[Node, Node]:
@@ -31,7 +42,7 @@ def drawing(index: int, maker: str = "seeds") -> tuple[Node, Node]:
 
 def numbers(*nodes: Node) -> DrawnNumbers:
     reference = Reference(FORMAT, torch.__version__, (Graph("", MODEL, nodes, ()),))
-    made = {ValueKey(n.name): SEEDS for n in nodes if n.target in random_numbers.SEEDS}
+    made = {ValueKey(n.name): SEEDS for n in nodes if n.target in program.SEEDS}
     return DrawnNumbers(reference, made, Arithmetic.EAGER, "cpu")
 
 

@@ -30,8 +30,7 @@ from aoti_debug.compare.protocol.request import (
     ProgramState,
     Recorded,
 )
-from aoti_debug.compare.worker import exported as exported_worker
-from aoti_debug.compare.worker import exported_program
+from aoti_debug.compare.worker import exported, exported_program
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.inputs.input_files import Inputs
@@ -143,7 +142,7 @@ def test_a_weight_that_the_program_leaves_is_not_kept(
         return lost_change(name, before, expected)
 
     names: list[str] = []
-    monkeypatch.setattr(exported_worker, "lost_change", measured)
+    monkeypatch.setattr(exported, "lost_change", measured)
     torch.export.save(torch.export.export(Sums(), ()), tmp_path / "model.pt2")
     given = GivenTensors(("weight", "count"))
     changes = results(tmp_path / "model.pt2", known=known, untouched=given, module=Sums())
@@ -181,7 +180,7 @@ def test_a_comparison_that_fails_does_not_blame_the_program(
     def fail(*_: object) -> object:
         raise RuntimeError("no kernel")
 
-    monkeypatch.setattr(exported_worker, "judged_outputs", fail)
+    monkeypatch.setattr(exported, "judged_outputs", fail)
     (failure,) = results(saved(tmp_path))
     assert failure == StatesFailure("comparing states and outputs fails here: RuntimeError: no kernel")
 

@@ -1,4 +1,4 @@
-"""What `aoti-debug show` prints of a run of several ranks."""
+"""The text that `aoti-debug show` prints of a run of several ranks."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arguments import is_floating
+from aoti_debug.compare.evaluate.arithmetic import unit
 from aoti_debug.compare.evaluate.wide_values import LARGE, Narrow
-from aoti_debug.compare.measure.ulp import unit
 from aoti_debug.reference.program import Node
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from aoti_debug.compare.evaluate.arithmetic import unit
 from aoti_debug.compare.measure.bias import bias
 from aoti_debug.compare.measure.differences import Differences, Parts, largest_in, largest_of
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject, element, measurement, spread
-from aoti_debug.compare.measure.ulp import finite, median, relative_difference, unit
+from aoti_debug.compare.measure.ulp import finite, median, relative_difference
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
 from aoti_debug.compare.protocol.measurement import Measurement

@@ -34,7 +34,7 @@ from aoti_debug.compare.protocol.measurement import (
     StateChange,
     StatesFailure,
 )
-from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors, Recorded
+from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors
 from aoti_debug.compare.worker.began import other_weights
 from aoti_debug.compare.worker.exported_program import ExportedSource, Program
 from aoti_debug.compare.worker.recorded_outputs import misreturned
@@ -174,7 +174,8 @@ def _state_changes(
     known = set(began_alike)
     began_alike.clear()
     for state in call.states:
-        before, after, expected = _load(state.before), _load(state.after), program.state(state.name)
+        before, after = recorded_tensor(state.before.path), recorded_tensor(state.after.path)
+        expected = program.state(state.name)
         if state.name not in earlier or before is None or after is None or expected is None:
             continue
         old = earlier[state.name]
@@ -242,7 +243,3 @@ def _judged_state(state: _StateAfterCall, exact: torch.Tensor | None) -> StateCh
         return judged_by_double(state.change, state.after, state.eager, exact.cpu())
     is_rounded = state.after.dtype.is_floating_point or state.after.dtype.is_complex
     return None if is_rounded else state.change
-
-
-def _load(recorded: Recorded) -> torch.Tensor | None:
-    return recorded_tensor(recorded.path)

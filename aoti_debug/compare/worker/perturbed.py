@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate import rounding_noise
 from aoti_debug.compare.evaluate.arguments import is_floating
-from aoti_debug.compare.measure.ulp import unit
+from aoti_debug.compare.evaluate.arithmetic import unit
 from aoti_debug.reference.program import Node, ValueKey
 
 if TYPE_CHECKING:

@@ -84,6 +84,7 @@ def test_a_complex_number_is_wrong_in_either_part() -> None:
     assert deviating(actual, eager, exact, "float32").nonzero().tolist() == [[3 * 64 + 4]]
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("dtype", [torch.complex32, torch.float8_e4m3fn, torch.float8_e5m2])
 def test_dtypes_that_torch_compares_no_numbers_of(dtype: torch.dtype) -> None:
     eager = torch.ones(4, 8, dtype=torch.complex64 if dtype.is_complex else torch.float32).to(dtype)

@@ -240,7 +240,7 @@ def test_calls_whose_states_are_not_judged_are_said(
     tmp_path: Path, called: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if rounding explained that it advances twice in each call."""
-    monkeypatch.setattr(exported_worker, "judged_by_double", lambda change, *_: replace(change, advance=Advance.RIGHT))
+    monkeypatch.setattr(exported, "judged_by_double", lambda change, *_: replace(change, advance=Advance.RIGHT))
     *found, said = results(saved(tmp_path), 10, states=states_of(tmp_path, tuple(range(0, 22, 2))))
     assert [change.call for change in found if isinstance(change, StateChange)] == list(range(8))
     assert said == StatesFailure("count is judged in the first 8 calls in which it deviates, not in later ones")

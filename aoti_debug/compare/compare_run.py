@@ -7,16 +7,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.compare.alteration import alteration_of
+from aoti_debug.compare.alteration import alteration_of, changed_text, is_proof
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.measure.output_errors import OutputError, errors, of_program, with_double
-from aoti_debug.compare.protocol.measurement import ExportedOutputs, StateChange
+from aoti_debug.compare.measure.output_errors import (
+    OutputError,
+    errors,
+    of_other_kind,
+    of_program,
+    with_double,
+    with_faults,
+)
+from aoti_debug.compare.protocol.measurement import StateChange
 from aoti_debug.compare.protocol.request import CompareRequest, Region
 from aoti_debug.compare.regions.programs import exported_run, program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.regions.states import call_states, untouched_states
 from aoti_debug.compare.rows import assemble
-from aoti_debug.compare.run_worker import EvaluationProcess, evaluate
+from aoti_debug.compare.run_worker import Evaluated, EvaluationProcess, evaluate
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.pt2 import archive
@@ -98,20 +105,35 @@ def compare_run(
         states=changes,
         peak_bytes=evaluated.peak_bytes,
         states_failure=evaluated.states_failure,
-        outputs=_output_errors(scope.outputs, evaluated.exported_outputs, reference),
+        outputs=_output_errors(scope.outputs, evaluated, reference),
         alteration=None if evaluated.altered is None else alteration_of(evaluated.altered, reference),
     )
 
 
-def _output_errors(
-    returned: Path | None, expected: ExportedOutputs | None, reference: Reference
-) -> tuple[OutputError, ...]:
-    """The errors of what the run returned against the exported program, if both are known."""
-    if returned is None or expected is None:
+def _output_errors(returned: Path | None, evaluated: Evaluated, reference: Reference) -> tuple[OutputError, ...]:
+    """The errors of what the run returned, against the exported program if it was called."""
+    faults: dict[int, str] = {}
+    for faulty in evaluated.faulty_outputs:
+        faults.setdefault(faulty.index, faulty.fault)
+    if returned is None:
         return ()
-    actual, eager = saved_outputs.saved(returned), saved_outputs.saved(Path(expected.eager))
-    found = of_program(errors(actual, eager), reference.dtypes)
-    return with_double(found, actual, eager, saved_outputs.saved(Path(expected.double))) if expected.double else found
+    actual, expected = saved_outputs.saved(returned), evaluated.exported_outputs
+    if expected is None:
+        return with_faults((), faults, actual)
+    eager = saved_outputs.saved(Path(expected.eager))
+    all_errors = errors(actual, eager)
+    found = of_program(all_errors, reference.dtypes_behind)
+    if expected.double:
+        found = with_double(found, actual, eager, saved_outputs.saved(Path(expected.double)))
+    changed = () if evaluated.altered is None else evaluated.altered.outputs
+    right = {error.index for error in found if error.is_right}
+    known = {error.index for error in found}
+    for output in changed:
+        if is_proof(output) and (output.index in right or output.index not in known):
+            faults.setdefault(output.index, changed_text(output))
+    other = of_other_kind(actual, eager)
+    faults = {index: fault for index, fault in faults.items() if index not in {error.index for error in other}}
+    return tuple(sorted((*with_faults(found, faults, actual), *other), key=lambda error: error.index))
 
 
 def request_for(run: RunDir, package: Path, scope: Scope, regions: tuple[Region, ...]) -> CompareRequest:

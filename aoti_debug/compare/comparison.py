@@ -117,14 +117,29 @@ class Comparison:
         return tuple(error for error in self.outputs if not error.is_right)
 
     @property
+    def faulty_outputs(self) -> tuple[OutputError, ...]:
+        """The outputs that are wrong beyond any rounding, whatever made them so."""
+        return tuple(error for error in self.outputs if error.fault)
+
+    @property
     def is_program_altered(self) -> bool:
-        """True if outputs are wrong, and what the kernels were generated from already computes something else."""
-        return bool(self.wrong_outputs) and self.alteration is not None and self.alteration.is_proved
+        """True if outputs are wrong, and what the kernels were generated from already computes something else.
+
+        With wrong weights that graph computes something else, too, and is none the less right.
+        """
+        is_proved = self.alteration is not None and self.alteration.is_proved
+        return bool(self.wrong_outputs) and is_proved and not self.other_weights
+
+    @property
+    def other_weights(self) -> tuple[StateChange, ...]:
+        """The weights that the run began with other values of than the program."""
+        return tuple(state for state in self.states if state.advance is Advance.OTHER_BEGIN)
 
     @property
     def is_clean(self) -> bool:
-        """True if no launch, no state and no pass over the program is wrong, and the run ended well."""
-        is_wrong = self.first_wrong is not None or bool(self.wrong_states) or self.is_program_altered
+        """True if no launch, no state, no output and no pass over the program is wrong, and the run ended well."""
+        is_wrong = self.first_wrong is not None or bool(self.wrong_states) or bool(self.faulty_outputs)
+        is_wrong |= self.is_program_altered
         return not is_wrong and not self.unfinished
 
     @property

@@ -92,6 +92,7 @@ def _alteration(alteration: Alteration) -> dict[str, Any]:
     return {
         "relative": None if alteration.relative < 0 else _finite(alteration.relative),
         "explained": alteration.explained,
+        "least": alteration.least,
         "is_rounded": alteration.is_rounded,
         "is_proved": alteration.is_proved,
         "lost": [

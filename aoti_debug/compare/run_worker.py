@@ -17,6 +17,7 @@ from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.measurement import (
     AlteredProgram,
     ExportedOutputs,
+    FaultyOutput,
     Inherited,
     PeakMemory,
     ProgramFailure,
@@ -48,6 +49,7 @@ class Evaluated:
     Attributes:
         exported_outputs: what the exported program returns; None if it was not called.
         altered: what passes have made of it; None unless the outputs are wrong.
+        faulty_outputs: outputs of the run that are wrong beyond any rounding.
         peak_bytes: the largest resident size of the evaluating process; 0 if it died.
     """
 
@@ -60,6 +62,7 @@ class Evaluated:
     outputs: list[SavedOutput] = field(default_factory=list)
     exported_outputs: ExportedOutputs | None = None
     altered: AlteredProgram | None = None
+    faulty_outputs: list[FaultyOutput] = field(default_factory=list)
     program_failure: str = ""
     states_failure: str = ""
     peak_bytes: int = 0
@@ -203,8 +206,10 @@ def _run(
                 evaluated.exported_outputs = outputs
             case AlteredProgram() as altered:
                 evaluated.altered = altered
+            case FaultyOutput() as faulty:
+                evaluated.faulty_outputs.append(faulty)
             case StatesFailure(reason):
-                evaluated.states_failure = reason
+                evaluated.states_failure = _joined(evaluated.states_failure, reason)
             case ProgramFailure(reason):
                 evaluated.program_failure = reason
             case PeakMemory(bytes=peak):
@@ -221,3 +226,8 @@ def _run(
             hint="aoti-debug doctor checks this machine",
         )
     return worker.ending()
+
+
+def _joined(first: str, second: str) -> str:
+    """Two reasons, each once."""
+    return "; ".join(dict.fromkeys(filter(None, (*first.split("; "), second))))

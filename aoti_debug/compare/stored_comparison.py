@@ -14,6 +14,7 @@ from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.document import FORMAT, document
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.limits import LEAST
 from aoti_debug.compare.protocol.measurement import Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.errors import RunDirError
@@ -55,13 +56,22 @@ class _Returned:
     computed: str = ""
     double: float | None = None
     eager_double: float | None = 0.0
+    fault: str = ""
 
     @property
     def error(self) -> OutputError:
         relative = math.inf if self.relative is None else self.relative
         eager = math.inf if self.eager_double is None else self.eager_double
         return OutputError(
-            self.index, self.dtype, self.elements, self.different, relative, self.computed, self.double, eager
+            self.index,
+            self.dtype,
+            self.elements,
+            self.different,
+            relative,
+            self.computed,
+            self.double,
+            eager,
+            self.fault,
         )
 
 
@@ -73,13 +83,14 @@ class _Alteration:
     is_proved: bool
     lost: tuple[LostOperator, ...]
     explained: float = 1.0
+    least: float = LEAST
     is_rounded: bool = False
 
     @property
     def alteration(self) -> Alteration:
         unknown = math.inf if self.is_proved else -1.0
         relative = unknown if self.relative is None else self.relative
-        return Alteration(relative, self.explained, self.is_rounded, self.lost)
+        return Alteration(relative, self.explained, self.least, self.is_rounded, self.lost)
 
 
 @dataclass(frozen=True)

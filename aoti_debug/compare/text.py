@@ -114,16 +114,20 @@ def output_lines(comparison: Comparison, width: int) -> list[str]:
     """The outputs that no wrong launch or state explains, and what passes have made of the program."""
     if comparison.first_wrong is not None or not comparison.wrong_outputs:
         return []
-    if comparison.wrong_states and not comparison.is_program_altered:
+    faulty = comparison.faulty_outputs
+    if comparison.wrong_states and not comparison.is_program_altered and not faulty:
         return []
     is_proved = comparison.is_program_altered
+    lines = [(f"WRONG: {output_text(error)}") for error in faulty]
     head = "WRONG: " if is_proved else "note: "
-    sentences = [*map(output_text, comparison.wrong_outputs), *alteration_sentences(comparison)]
+    others = [error for error in comparison.wrong_outputs if not error.fault]
+    sentences = [*map(output_text, others), *alteration_sentences(comparison)]
     if is_proved:
         sentences[-1] += "; aoti-debug bisect PROGRAM.pt2 --settings looks for the pass"
-    else:
+    elif others:
         sentences[-1] += ", and no launch that was compared is wrong"
-    return [line for sentence in sentences for line in wording.wrapped(f"{head}{sentence}", width)]
+    lines += [f"{head}{sentence}" for sentence in sentences]
+    return [line for sentence in lines for line in wording.wrapped(sentence, width)]
 
 
 def alteration_sentences(comparison: Comparison) -> list[str]:
@@ -131,6 +135,8 @@ def alteration_sentences(comparison: Comparison) -> list[str]:
     alteration = comparison.alteration
     if alteration is None:
         return []
+    if alteration.relative < 0:
+        return ["the graph that the kernels were generated from could not be computed in float64"]
     if not alteration.is_proved:
         return ["the graph that the kernels were generated from computes what the program says, in float64"]
     difference = "not finite alike" if not math.isfinite(alteration.relative) else f"{_short(alteration.relative)} off"
@@ -146,6 +152,8 @@ def alteration_sentences(comparison: Comparison) -> list[str]:
 
 def output_text(error: OutputError) -> str:
     """ "output 0 is 0.13 off, against what the exported program returns in eager"."""
+    if error.fault:
+        return f"output {error.index} {error.fault}"
     if not math.isfinite(error.relative):
         return (
             f"output {error.index} has other zeros, infinities or NaN than what the exported program returns in eager"
@@ -155,6 +163,9 @@ def output_text(error: OutputError) -> str:
 
 def state_text(state: StateChange) -> str:
     """ "cache does not change in call 0: …"."""
+    if state.advance is Advance.OTHER_BEGIN:
+        begin = f"{state.name} is not what the program begins with"
+        return begin if state.difference is None else f"{begin}: {_elements_off(state)}"
     does = {
         Advance.NOT_AT_ALL: "does not change",
         Advance.UNTOUCHED: "does not change",
@@ -163,9 +174,18 @@ def state_text(state: StateChange) -> str:
     }[state.advance]
     last = f"{state.launch} wrote it last" if state.launch else "no launch writes it"
     text = f"{state.name} {does} in call {state.call}: {last}; the program overwrites it"
-    if state.change is None or state.difference is None:
+    if state.change is None:
         return text
-    return f"{text}, changes it by up to {_short(state.change)}, and it is {_short(state.difference)} off"
+    return f"{text}, changes it by up to {_short(state.change)}, and {_elements_off(state)}"
+
+
+def _elements_off(state: StateChange) -> str:
+    """ "it is 0.5 off, 3 elements are NaN or infinite otherwise than there"."""
+    off = f"it is {_short(state.difference or 0.0)} off"
+    if not state.misplaced:
+        return off
+    are = "is" if state.misplaced == 1 else "are"
+    return f"{off}, {wording.count(state.misplaced, 'element')} {are} NaN or infinite otherwise than there"
 
 
 def wrong_lines(comparison: Comparison, row: Row) -> list[str]:

@@ -33,7 +33,18 @@ FORMAT = 1
 MEMBER = "aoti_debug_reference.json"
 USER_TRITON = "higher_order.triton_kernel_wrapper"  # how the targets of user-defined Triton kernels begin
 MODEL, FOLDING = "run_impl", "_const_run_impl"  # the functions that a graph can be compiled to
+RESHAPE = "aten.reshape.default"  # a view where there is one, or else a copy
+MEMBER_OF = "_operator.getitem"
+SEVERAL_SEEDS = "prims.inductor_seeds.default"
+SEEDS = (SEVERAL_SEEDS, "prims.inductor_seed.default")  # operators that draw the seeds of random numbers
 EXPORTED = "exported"  # the function of a graph before Inductor's decompositions and passes: none is compiled from it
+
+_VIEWS_OF_PARTS = ("split", "split_with_sizes", "unbind")  # they return several views
+_VIEWS = frozenset(
+    {"permute", "view", "expand", "slice", "select", "transpose", "t", "unsqueeze", "squeeze", "alias", "diagonal"}
+    | {"detach", "unfold", "_unsafe_view", "view_as_real", "view_as_complex", "as_strided"}
+    | {*_VIEWS_OF_PARTS}
+)
 
 
 class NodeKind(str, Enum):
@@ -174,6 +185,25 @@ class Graph:
             uses[reader].add(name)
         return {reader: frozenset(read) for reader, read in uses.items()}
 
+    def viewed(self, node: Node) -> Node | None:
+        """The node that a node's result, or a member of it, is a view of, or reshaped from; None if it is neither."""
+        if not node.inputs or not (is_view(node) or node.target in (MEMBER_OF, RESHAPE)):
+            return None
+        base = self.by_name[node.inputs[0]]
+        is_part = is_view(base) and base.target.split(".")[1] in _VIEWS_OF_PARTS
+        return None if node.target == MEMBER_OF and not is_part else base
+
+    def behind(self, name: str) -> tuple[Node, ...]:
+        """The nodes that a node depends on, and itself; also those that overwrite what it reads."""
+        found: dict[str, Node] = {}
+        waiting = [name]
+        while waiting:
+            node = self.by_name[waiting.pop()]
+            if node.name not in found:
+                found[node.name] = node
+                waiting += (*node.inputs, *self.mutators.get(node.name, ()))
+        return tuple(found.values())
+
     def sorted(self, names: Iterable[str]) -> tuple[str, ...]:
         """The names of nodes in the order of execution, each once."""
         return tuple(sorted(set(names), key=self._order.__getitem__))
@@ -217,9 +247,38 @@ class Reference:
         nodes = (node for graph in self.graphs for node in graph.nodes)
         return frozenset(type_.dtype for node in nodes for type_ in node.types if type_ is not None)
 
+    def dtypes_behind(self, index: int) -> frozenset[str]:
+        """The dtypes of all values that an output of the model depends on, by its number from 0.
+
+        In the graph that is lowered and in the exported program; all dtypes if the output is not known.
+        """
+        whole = self.graph("", MODEL)
+        graphs = [graph for graph in (whole, *self.exported[:1]) if graph is not None]
+        found: set[str] = set()
+        for graph in graphs:
+            names = returned_nodes(graph)
+            if index >= len(names):
+                return self.dtypes
+            nodes = graph.behind(names[index]) if names[index] else ()
+            if any(node.kind is NodeKind.SUBGRAPH for node in nodes):
+                return self.dtypes
+            found.update(type_.dtype for node in nodes for type_ in node.types if type_ is not None)
+        return frozenset(found) if graphs else self.dtypes
+
     def line(self, node: Node) -> ModelLine | None:
         """The model line of a node; None if it is unknown."""
         return self.lines[node.line] if 0 <= node.line < len(self.lines) else None
+
+
+def is_view(node: Node) -> bool:
+    """True if a node's result is a view of its first argument: other sizes and strides of the same memory."""
+    return node.target.startswith("aten.") and node.target.split(".")[1] in _VIEWS and bool(node.inputs)
+
+
+def returned_nodes(graph: Graph) -> list[str]:
+    """The node of each output of a graph; "" for one that is no node."""
+    (values,) = graph.nodes[-1].args
+    return [value.get("node", "") if isinstance(value, Mapping) else "" for value in values]
 
 
 def nodes_in(value: Any) -> Iterator[str]:

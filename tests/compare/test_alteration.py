@@ -10,10 +10,10 @@ import pytest
 from subjects import comparison_of, run
 
 from aoti_debug.compare import text
-from aoti_debug.compare.alteration import Alteration, LostOperator, alteration_of
+from aoti_debug.compare.alteration import Alteration, LostOperator, alteration_of, changed_text
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.protocol.measurement import AlteredProgram
+from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram, Element
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.program import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference
 
@@ -35,7 +35,7 @@ def test_the_operator_and_the_model_line_of_a_lost_value() -> None:
     node = Node("tanh", NodeKind.CALL, "aten.tanh.default", ({"node": "x"},), line=0)
     exported = Graph("", EXPORTED, (node,), ())
     reference = Reference(FORMAT, "2.13.0", (), (LINE,), exported=(exported,))
-    assert alteration_of(AlteredProgram(0.5, 1.0, lost=("tanh",)), reference) == Alteration(0.5, 1.0, False, (LOST,))
+    assert alteration_of(AlteredProgram(0.5, 1.0, lost=("tanh",)), reference) == Alteration(0.5, lost=(LOST,))
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,22 @@ def test_the_operator_and_the_model_line_of_a_lost_value() -> None:
         (Alteration(-1.0), False),
         (Alteration(math.inf), True),
         (Alteration(1e200, explained=1e-9), False),  # float64 rounds where the output should be 0
-        (Alteration(0.01, is_rounded=True), False),
-        (Alteration(0.5, is_rounded=True), True),
+        (Alteration(0.01, least=0.1, is_rounded=True), False),
+        (Alteration(0.5, least=0.1, is_rounded=True), True),
     ],
 )
 def test_a_proof_needs_more_than_rounding(tmp_path: Path, alteration: Alteration, proved: bool) -> None:
     comparison = compared(tmp_path, alteration)
     assert comparison.is_program_altered is proved
     assert comparison.is_clean is not proved
+
+
+def test_the_wrong_elements_of_an_output() -> None:
+    worst = Element(5, "1.5", "1.25", "1.25")
+    assert changed_text(AlteredOutput(1, 1, 0.2, 1.0, 1e-6, (2, 4), worst)) == (
+        "has 1 wrong element among 8: [1, 1] is 1.5, should be 1.25"
+    )
+    assert changed_text(AlteredOutput(1, 0, 0.0, 0.0, 1e-6, (2, 4))) == "has 0 wrong elements among 8"
 
 
 def test_a_proved_alteration_is_wrong(tmp_path: Path) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 _HALF = ("float16", "bfloat16")
 
@@ -26,3 +30,10 @@ _WIDER: Mapping[Arithmetic, Mapping[str, str]] = {
 def wider(dtype: str, arithmetic: Arithmetic) -> str:
     """The dtype that stands for another one within a region: "float64" for "bfloat16"."""
     return _WIDER[arithmetic].get(dtype, dtype)
+
+
+def unit(dtype: torch.dtype) -> float:
+    """The relative distance of neighbouring numbers in the arithmetic that kernels use for a dtype."""
+    import torch
+
+    return 2.0**-52 if dtype == torch.float64 else 2.0**-23

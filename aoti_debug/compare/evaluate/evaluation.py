@@ -5,6 +5,7 @@ A node that overwrites its arguments gets copies of them, so every value is comp
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,14 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.functions import (
     CONDITION,
     LOOP,
+    TORCH_RAISES,
     WITH_GRADIENTS,
     NotEvaluableError,
     first_line,
     implementation_of,
     is_random,
 )
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.terms import largest_of, terms_of
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.evaluate.wide_values import Narrow, WideValues, as_narrow, moves, narrow, product, wide
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     import torch
 
 BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
-_TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of its C++ code become
+_MOST_ITERATIONS, _MOST_SECONDS = 1 << 16, 60  # of a loop; one that rounding ends need not end in another arithmetic
 _NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
 
 Adjustment = Callable[[Node, list[Any], Any], Any]
@@ -42,6 +45,7 @@ class Evaluation:
         stored: nodes whose values a kernel stores and may read again: they are rounded to their own dtype.
         adjust: what makes another result, as right, of a node, its arguments and its result; None to leave them.
         weights: where to find weights that are not set; None for nowhere.
+        noise: what rounds otherwise, in float64; None for nothing.
 
     Attributes:
         values: the known values; every floating tensor in them has the dtype that stands for its own in `arithmetic`.
@@ -61,9 +65,11 @@ class Evaluation:
         stored: Set[str] = frozenset(),
         adjust: Adjustment | None = None,
         weights: ExportedWeights | None = None,
+        noise: RoundingNoise | None = None,
     ) -> None:
         self._reference = reference
         self._graph = graph
+        self._noise = noise
         self._arithmetic = arithmetic
         self._device = device
         self._stored = stored
@@ -79,7 +85,10 @@ class Evaluation:
     def set(self, key: ValueKey, value: Any) -> None:
         """Sets a known value; a tensor is converted to the dtype of this arithmetic, a large input when it is read."""
         is_input = key.node in self._graph.by_name and self._graph.by_name[key.node].kind is not NodeKind.CALL
-        held = narrow(value, self._arithmetic) if is_input else value
+        if is_input and self._noise is not None:
+            held = self._noise.begun(value)
+        else:
+            held = narrow(value, self._arithmetic) if is_input else value
         self.values[key] = held if isinstance(held, Narrow) else converted(held, self._arithmetic)
 
     def run(self, node: Node, size: int | None = None) -> None:
@@ -105,6 +114,8 @@ class Evaluation:
             self.values[ValueKey(node.name)] = _rounded(node, result) if node.name in self._stored else result
         except NotEvaluableError as error:
             self.failures[node.name] = str(error)
+            for name in node.mutates:  # what it would have overwritten is not known any more
+                self.values.pop(ValueKey(name, node.name), None)
 
     def value(self, key: ValueKey) -> Any:
         """A value.
@@ -137,11 +148,22 @@ class Evaluation:
         if node.target in random_numbers.DRAWN:
             return self._drawn(node, args, kwargs)
         if is_random(node.target, args, kwargs):
-            self.random.add(node.name)
-            raise NotEvaluableError(f"random numbers: {node.target}")
+            return self.draw(node, args, kwargs)
         self._count_terms(node, args)
+        if self._noise is not None:
+            noisy = self.call(node, self._noise.arguments(node, args, terms_of(node, args)), kwargs)
+            return self._noise.result(node, args, noisy)
         result = self.call(node, args, kwargs)
         return result if self._adjust is None else self._adjust(node, args, result)
+
+    def draw(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of a node that draws random numbers from a generator.
+
+        Raises:
+            NotEvaluableError: it is not known what it drew.
+        """
+        self.random.add(node.name)
+        raise NotEvaluableError(f"random numbers: {node.target}")
 
     def _of_large(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The result of an operator whose arguments need not be converted as a whole; None for any other one."""
@@ -208,16 +230,24 @@ class Evaluation:
 
     def _loop(self, args: list[Any]) -> list[Any]:
         condition, body, carried, others = args
-        while bool(self._subgraph(condition, [*carried, *others])[0]):
+        end = time.monotonic() + _MOST_SECONDS
+        for _ in range(_MOST_ITERATIONS):
+            if not bool(self._subgraph(condition, [*carried, *others])[0]):
+                return list(carried)
+            if time.monotonic() > end:
+                break
             carried = self._subgraph(body, [*carried, *others])
-        return list(carried)
+        raise NotEvaluableError(
+            f"a while_loop does not end within {_MOST_ITERATIONS} iterations and {_MOST_SECONDS} s in "
+            f"{self._arithmetic.value} arithmetic"
+        )
 
     def _subgraph(self, name: str, operands: list[Any]) -> list[Any]:
         """The results of a branch or of the body of a loop."""
         graph = self._reference.graph(name, self._graph.function)
         if graph is None:
             raise NotEvaluableError(f"the reference lacks {name}")
-        inner = type(self)(self._reference, graph, self._arithmetic, self._device)
+        inner = type(self)(self._reference, graph, self._arithmetic, self._device, noise=self._noise)
         inputs = [node for node in graph.nodes if node.kind is NodeKind.INPUT]
         for node, operand in zip(inputs, operands, strict=True):
             inner.values[ValueKey(node.name)] = operand
@@ -290,7 +320,7 @@ def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: 
 
 def _failures_of(target: str) -> tuple[type[Exception], ...]:
     """The exceptions by which a function says that it cannot compute this; a custom operator may raise any."""
-    return _TORCH_RAISES if target.split(".")[0] in _NAMESPACES else (Exception,)
+    return TORCH_RAISES if target.split(".")[0] in _NAMESPACES else (Exception,)
 
 
 def _rounded(node: Node, value: Any) -> Any:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import BITS, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.evaluate.wide_values import wide
+from aoti_debug.compare.protocol.request import GivenTensors
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
 
 Weight = Callable[[Node], "torch.Tensor | None"]
 Seen = Callable[[Node, Any], None]
+Drawn = Callable[[int], DrawnNumbers]
 
 
 class ExportedCalls:
@@ -25,6 +31,8 @@ class ExportedCalls:
         reference: its graphs (`Reference.of_exported`).
         inputs: the leaves of what it is called with, in order.
         weight: the tensor of a weight, a buffer or a constant; None if it is not known.
+        noise: what rounds otherwise, in float64; None for nothing.
+        drawn: the random numbers of a call, by its number from 0; None if the program draws none.
 
     Attributes:
         graph: of the whole program.
@@ -35,8 +43,18 @@ class ExportedCalls:
     """
 
     def __init__(
-        self, reference: Reference, arithmetic: Arithmetic, device: str, inputs: Sequence[Any], weight: Weight
+        self,
+        reference: Reference,
+        arithmetic: Arithmetic,
+        device: str,
+        inputs: Sequence[Any],
+        weight: Weight,
+        noise: RoundingNoise | None = None,
+        drawn: Drawn | None = None,
     ) -> None:
+        self._noise = noise
+        self._drawn = drawn
+        self._calls = 0
         self._reference = reference
         self.graph = reference.graphs[0]
         self._arithmetic = arithmetic
@@ -62,7 +80,9 @@ class ExportedCalls:
         """
         import torch
 
-        evaluation = InPlaceEvaluation(self._reference, self.graph, self._arithmetic, self._device)
+        evaluation = InPlaceEvaluation(self._reference, self.graph, self._arithmetic, self._device, noise=self._noise)
+        evaluation.drawn = None if self._drawn is None else self._drawn(self._calls)
+        self._calls += 1
         *nodes, output = self.graph.nodes
         with torch.no_grad():
             for node in nodes:
@@ -77,6 +97,8 @@ class ExportedCalls:
                 evaluation.values.drop(self._last_readers.get(node.name, frozenset()) - self._kept)
             self._load(evaluation, output)
             (returned,), replaced = evaluation.arguments(output)
+        if evaluation.drawn is not None:
+            evaluation.drawn.require_all_taken()
         self._keep(evaluation, replaced)
         self.fallbacks.update(evaluation.fallbacks)
         return list(returned)
@@ -87,6 +109,25 @@ class ExportedCalls:
             return self._replaced[name]
         node = next((node for node in self._nodes(NodeKind.WEIGHT) if node.target == name), None)
         return None if node is None else self._weight(node)
+
+    def input(self, number: int) -> torch.Tensor | None:
+        """An input after the last call, by its number from 0; None if it is not known, or no tensor."""
+        import torch
+
+        value = list(self._inputs.values())[number] if number < len(self._inputs) else None
+        return value if isinstance(value, torch.Tensor) else None
+
+    @cached_property
+    def overwritten(self) -> GivenTensors:
+        """The weights, buffers and inputs that a call may overwrite or replace."""
+        inputs = list(self._inputs)
+        *_, output = self.graph.nodes
+        names = {*self._kept, *output.kwargs}
+        kept = {self.graph.by_name[name].target for name in self._kept - set(inputs)}
+        return GivenTensors(
+            tuple(sorted(kept | output.kwargs.keys() - set(inputs))),
+            tuple(number for number, name in enumerate(inputs) if name in names),
+        )
 
     def _nodes(self, kind: NodeKind) -> Iterator[Node]:
         return (node for node in self.graph.nodes if node.kind is kind)
@@ -104,7 +145,10 @@ class ExportedCalls:
                 raise NotEvaluableError(f"the {node.kind.value} {node.target or name} is not known")
             held = value.to(self._device) if isinstance(value, torch.Tensor) else value
             if name in self._kept:
-                evaluation.values[ValueKey(name)] = converted(held.clone(), self._arithmetic)
+                own = held.clone()
+                if self._noise is not None and self._calls == 1:  # what earlier calls left is moved already
+                    own = wide(self._noise.begun(own))
+                evaluation.values[ValueKey(name)] = converted(own, self._arithmetic)
             else:
                 evaluation.set(ValueKey(name), held)
 
@@ -123,7 +167,21 @@ class ExportedCalls:
 
 
 class InPlaceEvaluation(Evaluation):
-    """An evaluation in which nodes overwrite tensors themselves, so that views of them change too."""
+    """An evaluation in which nodes overwrite tensors themselves, so that views of them change too.
+
+    Attributes:
+        drawn: the random numbers that it draws; None if it draws none.
+    """
+
+    drawn: DrawnNumbers | None = None
+
+    def draw(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The numbers that the run drew.
+
+        Raises:
+            NotEvaluableError: they are not known.
+        """
+        return super().draw(node, args, kwargs) if self.drawn is None else self.drawn.result(node, args, kwargs)
 
     def to_overwrite(self, value: torch.Tensor) -> torch.Tensor:
         """The tensor itself."""

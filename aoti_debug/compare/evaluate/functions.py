@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aoti_debug.compare.evaluate import inductor_operators, random_numbers
-from aoti_debug.reference.program import USER_TRITON
+from aoti_debug.reference.program import USER_TRITON, Node
 
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
 WITH_GRADIENTS = "higher_order.wrap_with_set_grad_enabled"  # a part of a program in which gradients are on or off
 _WITH_BODIES = (CONDITION, LOOP, WITH_GRADIENTS)  # operators whose bodies are graphs of the reference
 WITHOUT_VALUE = ("aoti_debug.print_.default", "aoti_debug.inspect_.default")  # they print, or call a function
+TORCH_RAISES = (RuntimeError, TypeError, ValueError, IndexError)  # what errors of torch's C++ code become
 
 
 class NotEvaluableError(Exception):
@@ -23,7 +24,7 @@ class NotEvaluableError(Exception):
 
 
 def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """True if a call draws random numbers; one whose dropout is off does not."""
+    """True if a call draws random numbers; one whose dropout is off, or has the probability 0, does not."""
     import torch
 
     if target == random_numbers.LOOKUP:
@@ -33,11 +34,23 @@ def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bo
     function = operator_of(target)
     if not isinstance(function, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in function.tags:
         return False
-    for position, parameter in enumerate(function._schema.arguments):
-        if parameter.name in ("dropout_p", "train"):
-            value = args[position] if position < len(args) else kwargs.get(parameter.name, parameter.default_value)
-            return bool(value)
-    return True
+    values = {
+        parameter.name: args[position] if position < len(args) else kwargs.get(parameter.name, parameter.default_value)
+        for position, parameter in enumerate(function._schema.arguments)
+    }
+    if values.get("num_layers") == 1:  # the dropout of an LSTM, a GRU or an RNN is between its layers
+        return False
+    if "train" in values:  # native_dropout also draws if it is None
+        return values["train"] is not False and all(values[name] for name in ("dropout", "p") if name in values)
+    return all(values[name] for name in ("dropout_p", "training") if name in values)
+
+
+def draws(node: Node) -> bool:
+    """True if a node draws random numbers; False for a branch, a loop, or an operator that is not known here."""
+    try:
+        return is_random(node.target, node.args, node.kwargs)
+    except NotEvaluableError:
+        return False
 
 
 @functools.cache

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _PART = 1 << 20  # elements
 _SIMILAR_BITS = 2  # of an exponent: elements are of similar size if the others are equal, or differ by one
 _LEAST_EXPONENT = -1100  # below that of any float64
+_SMALLEST = 2.0**-1074  # stands for zero
 GROUPS = (1024 - _LEAST_EXPONENT >> _SIMILAR_BITS) + 3  # the first and the last one are empty
 
 
@@ -92,8 +93,7 @@ class Differences:
         """The group of each element, from 1, by its exponent; zero has that of the smallest numbers."""
         import torch
 
-        exponent = torch.frexp(torch.maximum(self.size, self.step)).exponent.long()
-        return exponent.sub_(_LEAST_EXPONENT).bitwise_right_shift_(_SIMILAR_BITS).add_(1)
+        return _group_of(torch.maximum(self.size, self.step))
 
     @cached_property
     def perturbed(self) -> tuple[torch.Tensor, ...]:
@@ -113,6 +113,36 @@ class Differences:
     def _own(self) -> bool:
         """True if the kernel's arithmetic is another one than eager's."""
         return self._output.kernel is not self._output.eager or self._output.kernel.dtype != self._output.actual.dtype
+
+
+def group_of(values: torch.Tensor) -> torch.Tensor:
+    """The group of each number, from 1, by its exponent; zero, NaN and infinities have that of the smallest numbers."""
+    return _group_of(finite(values.abs()).clamp(min=_SMALLEST))
+
+
+def _group_of(sizes: torch.Tensor) -> torch.Tensor:
+    """That of numbers above 0."""
+    import torch
+
+    exponent = torch.frexp(sizes).exponent.long()
+    return exponent.sub_(_LEAST_EXPONENT).bitwise_right_shift_(_SIMILAR_BITS).add_(1)
+
+
+def largest_in(groups: torch.Tensor, values: torch.Tensor, known: torch.Tensor | None) -> torch.Tensor:
+    """The largest of the values of each group, and of those that are known."""
+    import torch
+
+    own = torch.zeros(GROUPS, dtype=values.dtype, device=values.device) if known is None else known
+    return own.scatter_reduce_(0, groups, values, "amax")
+
+
+def largest_of(groups: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    """The largest of a group and of its two neighbours, for each element."""
+    import torch
+
+    largest = own.clone()
+    largest[1:-1] = torch.maximum(torch.maximum(own[:-2], own[1:-1]), own[2:])
+    return largest.index_select(0, groups)
 
 
 class Parts:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from aoti_debug.compare.evaluate.arithmetic import unit
 from aoti_debug.compare.measure.bias import bias
-from aoti_debug.compare.measure.differences import GROUPS, Differences, Parts
+from aoti_debug.compare.measure.differences import Differences, Parts, largest_in, largest_of
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject, element, measurement, spread
-from aoti_debug.compare.measure.ulp import finite, median, relative_difference, unit
+from aoti_debug.compare.measure.ulp import finite, median, relative_difference
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
 from aoti_debug.compare.protocol.measurement import Measurement
@@ -93,10 +94,10 @@ class _Sums:
         self.atol = max(self.atol, float(error.max()))
         self.rtol = max(self.rtol, _largest_relative(part.error, part.actual, part.double))
         self.eager_ulp = max(self.eager_ulp, float((eager_error / part.step).max()))
-        self._others = _largest_in(part.groups, part.others, self._others)
+        self._others = largest_in(part.groups, part.others, self._others)
         if part.change is not None:
             self.change += float(part.change.square().sum())
-            self._change = _largest_in(part.groups, part.change, self._change)
+            self._change = largest_in(part.groups, part.change, self._change)
 
     def allowed(self, part: Differences, output: Evaluated) -> torch.Tensor:
         """The error that each element of a part may have."""
@@ -104,9 +105,9 @@ class _Sums:
         growth = 1 + output.terms**0.5 / 4
         allowed = part.size * unit(output.actual.dtype)
         if self._change is not None:
-            allowed += _largest_of(part.groups, self._change)
+            allowed += largest_of(part.groups, self._change)
         allowed *= _ARITHMETIC * growth
-        return allowed.add_(part.step, alpha=_STORE).add_(_largest_of(part.groups, self._others), alpha=_EAGER)
+        return allowed.add_(part.step, alpha=_STORE).add_(largest_of(part.groups, self._others), alpha=_EAGER)
 
 
 @dataclass(frozen=True)
@@ -192,23 +193,6 @@ def _root(squares: float, count: int) -> float:
 def _count_beyond(ratio: torch.Tensor) -> int:
     """The number of elements above 1."""
     return 0 if float(ratio.max()) <= 1 else int((ratio > 1).sum())
-
-
-def _largest_in(groups: torch.Tensor, values: torch.Tensor, known: torch.Tensor | None) -> torch.Tensor:
-    """The largest of the values of each group, and of those that are known."""
-    import torch
-
-    own = torch.zeros(GROUPS, dtype=values.dtype, device=values.device) if known is None else known
-    return own.scatter_reduce_(0, groups, values, "amax")
-
-
-def _largest_of(groups: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-    """The largest of a group and of its two neighbours, for each element."""
-    import torch
-
-    largest = own.clone()
-    largest[1:-1] = torch.maximum(torch.maximum(own[:-2], own[1:-1]), own[2:])
-    return largest.index_select(0, groups)
 
 
 def _nonfinite_as_expected(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.rundir.formats.stored_tensor import StoredTensor, open_tensor
+from aoti_debug.rundir.formats.stored_tensor import FileLayout, StoredTensor, open_tensor, opened_file
 
 # The largest relative error, root mean square, that rounding in a whole model is taken to explain.
 _ROUNDING = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2}
 _ROUNDING |= {"bfloat16": 5e-2, "complex32": 1e-2}
 _MULTIPLE = 8.0  # of eager's own error: other orders of summing may round as much worse
 _COARSE = 0.25  # of floating dtypes of 8 bits and less
+_ROUNDING |= dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _COARSE)
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class OutputError:
         computed: the coarsest floating dtype that the program computes in; "" for that of the output.
         double: `relative` against what it should be in float64; None if that is not known.
         eager_double: that of what it should be in its own dtypes: what rounding does in eager.
+        fault: a fault that no rounding explains, as a predicate: "is float64[4], where eager returns float32[4]"; ""
+            without one.
     """
 
     index: int
@@ -40,10 +43,13 @@ class OutputError:
     computed: str = ""
     double: float | None = None
     eager_double: float = 0.0
+    fault: str = ""
 
     @property
     def is_right(self) -> bool:
         """True if rounding explains the difference: that of any model of these dtypes, or eager's own in this one."""
+        if self.fault:
+            return False
         if not self.different:
             return True
         exact = self.dtype == "bool" or self.dtype.startswith(("int", "uint"))
@@ -56,7 +62,7 @@ class OutputError:
 
 
 def errors(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> tuple[OutputError, ...]:
-    """The errors of the outputs that both have, in the same dtype and number of elements.
+    """The errors of the outputs that both have, in the same dtype and number of elements; see `of_other_kind`.
 
     Raises:
         RunDirError: a file is damaged.
@@ -64,6 +70,63 @@ def errors(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> tuple[Ou
     common = (index for index in sorted(actual) if index in expected)
     found = ((index, open_tensor(actual[index]), open_tensor(expected[index])) for index in common)
     return tuple(_error(index, first, second) for index, first, second in found if _kind(first) == _kind(second))
+
+
+def of_other_kind(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> tuple[OutputError, ...]:
+    """The outputs of another dtype or shape than they should have, and those that only one side returns.
+
+    Raises:
+        RunDirError: a file is damaged.
+    """
+    found = []
+    for index in sorted({*actual, *expected}):
+        returned, wanted = (_type(files[index]) if index in files else None for files in (actual, expected))
+        if returned == wanted:
+            continue
+        known = returned or wanted
+        assert known is not None
+        if returned is None:
+            fault = f"is not returned, where eager returns {_text(known)}"
+        elif wanted is None:
+            fault = f"is {_text(known)}, where eager returns no tensor or number"
+        else:
+            fault = f"is {_text(returned)}, where eager returns {_text(wanted)}: another {_other(returned, wanted)}"
+        count = math.prod(known.shape)
+        found.append(OutputError(index, known.dtype, count, count, math.inf, fault=fault))
+    return tuple(found)
+
+
+def with_faults(
+    found: Iterable[OutputError], faults: Mapping[int, str], actual: Mapping[int, Path]
+) -> tuple[OutputError, ...]:
+    """The errors with faults of some outputs, also of those that have no error yet.
+
+    Raises:
+        RunDirError: a file is damaged.
+    """
+    known = {error.index: error for error in found}
+    for index, fault in faults.items():
+        if index not in known and index in actual:
+            tensor = open_tensor(actual[index])
+            known[index] = OutputError(index, tensor.dtype, tensor.numel, 0, 0.0)
+        if index in known:
+            known[index] = replace(known[index], fault=fault)
+    return tuple(known[index] for index in sorted(known))
+
+
+def _type(path: Path) -> FileLayout:
+    with opened_file(path, "np") as (_, layout):
+        return FileLayout(layout.dtype, layout.shape, (), 0, 0)
+
+
+def _text(layout: FileLayout) -> str:
+    return f"{layout.dtype}{list(layout.shape)}"
+
+
+def _other(first: FileLayout, second: FileLayout) -> str:
+    """ "dtype and shape": in what two tensors differ."""
+    names = ("dtype",) if first.dtype != second.dtype else ()
+    return " and ".join((*names, *(("shape",) if first.shape != second.shape else ())))
 
 
 def with_double(
@@ -85,15 +148,35 @@ def with_double(
     return tuple(judged)
 
 
-def of_program(found: Iterable[OutputError], dtypes: Iterable[str]) -> tuple[OutputError, ...]:
-    """The errors of outputs of a program that computes in some dtypes; rounding is that of the coarsest of them.
+def of_program(found: Iterable[OutputError], dtypes: Callable[[int], Iterable[str]]) -> tuple[OutputError, ...]:
+    """The errors of outputs of a program; rounding is that of the coarsest dtype behind each of them.
 
     In less than 32 bits rounding also decides what overflows, and what an integer is: such errors are left out.
+
+    Args:
+        dtypes: those that an output depends on, by its number.
     """
-    coarsest = max((dtype for dtype in dtypes if dtype in _ROUNDING), key=_ROUNDING.__getitem__, default="")
-    kept = (replace(error, computed=coarsest) for error in found)
-    is_low = _ROUNDING.get(coarsest, 0.0) > _ROUNDING["float32"]
-    return tuple(e for e in kept if not is_low or (math.isfinite(e.relative) and e.dtype in _ROUNDING))
+    kept = (replace(error, computed=coarsest_of(dtypes(error.index))) for error in found)
+    return tuple(e for e in kept if not is_low_precision(e.computed) or _is_number(e))
+
+
+def _is_number(error: OutputError) -> bool:
+    return math.isfinite(error.relative) and error.dtype in _ROUNDING
+
+
+def coarsest_of(dtypes: Iterable[str]) -> str:
+    """The dtype of these that rounds most; "" if none is floating."""
+    return max((dtype for dtype in dtypes if dtype in _ROUNDING), key=_ROUNDING.__getitem__, default="")
+
+
+def rounding_in(dtype: str) -> float:
+    """The largest relative error that rounding in a whole model of this dtype is taken to explain."""
+    return _ROUNDING.get(dtype, _COARSE)
+
+
+def is_low_precision(dtype: str) -> bool:
+    """True for floating dtypes of less than 32 bits."""
+    return _ROUNDING.get(dtype, 0.0) > _ROUNDING["float32"]
 
 
 def output_error(actual: Path, expected: Path) -> OutputError:
@@ -135,9 +218,9 @@ def _relative(actual: Any, expected: Any) -> float:
     import numpy as np
 
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-    first, second = actual.astype(wide), expected.astype(wide)
-    same = (first == second) | (np.isnan(first) & np.isnan(second))
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # of infinities, and of signalling NaN
+        first, second = actual.astype(wide), expected.astype(wide)
+        same = (first == second) | (np.isnan(first) & np.isnan(second))
         difference = np.where(same, 0.0, np.abs(first - second))
     if not np.isfinite(difference).all():
         return math.inf

@@ -24,13 +24,6 @@ def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return step.clamp_(min=info.smallest_normal * info.eps)
 
 
-def unit(dtype: torch.dtype) -> float:
-    """The relative distance of neighbouring numbers in the arithmetic that kernels use for a dtype."""
-    import torch
-
-    return 2.0**-52 if dtype == torch.float64 else 2.0**-23
-
-
 def relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
     """Root of the mean squared difference, divided by the root of the mean square of the expected values."""
     error, size = difference_and_size(actual, expected)

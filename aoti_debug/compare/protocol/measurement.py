@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
+from aoti_debug.compare.protocol.limits import LEAST
 
 # Folders beside the request: what the exported program returns.
 EXPORTED_EAGER, EXPORTED_DOUBLE = "exported_outputs", "exported_outputs_float64"
@@ -135,17 +136,21 @@ class Advance(str, Enum):
     UNTOUCHED = "no launch reads or writes it"
     TWICE = "twice"
     OTHERWISE = "otherwise"
+    OTHER_BEGIN = "from another value"
 
 
 @dataclass(frozen=True)
 class StateChange:
     """The change of a state of the model in a call, against the program run in eager from the same state.
 
+    A weight that the run began with another value of than the program is one, too (OTHER_BEGIN).
+
     Attributes:
         name: the attribute of the model, "cache"; of an input its node.
         launch: the last launch that wrote it; "" if none did.
         change: the largest change of an element in the program; None if its value is not known.
         difference: the largest difference of an element after the call; None likewise.
+        misplaced: the number of elements that are NaN or infinite otherwise than in the program; not in the other two.
     """
 
     name: str
@@ -154,6 +159,7 @@ class StateChange:
     advance: Advance
     change: float | None = None
     difference: float | None = None
+    misplaced: int = 0
 
 
 @dataclass(frozen=True)
@@ -211,21 +217,61 @@ class ExportedOutputs:
 
 
 @dataclass(frozen=True)
+class AlteredOutput:
+    """A wrong output, and the part of its error that the graph makes which the kernels were generated from.
+
+    Attributes:
+        index: among what the model returns, from 0.
+        elements: the number of its elements that were looked at: those that rounding does not explain.
+        relative: the relative difference of these elements between the two graphs, both in float64.
+        explained: the part of their error that this difference makes up.
+        least: the relative difference from which on rounding does not explain it.
+        shape: of the output.
+        worst: the one of them that is farthest off.
+    """
+
+    index: int
+    elements: int
+    relative: float
+    explained: float
+    least: float
+    shape: tuple[int, ...] = ()
+    worst: Element | None = None
+
+
+@dataclass(frozen=True)
 class AlteredProgram:
     """The change that Inductor's decompositions and passes have made to a program whose outputs are wrong.
 
     Attributes:
-        relative: the largest relative difference of an output of the graph that kernels were generated from, both in
-            float64; -1 if it could not be computed.
-        explained: the largest part of an output's error that this difference makes up; 0 if it could not be computed.
+        relative: the relative difference of the output of the graph that kernels were generated from that explains
+            most, both in float64; -1 if it could not be computed.
+        explained: the part of that output's error that this difference makes up; 0 if it could not be computed.
+        least: the relative difference from which on rounding does not explain it.
         is_rounded: True if an operator has no float64, so that rounding may be in the difference.
         lost: the nodes of the exported program before which all values are in that graph, while their own are not.
+        outputs: the wrong outputs.
     """
 
     relative: float
     explained: float = 0.0
+    least: float = LEAST
     is_rounded: bool = False
     lost: tuple[str, ...] = ()
+    outputs: tuple[AlteredOutput, ...] = ()
+
+
+@dataclass(frozen=True)
+class FaultyOutput:
+    """An output that is wrong beyond any rounding.
+
+    Attributes:
+        index: among what the model returns, from 0.
+        fault: as a predicate: "is not what launch 0.3 wrote for it, as buf4".
+    """
+
+    index: int
+    fault: str
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.measurement import (
     AlteredProgram,
     ExportedOutputs,
+    FaultyOutput,
     Inherited,
     PeakMemory,
     ProgramFailure,
@@ -43,6 +44,7 @@ Outcome = (
     | StatesFailure
     | ExportedOutputs
     | AlteredProgram
+    | FaultyOutput
     | ProgramFailure
     | SavedValue
     | SavedOutput
@@ -60,6 +62,7 @@ _MESSAGES: Messages[Message] = Messages(
         "states failure": StatesFailure,
         "exported outputs": ExportedOutputs,
         "altered program": AlteredProgram,
+        "faulty output": FaultyOutput,
         "program failure": ProgramFailure,
         "saved value": SavedValue,
         "saved output": SavedOutput,

@@ -121,10 +121,12 @@ class RecordedWeight:
     Attributes:
         name: the attribute of the model, "linear.weight".
         path: of its file.
+        is_view: True for one that launches were only passed other views of.
     """
 
     name: str
     path: str
+    is_view: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,19 @@ class CallStates:
 
 
 @dataclass(frozen=True)
+class GivenTensors:
+    """Some of the weights, buffers and inputs of a program.
+
+    Attributes:
+        states: the attributes of the model.
+        inputs: the numbers of the inputs, from 0.
+    """
+
+    states: tuple[str, ...] = ()
+    inputs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class ExportedRun:
     """The calls of a run, to be made by the exported program in eager.
 
@@ -149,6 +164,9 @@ class ExportedRun:
         last: the last call of the graph that the kernels were generated from, without what launches wrote; None if
             the run does not tell what it began with.
         states: what the calls overwrite, in order; of calls after the last of them, nothing is known.
+        written: what launches of the last call wrote last, of the values that it returns, or returns views of.
+        untouched: weights, buffers and inputs that no launch wrote, and that the graph does not overwrite either.
+        seeds: of each call, the seeds of random numbers that were drawn in it.
     """
 
     calls: int
@@ -156,6 +174,9 @@ class ExportedRun:
     weights: tuple[RecordedWeight, ...] = ()
     last: ProgramRun | None = None
     states: tuple[CallStates, ...] = ()
+    written: tuple[ProgramOutput, ...] = ()
+    untouched: GivenTensors = GivenTensors()
+    seeds: tuple[tuple[KnownValue, ...], ...] = ()
 
 
 class ValueArithmetic(str, Enum):

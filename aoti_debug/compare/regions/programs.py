@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from aoti_debug.abi import CallKind, Phase
 from aoti_debug.compare.protocol.request import (
     CallStates,
     ExportedRun,
+    GivenTensors,
     KnownValue,
     ProgramOutput,
     ProgramRun,
@@ -19,12 +20,14 @@ from aoti_debug.compare.protocol.request import (
     RecordedWeight,
 )
 from aoti_debug.compare.regions.finder import storage_of
+from aoti_debug.compare.regions.last_writes import LastWrites
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.states import model_calls
 from aoti_debug.compare.regions.strides import buffer_strides
+from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.manifest import Role
 from aoti_debug.recording.values import Layout
-from aoti_debug.reference.program import MODEL, Graph, NodeKind, Reference, ValueKey
+from aoti_debug.reference.program import MODEL, SEEDS, Graph, NodeKind, Reference, ValueKey, returned_nodes
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 
@@ -57,22 +60,93 @@ def exported_run(
     calls = model_calls(run)
     if graph is None or not calls:
         return None
-    last = replace(_program_run(run, graph, regions, calls[-1]), outputs=())
-    weights = tuple(_weights(run))
-    return ExportedRun(len(calls), "" if returned is None else str(returned), weights, last, tuple(states))
+    seeds = {ValueKey(node.name) for node in graph.nodes if node.target in SEEDS}
+    drawn = tuple(tuple(w.recorded for w in _written(run, regions, call, seeds)) for call in calls)
+    last = _program_run(run, graph, regions, calls[-1])
+    last = replace(last, inputs=(*last.inputs, *drawn[-1]), outputs=())
+    return ExportedRun(
+        len(calls),
+        "" if returned is None else str(returned),
+        tuple(_weights(run)),
+        last,
+        tuple(states),
+        tuple(_written(run, regions, calls[-1], set(_returned_values(graph)))),
+        _untouched(run, graph, regions),
+        drawn,
+    )
 
 
 def _weights(run: RunDir) -> Iterator[RecordedWeight]:
-    """The weights that launches were passed as a whole, before any launch overwrote them."""
+    """The weights that launches were passed, before any launch overwrote them: as a whole, or else another view."""
     names = {constant.name: constant.fqn for constant in run.manifest.constants if constant.fqn}
     seen: set[str] = set()
+    overwritten: set[str] = set()
+    views: dict[str, str] = {}
     for launch in run.launches:
         for argument, path in _recorded(run, launch):
-            is_whole = argument.name == (argument.spec.base or argument.name)
-            if argument.name in names and argument.name not in seen and is_whole:
-                seen.add(argument.name)
-                yield RecordedWeight(names[argument.name], path)
-        seen.update(argument.spec.base or argument.name for argument in launch.args if argument.written)
+            base = argument.spec.base or argument.name
+            if base not in names or base in seen | overwritten:
+                continue
+            if argument.name == base:
+                seen.add(base)
+                yield RecordedWeight(names[base], path)
+            else:
+                views.setdefault(base, path)
+        overwritten.update(argument.spec.base or argument.name for argument in launch.args if argument.written)
+    yield from (RecordedWeight(names[base], path, is_view=True) for base, path in views.items() if base not in seen)
+
+
+def _written(run: RunDir, regions: Regions, call: int, wanted: Set[ValueKey]) -> Iterator[ProgramOutput]:
+    """What launches of a call wrote last, of some values."""
+    strides = buffer_strides(run.manifest)
+    last: dict[ValueKey, ProgramOutput] = {}
+    for launch in run.launches:
+        if (launch.key.kind, launch.key.call) != (CallKind.MODEL, call) or launch.site.subgraph:
+            continue
+        for write in regions.values.writes.get(launch.key, ()):
+            saved = write.argument.files.get(Phase.AFTER)
+            if write.value is None or write.value not in wanted or saved is None or not saved.path:
+                continue
+            argument = write.argument
+            steps = strides.get(argument.name) or strides.get(argument.spec.base, ())
+            recorded = Recorded(launch.id, argument.name, str(run.tensor_path(saved)), steps, storage_of(argument))
+            last[write.value] = ProgramOutput(launch.id, KnownValue(write.value, recorded))
+    yield from last.values()
+
+
+def _returned_values(graph: Graph) -> Iterator[ValueKey]:
+    """The values that a graph returns, and those that these are views of."""
+    output = graph.nodes[-1].name
+    for returned in filter(None, returned_nodes(graph)):
+        node = graph.by_name[returned]
+        yield graph.value_for(node.name, output)
+        while (base := graph.viewed(node)) is not None:
+            node = base
+            yield graph.value_for(node.name, output)
+
+
+def _untouched(run: RunDir, graph: Graph, regions: Regions) -> GivenTensors:
+    """The weights, buffers and inputs that no launch wrote, and that the graph does not overwrite: see ExportedRun."""
+    nodes = {c.name: graph.weights.get(c.fqn or c.name, "") for c in run.manifest.constants}
+    spans: dict[str, set[ByteRange]] = defaultdict(set)
+    written: set[str] = set()
+    for launch in run.launches:
+        for argument in launch.args:
+            base = argument.spec.base or argument.name
+            name, span = nodes.get(base, base), span_of(argument)
+            spans[name].update(() if span is None else (span,))
+            written.update((name,) if argument.written else ())
+    memory: LastWrites[str] = LastWrites()
+    for write in (write for writes in regions.values.writes.values() for write in writes):
+        if write.span is not None:
+            memory.add(write.span, write.argument.name)
+    written |= {name for name, own in spans.items() if any(map(memory.to_any_of, own))}
+    written |= graph.mutators.keys()
+    inputs, weights = ([n for n in graph.nodes if n.kind is kind] for kind in (NodeKind.INPUT, NodeKind.WEIGHT))
+    return GivenTensors(
+        tuple(node.target for node in weights if node.name not in written),
+        tuple(number for number, node in enumerate(inputs) if node.name not in written),
+    )
 
 
 def _program_run(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
@@ -17,17 +18,35 @@ from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.measure.fingerprint import Fingerprints
 from aoti_debug.compare.measure.ulp import difference_and_size, relative_difference
-from aoti_debug.compare.protocol.measurement import AlteredProgram
+from aoti_debug.compare.protocol.limits import EXPLAINED, LEAST
+from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram, Element
 from aoti_debug.compare.protocol.request import ProgramRun
 from aoti_debug.compare.worker.layouts import load_value
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import MODEL, Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.reference.program import MODEL, Graph, Node, NodeKind, Reference, ValueKey, returned_nodes
+from aoti_debug.run import saved_outputs
 
 if TYPE_CHECKING:
     import torch
 
 _MOST = 3  # operators that are named
+_ROUNDED = 0.1  # relative
+
+
+@dataclass(frozen=True)
+class WrongOutput:
+    """An output of a run that rounding does not explain.
+
+    Attributes:
+        actual: as the run returned it.
+        elements: True for its wrong elements, in row-major order.
+        rounding: the relative difference that is no rounding where operators compute in their own dtype.
+    """
+
+    actual: torch.Tensor
+    elements: torch.Tensor
+    rounding: float = _ROUNDED
 
 
 def altered_program(
@@ -35,14 +54,14 @@ def altered_program(
     exported: ExportedCalls,
     lowered: ProgramRun,
     device: str,
-    wrong: Mapping[int, torch.Tensor],
+    wrong: Mapping[int, WrongOutput],
 ) -> AlteredProgram:
-    """The largest difference of the lowered graph's outputs, and the operators whose values it lacks first.
+    """The differences of the lowered graph's outputs, and the operators whose values it lacks first.
 
     Args:
         exported: the exported program in float64, before the call to look at.
         lowered: that call of the graph that kernels were generated from.
-        wrong: the outputs to look at, as the run returned them, by their number from 0.
+        wrong: the outputs to look at, by their number from 0.
     """
     held, returned, fallbacks = _lowered_values(reference, lowered, device)
     lost: set[str] = set()
@@ -52,14 +71,50 @@ def altered_program(
             lost.add(node.name)
 
     expected = exported.call(look)
-    known = {n: value for n, value in enumerate(returned[: len(expected)]) if n in wrong and value is not None}
-    pairs = [(value, expected[n], wrong[n]) for n, value in known.items() if _is_like(value, expected[n], wrong[n])]
+    is_rounded = bool(fallbacks or exported.fallbacks)
+    outputs = []
+    for n, value in enumerate(returned[: len(expected)]):
+        right = saved_outputs.as_tensor(expected[n])
+        if n in wrong and value is not None and right is not None and _is_like(value, right, wrong[n].actual):
+            outputs.append(_altered_output(n, value, right, wrong[n], is_rounded))
+    most = max(
+        outputs, key=lambda output: (output.explained >= EXPLAINED, output.relative / output.least), default=None
+    )
     graph = exported.graph
     return AlteredProgram(
-        max((_difference(value, right) for value, right, _ in pairs), default=-1.0),
-        max((_explained(value, right, actual.to(device)) for value, right, actual in pairs), default=0.0),
-        bool(fallbacks or exported.fallbacks),
-        _first_lost(graph, lost, _returned_nodes(graph), list(wrong)),
+        -1.0 if most is None else most.relative,
+        0.0 if most is None else most.explained,
+        LEAST if most is None else most.least,
+        is_rounded,
+        _first_lost(graph, lost, returned_nodes(graph), list(wrong)),
+        tuple(outputs),
+    )
+
+
+def _altered_output(
+    index: int, lowered: torch.Tensor, expected: torch.Tensor, output: WrongOutput, is_rounded: bool
+) -> AlteredOutput:
+    """An output, of which only the wrong elements are looked at."""
+    import torch
+
+    places = output.elements.nonzero().reshape(-1)
+    low, right, actual = (
+        tensor.reshape(-1).cpu().index_select(0, places) for tensor in (lowered, expected, output.actual)
+    )
+    worst = None
+    if places.numel():
+        wide = torch.complex128 if right.is_complex() else torch.float64
+        at = int((actual.to(wide) - right.to(wide)).abs().nan_to_num(math.inf).argmax())
+        values = (repr(tensor[at].item()) for tensor in (actual, right, right))
+        worst = Element(int(places[at]), *values)
+    return AlteredOutput(
+        index,
+        places.numel(),
+        _difference(low, right),
+        _explained(low, right, actual),
+        output.rounding if is_rounded else LEAST,
+        tuple(output.actual.shape),
+        worst,
     )
 
 
@@ -85,8 +140,8 @@ def _explained(lowered: torch.Tensor, expected: torch.Tensor, actual: torch.Tens
     return min(changed / error, 1.0) if left < error else 0.0
 
 
-def _is_like(lowered: torch.Tensor, expected: Any, actual: torch.Tensor) -> bool:
-    return _is_tensor(expected) and lowered.shape == expected.shape == actual.shape
+def _is_like(lowered: torch.Tensor, expected: torch.Tensor, actual: torch.Tensor) -> bool:
+    return tuple(lowered.shape) == tuple(expected.shape) == tuple(actual.shape)
 
 
 def _lowered_values(
@@ -119,7 +174,7 @@ def _lowered_values(
                     held.add(value)
             if node.kind is not NodeKind.OUTPUT:
                 evaluation.values.drop(last_readers.get(node.name, frozenset()))
-        returned = [_value(evaluation, graph, name) for name in _returned_nodes(graph)]
+        returned = [_value(evaluation, graph, argument, symbols) for argument in graph.nodes[-1].args[0]]
     return held, returned, evaluation.fallbacks.keys()
 
 
@@ -132,14 +187,18 @@ def _used(graph: Graph) -> frozenset[str]:
     return frozenset(used)
 
 
-def _value(evaluation: Evaluation, graph: Graph, name: str) -> torch.Tensor | None:
-    if not name:
+def _value(evaluation: Evaluation, graph: Graph, argument: Any, symbols: Symbols) -> torch.Tensor | None:
+    """What stands for an output in the output node."""
+    if not isinstance(argument, Mapping):
+        return saved_outputs.as_tensor(argument)
+    if "size" in argument:
+        return saved_outputs.as_tensor(symbols.value(argument["size"]))
+    if "node" not in argument:
         return None
     try:
-        value = evaluation.value(graph.value_for(name, graph.nodes[-1].name))
+        return saved_outputs.as_tensor(evaluation.value(graph.value_for(argument["node"], graph.nodes[-1].name)))
     except NotEvaluableError:
         return None
-    return value if _is_tensor(value) else None
 
 
 def _first_lost(graph: Graph, lost: set[str], returned: Sequence[str], wrong: Sequence[int]) -> tuple[str, ...]:
@@ -156,12 +215,6 @@ def _first_lost(graph: Graph, lost: set[str], returned: Sequence[str], wrong: Se
     return tuple(first[:_MOST])
 
 
-def _returned_nodes(graph: Graph) -> list[str]:
-    """The node of each output; "" for one that is no node."""
-    (values,) = graph.nodes[-1].args
-    return [value.get("node", "") if isinstance(value, dict) else "" for value in values]
-
-
 def _tensors(value: Any) -> list[torch.Tensor]:
     members = value if isinstance(value, list | tuple) else [value]
     return [member for member in members if _has_numbers(member)]
@@ -171,9 +224,3 @@ def _has_numbers(value: Any) -> bool:
     import torch
 
     return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized
-
-
-def _is_tensor(value: Any) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor)

@@ -1,59 +1,55 @@
 """Calls the exported program of a run as often in eager, for its states and outputs. Runs in a child process.
 
 The graph that kernels are generated from may be wrong already: Inductor decomposes operators, folds what it takes for
-constant, and replaces patterns. Programs that draw random numbers are not called: their states and outputs are others
-each time.
+constant, and replaces patterns. A program that draws random numbers is handed those that the run drew, where they are
+known; otherwise it is not called: its states and outputs are others each time.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aoti_debug import wording
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random, missing_function_reason
-from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
-from aoti_debug.compare.measure.output_errors import errors, of_program, with_double
-from aoti_debug.compare.measure.state_change import judged_by_double, state_change
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.evaluate.weights import ExportedWeights
+from aoti_debug.compare.measure.state_change import (
+    NOISE_SEEDS,
+    NOISE_UNITS,
+    judged_by_double,
+    judged_by_noise,
+    lost_change,
+    state_change,
+)
 from aoti_debug.compare.protocol.measurement import (
-    EXPORTED_DOUBLE,
     EXPORTED_EAGER,
     Advance,
     AlteredProgram,
     ExportedOutputs,
+    FaultyOutput,
     StateChange,
     StatesFailure,
 )
-from aoti_debug.compare.protocol.request import CallStates, CompareRequest, ExportedRun, Recorded
-from aoti_debug.compare.worker.altered import altered_program
-from aoti_debug.errors import RunDirError
-from aoti_debug.inputs import input_files
-from aoti_debug.printing import registration
+from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors
+from aoti_debug.compare.worker.began import other_weights
+from aoti_debug.compare.worker.exported_program import ExportedSource, Program
+from aoti_debug.compare.worker.recorded_outputs import misreturned
+from aoti_debug.compare.worker.recorded_tensor import has_equal_bits, recorded_tensor
+from aoti_debug.compare.worker.returned_outputs import judged_outputs
 from aoti_debug.pt2.archive import Artifact
-from aoti_debug.reference.program import Node, NodeKind, Reference
+from aoti_debug.reference.program import Reference
 from aoti_debug.run import saved_outputs
-from aoti_debug.rundir import load_tensors
 
 if TYPE_CHECKING:
     import torch
 
-Result = StateChange | ExportedOutputs | AlteredProgram | StatesFailure
+_MOST_JUDGED = 8  # calls in which a state deviates: of each, its value is held
 
-
-class Program(Protocol):
-    """An exported program that keeps its state from call to call."""
-
-    def call(self) -> Sequence[Any]:
-        """Calls it once; returns what the user gets, as leaves."""
-
-    def state(self, name: str) -> torch.Tensor | None:
-        """A weight or a buffer by its name; None if it is not known."""
+Result = StateChange | ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure
 
 
 def exported_results(
@@ -66,140 +62,87 @@ def exported_results(
 ) -> Iterator[Result]:
     """Yields the changes of the states of a run that its exported program has too, and what that returns in the end.
 
-    If it could not be called, the reason.
+    Also outputs that are not what launches wrote, and weights that are not the program's. If the program could not be
+    called, the reason.
 
     Args:
         folder: for the outputs.
     """
     if request.exported_run is None:
         return
-    if _draws_random_numbers(reference):
-        yield StatesFailure("it draws random numbers")
-        return
+    yield from misreturned(reference, request.exported_run)
+    if reference.exported:
+        yield from other_weights(reference.exported[0], request.exported_run.weights, weights)
     try:
-        source = _Source(request, request.exported_run, package, reference, device, weights)
+        source = ExportedSource(request, request.exported_run, package, reference, device, weights)
         if source.inputs is not None:
             yield from _results(source, folder)
-    except Exception as error:  # noqa: BLE001 - the user's program may raise anything in eager
-        is_known = isinstance(error, NotEvaluableError)
-        reason = str(error) if is_known else f"it fails in eager: {type(error).__name__}: {error}"
+        elif reference.exported or request.exported:
+            yield StatesFailure("the inputs of the run are not known")
+    except NotEvaluableError as error:
+        yield StatesFailure(wording.first_line(str(error)))
+    except Exception as error:  # noqa: BLE001 - what launches wrote is compared all the same
+        reason = f"comparing states and outputs fails here: {type(error).__name__}: {error}"
         yield StatesFailure(wording.first_line(reason))
 
 
-class _Source:
-    """What the exported program is made of.
-
-    Attributes:
-        run: the calls to make.
-    """
-
-    def __init__(
-        self,
-        request: CompareRequest,
-        run: ExportedRun,
-        package: Artifact,
-        reference: Reference,
-        device: str,
-        weights: ExportedWeights,
-    ) -> None:
-        self.run = run
-        self.reference = reference
-        self.device = device
-        self._path = request.exported
-        self._inputs_file = request.inputs
-        self._package = package
-        self._recorded = {weight.name: weight.path for weight in run.weights}
-        self._exported_weights = weights
-
-    @cached_property
-    def inputs(self) -> input_files.Inputs | None:
-        """The inputs of the run; None if they are not known."""
-        if self._inputs_file:
-            return input_files.read(self._inputs_file, input_files.read_signature(self._package))
-        return input_files.read_embedded(self._package)
-
-    def program(self, arithmetic: Arithmetic) -> Program:
-        """The program as it is before the first call.
-
-        Raises:
-            NotEvaluableError: it is not known, or cannot be computed in this arithmetic.
-        """
-        exported = self.reference.of_exported
-        reason = self.reference.exported_failure or "the package does not hold its graph"
-        if exported is not None:
-            reason = missing_function_reason(node.target for graph in exported.graphs for node in _calls(graph.nodes))
-        if exported is not None and not reason:
-            return ExportedCalls(exported, arithmetic, self.device, self._leaves(), self._weight)
-        if not self._path or arithmetic is not Arithmetic.EAGER:
-            raise NotEvaluableError(reason)
-        return _Loaded(self._path, self.inputs)
-
-    def _leaves(self) -> list[Any]:
-        import torch
-        from torch.utils import _pytree as pytree
-
-        given = self.inputs
-        assert given is not None
-        leaves = pytree.tree_leaves((given.args, dict(given.kwargs)))
-        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-
-    def _weight(self, node: Node) -> torch.Tensor | None:
-        path = self._recorded.get(node.target)
-        if path is not None:
-            (type_,) = node.types
-            value = _load(Recorded("", node.target, path))
-            if type_ is not None and value is not None and has_type(value, type_):
-                return value
-        return self._exported_weights.value(node)
-
-
-class _Loaded:
-    """A program whose graph cannot be evaluated here, loaded by torch."""
-
-    def __init__(self, path: str, inputs: input_files.Inputs | None) -> None:
-        import torch
-
-        assert inputs is not None
-        registration.register()
-        self._module = torch.export.load(path).module()
-        self._inputs = inputs
-        self._held: Mapping[str, torch.Tensor] = {
-            **dict(self._module.named_buffers()),
-            **dict(self._module.named_parameters()),
-        }
-
-    def call(self) -> Sequence[Any]:
-        import torch
-        from torch.utils import _pytree as pytree
-
-        with torch.no_grad():
-            leaves: Sequence[Any] = pytree.tree_leaves(self._module(*self._inputs.args, **self._inputs.kwargs))
-        return leaves
-
-    def state(self, name: str) -> torch.Tensor | None:
-        return self._held.get(name)
-
-
-def _results(source: _Source, folder: Path) -> Iterator[Result]:
+def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
     program = source.program(Arithmetic.EAGER)
     states = dict(enumerate(source.run.states))
     began_alike: set[str] = set()
     deviating: list[_StateAfterCall] = []
+    unjudged: set[str] = set()
     returned: Sequence[Any] = ()
     for number in range(source.run.calls):
         call = states.get(number, CallStates(number, ()))
         names = [state.name for state in call.states]
         earlier = {name: held.cpu().clone() for name in names if (held := program.state(name)) is not None}
+        untouched = _values(program, source.run.untouched) if number == 0 else {}
         returned = program.call()
+        yield from _lost(untouched, _values(program, source.run.untouched) if number == 0 else {})
         for found in _state_changes(program, call, earlier, began_alike, number):
-            if found.change.advance is Advance.RIGHT and found.change.name not in {s.change.name for s in deviating}:
+            name, is_right = found.change.name, found.change.advance is Advance.RIGHT
+            earlier_ones = [state for state in deviating if state.change.name == name]
+            if is_right and not earlier_ones:
                 yield found.change
-            else:
+            elif is_right:
+                deviating.append(found)
+            elif sum(state.change.advance is not Advance.RIGHT for state in earlier_ones) < _MOST_JUDGED:
                 deviating.append(replace(found, eager=found.eager.clone()))  # the next call overwrites it
+            else:
+                unjudged.add(name)
     saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
     del program
-    yield from _judged(source, folder)
-    yield from _judged_states(source, deviating)
+    yield from judged_outputs(source, folder)
+    wrong: set[str] = set()
+    for change in _judged_states(source, deviating):
+        yield change
+        if isinstance(change, StateChange) and change.advance is not Advance.RIGHT:
+            wrong.add(change.name)
+    for name in sorted(unjudged - wrong):
+        yield StatesFailure(
+            f"{name} is judged in the first {_MOST_JUDGED} calls in which it deviates, not in later ones"
+        )
+
+
+def _values(program: Program, given: GivenTensors) -> dict[str | int, torch.Tensor]:
+    """Those states, by their names, and inputs, by their numbers, that the program may overwrite."""
+    may_change = program.overwritten
+    values: dict[str | int, torch.Tensor | None] = {
+        name: program.state(name) for name in given.states if name in may_change.states
+    }
+    values |= {number: program.input(number) for number in given.inputs if number in may_change.inputs}
+    return {key: value.cpu().clone() for key, value in values.items() if value is not None}
+
+
+def _lost(before: Mapping[str | int, torch.Tensor], after: Mapping[str | int, torch.Tensor]) -> Iterator[StateChange]:
+    """Yields what the program has overwritten in its first call, of what the run never does."""
+    for key, value in before.items():
+        if has_equal_bits(value, after[key]):
+            continue
+        change = lost_change(f"input {key}" if isinstance(key, int) else key, value, after[key])
+        if change is not None:
+            yield change
 
 
 @dataclass(frozen=True)
@@ -231,7 +174,8 @@ def _state_changes(
     known = set(began_alike)
     began_alike.clear()
     for state in call.states:
-        before, after, expected = _load(state.before), _load(state.after), program.state(state.name)
+        before, after = recorded_tensor(state.before.path), recorded_tensor(state.after.path)
+        expected = program.state(state.name)
         if state.name not in earlier or before is None or after is None or expected is None:
             continue
         old = earlier[state.name]
@@ -244,33 +188,51 @@ def _state_changes(
             yield _StateAfterCall(number, change, after, expected.cpu())
 
 
-def _judged_states(source: _Source, deviating: Sequence[_StateAfterCall]) -> Iterator[StateChange | StatesFailure]:
+def _judged_states(
+    source: ExportedSource, deviating: Sequence[_StateAfterCall]
+) -> Iterator[StateChange | StatesFailure]:
     """Yields changes as the program in float64 judges them; of each state those up to the first wrong one.
 
     Where that is not known, rounding may explain those of numbers that are rounded: they are not called wrong.
     """
-    of_call: dict[int, list[_StateAfterCall]] = defaultdict(list)
-    for state in deviating:
-        of_call[state.number].append(state)
+    exact, reason = _states_after(source, deviating)
+    judged = [_judged_state(state, value) for state, value in zip(deviating, exact, strict=True)]
+    noisy: list[list[torch.Tensor | None]] = []
+    if any(change is not None and change.advance is not Advance.RIGHT for change in judged) and not reason:
+        for seed in NOISE_SEEDS:
+            noisy.append(_states_after(source, deviating, RoundingNoise(seed, NOISE_UNITS))[0])
     wrong: set[str] = set()
-    reason, exact = "", None
-    for number in range(max(of_call, default=-1) + 1):
-        try:
-            exact = source.program(Arithmetic.DOUBLE) if number == 0 else exact
-            if exact is not None:
-                exact.call()
-        except NotEvaluableError as error:
-            reason, exact = str(error), None
-        for state in of_call.get(number, ()):
-            value = None if exact is None else exact.state(state.change.name)
-            judged = _judged_state(state, value)
-            if judged is None:
-                said = f"whether rounding explains how {state.change.name} changes is not known: "
-                yield StatesFailure(said + (reason or "float64 has no value for it"))
-            elif judged.name not in wrong:  # what follows is a consequence
-                yield judged
-                if judged.advance is not Advance.RIGHT:
-                    wrong.add(judged.name)
+    for number, (state, change, value) in enumerate(zip(deviating, judged, exact, strict=True)):
+        if change is None:
+            said = f"whether rounding explains how {state.change.name} changes is not known: "
+            yield StatesFailure(said + (reason or "float64 has no value for it"))
+            continue
+        if change.advance is not Advance.RIGHT and value is not None:
+            others = [one for values in noisy if (one := values[number]) is not None and one.shape == value.shape]
+            change = judged_by_noise(change, state.after, value, others)
+        if change.name not in wrong:  # what follows is a consequence
+            yield change
+            if change.advance is not Advance.RIGHT:
+                wrong.add(change.name)
+
+
+def _states_after(
+    source: ExportedSource, wanted: Sequence[_StateAfterCall], noise: RoundingNoise | None = None
+) -> tuple[list[torch.Tensor | None], str]:
+    """The states after their calls in float64, None where they are not known; and why that is, if for one reason."""
+    found: list[torch.Tensor | None] = [None] * len(wanted)
+    if not wanted:
+        return found, ""
+    try:
+        program = source.program(Arithmetic.DOUBLE, noise)
+        for number in range(max(state.number for state in wanted) + 1):
+            program.call()
+            for index, state in enumerate(wanted):
+                value = program.state(state.change.name) if state.number == number else None
+                found[index] = found[index] if value is None else value.cpu().clone()
+    except NotEvaluableError as error:
+        return found, str(error)
+    return found, ""
 
 
 def _judged_state(state: _StateAfterCall, exact: torch.Tensor | None) -> StateChange | None:
@@ -281,54 +243,3 @@ def _judged_state(state: _StateAfterCall, exact: torch.Tensor | None) -> StateCh
         return judged_by_double(state.change, state.after, state.eager, exact.cpu())
     is_rounded = state.after.dtype.is_floating_point or state.after.dtype.is_complex
     return None if is_rounded else state.change
-
-
-def _judged(source: _Source, folder: Path) -> Iterator[ExportedOutputs | AlteredProgram]:
-    """Yields what eager returns; where the run returned something else, also in float64, and what passes have made."""
-    actual = saved_outputs.saved(Path(source.run.returned)) if source.run.returned else {}
-    eager = saved_outputs.saved(folder / EXPORTED_EAGER)
-    dtypes = source.reference.dtypes
-    found = of_program(errors(actual, eager), dtypes)
-    yield ExportedOutputs(str(folder / EXPORTED_EAGER))  # also where float64 fails
-    if all(error.is_right for error in found):
-        return
-    try:
-        exact = source.program(Arithmetic.DOUBLE)
-        for _ in range(source.run.calls):
-            returned = exact.call()
-    except NotEvaluableError:
-        return
-    saved_outputs.save(list(returned), folder / EXPORTED_DOUBLE)
-    yield ExportedOutputs(str(folder / EXPORTED_EAGER), str(folder / EXPORTED_DOUBLE))
-    judged = with_double(found, actual, eager, saved_outputs.saved(folder / EXPORTED_DOUBLE))
-    wrong = {
-        error.index: value
-        for error in judged
-        if not error.is_right and (value := _load(Recorded("", "", str(actual[error.index])))) is not None
-    }
-    program = source.program(Arithmetic.DOUBLE)
-    if wrong and source.run.last is not None and isinstance(program, ExportedCalls):
-        for _ in range(source.run.calls - 1):
-            program.call()
-        yield altered_program(source.reference, program, source.run.last, source.device, wrong)
-
-
-def _calls(nodes: Sequence[Node]) -> Iterator[Node]:
-    return (node for node in nodes if node.kind is NodeKind.CALL)
-
-
-def _draws_random_numbers(reference: Reference) -> bool:
-    for node in (node for graph in (*reference.graphs, *reference.exported) for node in _calls(graph.nodes)):
-        try:
-            if is_random(node.target, node.args, node.kwargs):
-                return True
-        except NotEvaluableError:  # a branch, a loop, an operator that is not known here
-            continue
-    return False
-
-
-def _load(recorded: Recorded) -> torch.Tensor | None:
-    try:
-        return load_tensors.map_file(Path(recorded.path)).cpu()
-    except RunDirError:
-        return None

@@ -16,15 +16,11 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.protocol.request import KnownValue
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.recording.values import extent_elements
-from aoti_debug.reference.program import Graph, TensorType
+from aoti_debug.reference.program import Graph, TensorType, is_view
 from aoti_debug.rundir import load_tensors
 
 if TYPE_CHECKING:
     import torch
-
-_VIEWS = frozenset(
-    {"permute", "view", "expand", "slice", "select", "transpose", "t", "unsqueeze", "squeeze", "alias", "diagonal"}
-)
 
 
 def load(graph: Graph, item: KnownValue, device: str) -> torch.Tensor:
@@ -163,8 +159,7 @@ def _is_conjugated(graph: Graph, name: str) -> bool:
     node = graph.by_name[name]
     if node.target == "aten._conj.default":
         return not _is_conjugated(graph, node.inputs[0])
-    is_view = node.target.startswith("aten.") and node.target.split(".")[1] in _VIEWS and bool(node.inputs)
-    return is_view and _is_conjugated(graph, node.inputs[0])
+    return is_view(node) and _is_conjugated(graph, node.inputs[0])
 
 
 def _on(tensor: torch.Tensor, device: str) -> torch.Tensor:

@@ -7,22 +7,41 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.weights import ExportedWeights
-from aoti_debug.compare.measure.state_change import state_change
+from aoti_debug.compare.measure.state_change import (
+    NOISE_SEEDS,
+    NOISE_UNITS,
+    judged_by_double,
+    judged_by_noise,
+    state_change,
+)
 from aoti_debug.compare.measure.ulp import relative_difference
-from aoti_debug.compare.protocol.measurement import Inherited, ProgramFailure, SavedOutput, StateChange
+from aoti_debug.compare.protocol.measurement import (
+    Advance,
+    Inherited,
+    ProgramFailure,
+    SavedOutput,
+    StateChange,
+    StatesFailure,
+)
 from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, ProgramState
 from aoti_debug.compare.worker.layouts import as_written, load, load_value
 from aoti_debug.compare.worker.saved_values import save_outputs
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+
+if TYPE_CHECKING:
+    import torch
 
 
 def evaluate_program(
@@ -31,14 +50,14 @@ def evaluate_program(
     device: str,
     weights: ExportedWeights | None = None,
     kept: Path | None = None,
-) -> Iterator[Inherited | StateChange | SavedOutput | ProgramFailure]:
+) -> Iterator[Inherited | StateChange | SavedOutput | ProgramFailure | StatesFailure]:
     """Yields the difference of each output and state that could be evaluated, or the first reason why one could not.
+
+    A state that differs by more than a part of its change is evaluated once more in float64.
 
     Args:
         kept: a folder for what the program returns; None to drop it.
     """
-    import torch
-
     graph = reference.graph(program.graph, program.function)
     if graph is None:
         yield ProgramFailure("the reference lacks its graph")
@@ -48,9 +67,39 @@ def evaluate_program(
     outputs: dict[ValueKey, list[ProgramOutput]] = defaultdict(list)
     for output in program.outputs:
         outputs[output.recorded.value].append(output)
-    states: dict[str, list[ProgramState]] = defaultdict(list)
-    for state in program.states:
-        states[state.mutator].append(state)
+    deviating: list[_Deviation] = []
+    for node in _evaluated(evaluation, graph, program, device):
+        for key in (ValueKey(node.name), *(ValueKey(name, node.name) for name in node.mutates)):
+            for output in outputs.get(key, ()):
+                yield from _difference(evaluation, graph, output, symbols, device)
+        for state in program.states:
+            if state.mutator != node.name or (found := _state(evaluation, graph, state, program, device)) is None:
+                continue
+            if found.change.advance is Advance.RIGHT:
+                yield found.change
+            else:
+                deviating.append(found)
+    if kept is not None:
+        yield from save_outputs(evaluation, graph, program, kept)
+    failed = [reason for name, reason in evaluation.failures.items() if graph.by_name[name].kind is NodeKind.CALL]
+    if failed:
+        yield ProgramFailure(failed[0])
+    if deviating:
+
+        def double(noise: RoundingNoise | None = None) -> Evaluation:
+            return Evaluation(reference, graph, Arithmetic.DOUBLE, device, weights=weights, noise=noise)
+
+        yield from _judged(double, graph, program, device, deviating)
+
+
+def _evaluated(evaluation: Evaluation, graph: Graph, program: ProgramRun, device: str) -> Iterator[Node]:
+    """Evaluates the nodes of a program in order, and yields each of them while its value is held."""
+    import torch
+
+    symbols = Symbols(known=program.symbols)
+    outputs: dict[ValueKey, list[ProgramOutput]] = defaultdict(list)
+    for output in program.outputs:
+        outputs[output.recorded.value].append(output)
     last_uses = graph.last_readers(node.name for node in graph.nodes)
     begin = _Begin(evaluation, graph, program, device)
     with torch.no_grad():
@@ -62,17 +111,80 @@ def evaluate_program(
             evaluation.run(node, symbols.value(node.size) if node.size else None)
             if node.name in evaluation.random:
                 _take_drawn(evaluation, graph, outputs.get(ValueKey(node.name), ()), symbols, device)
-            for key in (ValueKey(node.name), *(ValueKey(name, node.name) for name in node.mutates)):
-                for output in outputs.get(key, ()):
-                    yield from _difference(evaluation, graph, output, symbols, device)
-            for state in states.get(node.name, ()):
-                yield from _state_change(evaluation, graph, state, program, device)
+            yield node
             evaluation.values.drop(last_uses.get(node.name, frozenset()))
-    if kept is not None:
-        yield from save_outputs(evaluation, graph, program, kept)
-    failed = [reason for name, reason in evaluation.failures.items() if graph.by_name[name].kind is NodeKind.CALL]
-    if failed:
-        yield ProgramFailure(failed[0])
+
+
+@dataclass(frozen=True)
+class _Deviation:
+    """A state of a call, in the run and in the program.
+
+    Attributes:
+        after: in the run.
+        eager: in the program, in its own dtypes.
+    """
+
+    state: ProgramState
+    change: StateChange
+    after: torch.Tensor
+    eager: torch.Tensor
+
+
+def _judged(
+    double: Callable[..., Evaluation], graph: Graph, program: ProgramRun, device: str, deviating: Sequence[_Deviation]
+) -> Iterator[StateChange | StatesFailure]:
+    """Yields changes as the program in float64 judges them; where it cannot, rounding may explain them.
+
+    Args:
+        double: makes an evaluation in float64, with noise if it is given some.
+    """
+    wrong: list[tuple[_Deviation, StateChange, torch.Tensor]] = []
+    for deviation, exact in _states_of(double(), graph, program, device, deviating):
+        if isinstance(exact, NotEvaluableError):
+            yield from _unjudged(deviation, str(exact))
+            continue
+        judged = judged_by_double(deviation.change, deviation.after, deviation.eager, exact)
+        if judged.advance is Advance.RIGHT:
+            yield judged
+        else:
+            wrong.append((deviation, judged, exact.clone()))
+    if not wrong:
+        return
+    noisy: dict[str, list[torch.Tensor]] = defaultdict(list)
+    suspects = [deviation for deviation, _, _ in wrong]
+    for seed in NOISE_SEEDS:
+        evaluation = double(RoundingNoise(seed, NOISE_UNITS))
+        for deviation, value in _states_of(evaluation, graph, program, device, suspects):
+            if not isinstance(value, NotEvaluableError):
+                noisy[deviation.state.name].append(value.clone())
+    for deviation, judged, exact in wrong:
+        yield judged_by_noise(judged, deviation.after, exact, noisy[deviation.state.name])
+
+
+def _states_of(
+    evaluation: Evaluation, graph: Graph, program: ProgramRun, device: str, deviating: Sequence[_Deviation]
+) -> Iterator[tuple[_Deviation, torch.Tensor | NotEvaluableError]]:
+    """Yields the value of each state after the node that overwrites it last, or why there is none."""
+    last = next(reversed([node.name for node in graph.nodes if node.name in {d.state.mutator for d in deviating}]))
+    for node in _evaluated(evaluation, graph, program, device):
+        for deviation in deviating:
+            if deviation.state.mutator != node.name:
+                continue
+            try:
+                yield deviation, evaluation.value(ValueKey(deviation.state.node, node.name))
+            except NotEvaluableError as error:
+                yield deviation, error
+        if node.name == last:
+            return
+
+
+def _unjudged(deviation: _Deviation, reason: str) -> Iterator[StateChange | StatesFailure]:
+    """Yields a change that float64 cannot judge: only that of integers is wrong all the same."""
+    if deviation.after.dtype.is_floating_point or deviation.after.dtype.is_complex:
+        name = deviation.change.name
+        yield StatesFailure(f"whether rounding explains how {name} changes is not known: {reason}")
+    else:
+        yield deviation.change
 
 
 class _Begin:
@@ -126,10 +238,10 @@ def _difference(
     yield Inherited(output.launch, item.recorded.argument, relative_difference(actual, expected))
 
 
-def _state_change(
+def _state(
     evaluation: Evaluation, graph: Graph, state: ProgramState, program: ProgramRun, device: str
-) -> Iterator[StateChange]:
-    """The change of a state; nothing if it cannot be compared."""
+) -> _Deviation | None:
+    """The change of a state; None if it cannot be compared."""
     symbols = Symbols(known=program.symbols)
     try:
         expected = evaluation.value(ValueKey(state.node, state.mutator))
@@ -138,6 +250,8 @@ def _state_change(
             for recorded in (state.before, state.after)
         )
     except (NotEvaluableError, RunDirError):
-        return
-    if before.shape == after.shape == expected.shape:
-        yield state_change(state.name, program.call, state.launch, before, after, expected)
+        return None
+    if not before.shape == after.shape == expected.shape:
+        return None
+    change = state_change(state.name, program.call, state.launch, before, after, expected)
+    return _Deviation(state, change, after, expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import torch
 
 Metric = Callable[[Any, Any], float]
-_PERTURBATIONS = 3
+_UNITS = (1.0,) * 3  # how far the inputs are moved, in one evaluation each
 _SENSITIVE_FROM = 8.0  # relative ULP: from here on it is worth knowing how sensitive an output is
 _HALF = ("float16", "bfloat16")
 _SPREADS = 16  # outputs whose distribution of errors is kept
@@ -180,8 +180,6 @@ class RegionEvaluator:
         known: dict[ValueKey, Any],
         evaluate: Callable[..., Evaluation],
     ) -> Measurement:
-        import torch
-
         actual = load(graph, item, self._device)
 
         def expected(evaluation: Evaluation) -> torch.Tensor:
@@ -207,10 +205,10 @@ class RegionEvaluator:
             choices = self._choices(graph, expected, actual, known, evaluate)
             measured = measured if choices is None else measure(subject, choices.applied(output))
         if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
-            noises = (torch.Generator().manual_seed(seed) for seed in range(_PERTURBATIONS))
+            is_discrete = not (actual.dtype.is_floating_point or actual.dtype.is_complex)
             moved = tuple(
-                expected(evaluate(Arithmetic.DOUBLE, perturbed(known, noise), adjust=approximated(noise)))
-                for noise in noises
+                expected(evaluate(Arithmetic.DOUBLE, perturbed(known, noise, units), adjust=approximated(noise)))
+                for noise, units in _noises(_discrete_units(double.terms) if is_discrete else _UNITS)
             )
             output = replace(output, perturbed=moved)
             measured = measure(subject, output if choices is None else choices.applied(output))
@@ -243,6 +241,21 @@ class RegionEvaluator:
 
         evaluations = [evaluate(arithmetic, known), *(evaluate(arithmetic, known, adjust=adjust(c)) for c in Choice)]
         return choice_range([expected(evaluation) for evaluation in evaluations])
+
+
+def _noises(units: Sequence[float]) -> Iterator[tuple[torch.Generator, float]]:
+    import torch
+
+    for seed, unit in enumerate(units):
+        yield torch.Generator().manual_seed(seed), unit
+
+
+def _discrete_units(terms: int) -> tuple[float, ...]:
+    """Of integers and booleans: each evaluation shows of an element only whether it turns over, or does not.
+
+    Half of them move the inputs as far as rounding in a sum of so many terms may move a floating result.
+    """
+    return (1.0,) * 8 + (8 * (1 + math.sqrt(terms) / 4),) * 8
 
 
 def _nearest(candidates: Sequence[torch.Tensor], actual: torch.Tensor) -> torch.Tensor:

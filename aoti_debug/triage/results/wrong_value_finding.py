@@ -24,12 +24,14 @@ WRONG_VALUE = FindingKind(
 
 
 def finding_of(comparison: Comparison) -> Finding:
-    """The first wrong launch of a comparison; a finding of kind CLEAN that says how much was compared if none is."""
+    """The first wrong launch of a comparison, a wrong state or output; if none is, CLEAN and how much was compared."""
     row = comparison.first_wrong
     if row is None and comparison.is_program_altered:
         return _altered(comparison)
+    if row is None and comparison.wrong_states:
+        return _state(comparison)
     if row is None:
-        return _state(comparison) if comparison.wrong_states else _clean(comparison)
+        return _output(comparison) if comparison.faulty_outputs else _clean(comparison)
     worst, launch = row.worst, row.launch
     if worst is None:
         what = f"{launch.kernel} computes something else than its source says"
@@ -81,11 +83,20 @@ def _state(comparison: Comparison) -> Finding:
     first, *others = map(state_text, comparison.wrong_states)
     writer = comparison.wrong_states[0].launch
     row = next((row for row in comparison.rows if row.launch.id == writer), None)
+    outputs = tuple(map(output_text, comparison.faulty_outputs))
+    others = [*others, *outputs]
     if row is not None and row.verdict in _AS_ITS_GRAPH and row.compared_bytes == row.bytes:
         right = f"{writer} computed what its graph says: the graph is wrong already, or the value is lost after it"
         return Finding(WRONG_VALUE, first, evidence=(right, *others))
     launch = next((launch for launch in comparison.run.launches if launch.id == writer), None)
     return Finding(WRONG_VALUE, first, None if launch is None else place_of(launch), evidence=tuple(others))
+
+
+def _output(comparison: Comparison) -> Finding:
+    """An output that is wrong while no launch, no state and no pass is."""
+    first, *others = map(output_text, comparison.faulty_outputs)
+    right = f"{comparison.coverage.compared} launches computed what the graph says that they were generated from"
+    return Finding(WRONG_VALUE, first, evidence=(*others, *map(state_text, comparison.wrong_states), right))
 
 
 def _altered(comparison: Comparison) -> Finding:
@@ -109,9 +120,12 @@ def _clean(comparison: Comparison) -> Finding:
         errors = (*map(output_text, comparison.wrong_outputs), *alteration_sentences(comparison))
         return Finding(CLEAN, _compared_text(comparison), warnings=errors)
     what = _compared_text(comparison)
-    if coverage.compared + coverage.through_readers == coverage.launches:
-        return Finding(CLEAN, what)
-    return Finding(CLEAN, what, warnings=("aoti-debug compare tells why the other launches were not compared",))
+    limits: tuple[str, ...] = ()
+    if comparison.states_failure:
+        limits = (f"the comparison with the exported program is incomplete: {comparison.states_failure}",)
+    if coverage.compared + coverage.through_readers != coverage.launches:
+        limits = (*limits, "aoti-debug compare tells why the other launches were not compared")
+    return Finding(CLEAN, what, warnings=limits)
 
 
 def _compared_text(comparison: Comparison) -> str:

@@ -194,6 +194,38 @@ def test_branches_and_loops() -> None:
     assert done.value(ValueKey("branch"))[0].item() == 1
 
 
+def test_a_loop_that_does_not_end_in_another_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends where one more makes no difference: soon in bfloat16, after a life in float64."""
+    monkeypatch.setattr("aoti_debug.compare.evaluate.evaluation._MOST_ITERATIONS", 1000)
+    inner = Node("a", NodeKind.INPUT, types=typed("bfloat16", 4))
+    output = Node("output", NodeKind.OUTPUT, args=([node("r")],))
+    grown = call("b", "aten.add.Tensor", node("a"), 1.0, dtype="bfloat16")
+    more = graph(
+        inner,
+        grown,
+        call("ne", "aten.ne.Tensor", node("a"), node("b"), dtype="bool"),
+        call("r", "aten.any.default", node("ne"), dtype="bool"),
+        output,
+        name="more",
+    )
+    step = graph(inner, call("r", "aten.add.Tensor", node("a"), 1.0, dtype="bfloat16"), output, name="step")
+    whole = graph(
+        Node("a", NodeKind.INPUT, types=typed("bfloat16", 4)),
+        Node("more", NodeKind.SUBGRAPH, "more"),
+        Node("step", NodeKind.SUBGRAPH, "step"),
+        call("loop", "higher_order.while_loop", node("more"), node("step"), [node("a")], []),
+    )
+    begin = {"a": torch.ones(4, dtype=torch.bfloat16)}
+    eager = evaluate(Arithmetic.EAGER, whole, begin, more, step)
+    assert eager.value(ValueKey("loop"))[0].tolist() == [256] * 4
+    double = evaluate(Arithmetic.DOUBLE, whole, begin, more, step)
+    assert double.failures == {
+        "loop": "a while_loop does not end within 1000 iterations and 60 s in float64 arithmetic"
+    }
+    monkeypatch.setattr("aoti_debug.compare.evaluate.evaluation._MOST_SECONDS", -1)
+    assert "and -1 s" in evaluate(Arithmetic.EAGER, whole, begin, more, step).failures["loop"]
+
+
 def test_an_operator_without_float64_computes_in_its_own_dtype() -> None:
     whole = graph(
         Node("x", NodeKind.INPUT, types=typed("float32", 4)),
@@ -233,9 +265,19 @@ ATTENTION = "aten._scaled_dot_product_flash_attention.default"
         ("prims.inductor_seeds.default", (), True),
         ("aten.native_dropout.default", (SMALL, 0.5, True), True),
         ("aten.native_dropout.default", (SMALL, 0.5, False), False),
+        ("aten.native_dropout.default", (SMALL, 0.5, None), True),
+        ("aten.native_dropout.default", (SMALL, 0.0, None), False),
         (ATTENTION, (SMALL, SMALL, SMALL, 0.5), True),
         (ATTENTION, (SMALL, SMALL, SMALL), False),
         ("aten.round.default", (SMALL,), False),
+        ("aten.lstm.input", (SMALL, [SMALL], [SMALL], True, 2, 0.0, True, False, False), False),
+        ("aten.lstm.input", (SMALL, [SMALL], [SMALL], True, 2, 0.5, True, False, False), True),
+        ("aten.lstm.input", (SMALL, [SMALL], [SMALL], True, 1, 0.5, True, False, False), False),  # between layers
+        ("aten.lstm.input", (SMALL, [SMALL], [SMALL], True, 2, 0.5, False, False, False), False),
+        ("aten.dropout.default", (SMALL, 0.0, True), False),
+        ("aten.dropout.default", (SMALL, 0.5, True), True),
+        ("aten.rrelu.default", (SMALL,), False),
+        ("aten.bernoulli.p", (SMALL, 0.0), True),
         ("_operator.getitem", ((1, 2), 0), False),
     ],
 )

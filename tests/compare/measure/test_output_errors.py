@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.compare.measure.output_errors import OutputError, errors, of_program, with_double
+from aoti_debug.compare.measure.output_errors import (
+    OutputError,
+    coarsest_of,
+    errors,
+    is_low_precision,
+    of_other_kind,
+    of_program,
+    with_double,
+    with_faults,
+)
 from aoti_debug.rundir.write_tensor import write_tensor
 
 
@@ -44,6 +53,13 @@ def test_squares_of_huge_numbers_do_not_overflow(tmp_path: Path) -> None:
     assert error(expected * 1.5, expected, tmp_path).relative == pytest.approx(0.5)
 
 
+def test_signalling_nan_gives_no_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    signalling = torch.tensor([0x7FA00000, 0x3F800000], dtype=torch.int32).view(torch.float32)
+    found = error(signalling, torch.tensor([math.nan, 2.0]), tmp_path)
+    assert found.relative == pytest.approx(math.sqrt(0.125))
+    assert not recwarn.list
+
+
 def test_the_same_infinities_are_right(tmp_path: Path) -> None:
     tensor = torch.tensor([math.inf, math.nan, 1.0])
     assert error(tensor + 0, tensor, tmp_path).is_right
@@ -76,12 +92,43 @@ def test_outputs_of_another_kind_are_not_compared(tmp_path: Path) -> None:
     assert errors(written(tmp_path / "a", torch.ones(2)), written(tmp_path / "b", torch.ones(3))) == ()
 
 
+def test_another_dtype_shape_or_number_of_outputs_is_a_fault(tmp_path: Path) -> None:
+    expected = torch.ones(2, 3)
+    actual = written(tmp_path / "a", expected, expected.double(), expected.t(), expected[:, :1].half(), expected)
+    right = written(tmp_path / "b", expected, expected, expected, expected)
+    right[5] = right[0]
+    found = of_other_kind(actual, right)
+    assert [(error.index, error.fault) for error in found] == [
+        (1, "is float64[2, 3], where eager returns float32[2, 3]: another dtype"),
+        (2, "is float32[3, 2], where eager returns float32[2, 3]: another shape"),
+        (3, "is float16[2, 1], where eager returns float32[2, 3]: another dtype and shape"),
+        (4, "is float32[2, 3], where eager returns no tensor or number"),
+        (5, "is not returned, where eager returns float32[2, 3]"),
+    ]
+    assert not any(error.is_right for error in found)
+
+
+def test_faults_of_outputs_with_and_without_an_error(tmp_path: Path) -> None:
+    actual = written(tmp_path / "a", torch.ones(2), torch.ones(3))
+    (known,) = errors({0: actual[0]}, {0: actual[0]})
+    first, second = with_faults((known,), {0: "is wrong", 1: "is wrong", 7: "is gone"}, actual)
+    assert (first.index, second.index, second.elements) == (0, 1, 3)
+    assert not first.is_right
+    assert not second.is_right
+
+
+def test_float8_rounds_most() -> None:
+    assert coarsest_of(("float32", "float8_e4m3fn", "int64")) == "float8_e4m3fn"
+    assert coarsest_of(("int64", "bool")) == ""
+    assert [is_low_precision(name) for name in ("float8_e5m2", "bfloat16", "float32", "")] == [True, True, False, False]
+
+
 def test_rounding_is_that_of_the_coarsest_dtype_of_the_program() -> None:
     wide, whole, overflowed = (
         OutputError(index, dtype, 8, 3, relative)
         for index, (dtype, relative) in enumerate((("float32", 0.02), ("int64", 0.5), ("float32", math.inf)))
     )
     found = (wide, whole, overflowed)
-    assert [error.is_right for error in of_program(found, ("float32", "int64"))] == [False, False, False]
-    (kept,) = of_program(found, ("float32", "bfloat16", "int64"))
+    assert [error.is_right for error in of_program(found, lambda _: ("float32", "int64"))] == [False, False, False]
+    (kept,) = of_program(found, lambda _: ("float32", "bfloat16", "int64"))
     assert (kept.index, kept.is_right) == (0, True)

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.measure.state_change import judged_by_double, state_change
+from aoti_debug.compare.measure.state_change import judged_by_double, judged_by_noise, lost_change, state_change
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
-from aoti_debug.compare.text import comparison_lines
+from aoti_debug.compare.text import comparison_lines, state_text
 from aoti_debug.show.terminal_cells import UNLIMITED
 
 BEFORE = torch.tensor([1.0, 2.0, -3.0])
@@ -33,11 +33,43 @@ BEFORE = torch.tensor([1.0, 2.0, -3.0])
         ([1.0, 2.0, -3.0], [1.0, 2.0, -3.0], Advance.RIGHT),
         ([1.0, 2.0, -3.0], [1.0000001, 2.0, -3.0], Advance.RIGHT),
         ([float("nan"), 2.5, -2.5], [float("nan"), 2.5, -2.5], Advance.RIGHT),
+        ([float("nan"), 2.5, -2.5], [1.5, 2.5, -2.5], Advance.OTHERWISE),
+        ([float("inf"), 2.5, -2.5], [1.5, 2.5, -2.5], Advance.OTHERWISE),
+        ([1.5, 2.5, -2.5], [float("nan"), 2.5, -2.5], Advance.OTHERWISE),
+        ([float("-inf"), 2.5, -2.5], [float("inf"), 2.5, -2.5], Advance.OTHERWISE),
+        ([1.0, 2.0, -3.0], [float("inf"), 2.0, -3.0], Advance.NOT_AT_ALL),
     ],
 )
 def test_how_a_state_changes(after: list[float], expected: list[float], advance: Advance) -> None:
     change = state_change("mean", 0, "0.1", BEFORE, torch.tensor(after), torch.tensor(expected))
     assert change.advance is advance
+
+
+@pytest.mark.parametrize(
+    ("after", "exact", "noisy", "advance"),
+    [
+        (3.0, 1.0, [1.5, 0.4], Advance.RIGHT),  # what is left where numbers cancel: eager was right by chance
+        (4.0, 1.0, [1.5, 0.4], Advance.NOT_AT_ALL),
+        (3.0, 1.0, [], Advance.NOT_AT_ALL),
+        (True, False, [False, True], Advance.RIGHT),  # a comparison of equal numbers
+        (True, False, [False, False], Advance.NOT_AT_ALL),
+        (4, 3, [3, 4], Advance.RIGHT),
+        (4, 3, [], Advance.NOT_AT_ALL),
+    ],
+)
+def test_a_state_that_rounding_decides_is_not_wrong(
+    after: float, exact: float, noisy: list[float], advance: Advance
+) -> None:
+    change = StateChange("best", 1, "0.1", Advance.NOT_AT_ALL, 1.0, 2.0)
+    both = torch.tensor(after), torch.tensor(float(exact), dtype=torch.float64)
+    judged = judged_by_noise(change, *both, [torch.tensor(float(value), dtype=torch.float64) for value in noisy])
+    assert judged.advance is advance
+
+
+def test_nan_in_a_state_is_wrong_however_far_it_moves() -> None:
+    change = StateChange("mean", 1, "0.1", Advance.OTHERWISE, 1.0, 0.0, misplaced=1)
+    after, exact = torch.tensor([1.0, float("nan")]), torch.tensor([1.0, 1.0]).double()
+    assert judged_by_noise(change, after, exact, [exact * 2]).advance is Advance.OTHERWISE
 
 
 @pytest.mark.parametrize(
@@ -47,12 +79,30 @@ def test_how_a_state_changes(after: list[float], expected: list[float], advance:
         (1.8e-7, 1.2e-7, 1e-17, Advance.RIGHT),  # what is left where numbers cancel
         (3.0, 1.0, 1.0, Advance.OTHERWISE),
         (1.0000001, 1.5, 1.0, Advance.RIGHT),  # nearer to float64 than eager
+        (float("nan"), 1.5, 1.0, Advance.OTHERWISE),
+        (float("nan"), 1.5, float("nan"), Advance.RIGHT),
+        (float("inf"), float("inf"), 1.0, Advance.RIGHT),
+        (float("inf"), 1.5, 3.4e38, Advance.RIGHT),  # it may overflow
+        (float("inf"), 1.5, -3.4e38, Advance.OTHERWISE),
     ],
 )
 def test_float64_decides_what_rounding_explains(after: float, eager: float, exact: float, advance: Advance) -> None:
     change = StateChange("err", 0, "0.0", Advance.OTHERWISE, 1.0, 1.0)
     run, program = torch.tensor([after]), torch.tensor([eager])
     assert judged_by_double(change, run, program, torch.tensor([exact], dtype=torch.float64)).advance is advance
+
+
+def test_elements_that_are_not_finite_are_said() -> None:
+    change = state_change("mean", 0, "0.1", BEFORE, torch.tensor([1.5, torch.nan, torch.inf]), BEFORE + 0.5)
+    assert change.misplaced == 2
+    assert state_text(change).endswith("it is 0 off, 2 elements are NaN or infinite otherwise than there")
+
+
+def test_what_the_program_overwrites_and_the_run_never_does() -> None:
+    change = lost_change("input 0", BEFORE, BEFORE + 1)
+    assert change is not None
+    assert (change.name, change.advance, change.difference) == ("input 0", Advance.UNTOUCHED, 1.0)
+    assert lost_change("input 0", BEFORE, BEFORE.clone()) is None
 
 
 def test_a_counter() -> None:

@@ -14,7 +14,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.protocol.measurement import AlteredProgram
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, Recorded
-from aoti_debug.compare.worker.altered import altered_program
+from aoti_debug.compare.worker.altered import WrongOutput, altered_program
 from aoti_debug.reference.program import (
     EXPORTED,
     FORMAT,
@@ -44,6 +44,11 @@ def graph(function: str, calls: Calls, returned: Sequence[str]) -> Graph:
     return Graph("", function, (Node("x", NodeKind.INPUT, types=(KIND,)), *nodes, output), ())
 
 
+def whole(actual: torch.Tensor) -> WrongOutput:
+    """An output all of whose elements are looked at."""
+    return WrongOutput(actual, torch.ones(actual.numel(), dtype=torch.bool))
+
+
 def altered(folder: Path, before: Graph, after: Graph, wrong: Sequence[int]) -> AlteredProgram:
     """What is found where a run returned what the graph after the passes says."""
     reference = Reference(FORMAT, torch.__version__, (after,), exported=(before,))
@@ -54,7 +59,7 @@ def altered(folder: Path, before: Graph, after: Graph, wrong: Sequence[int]) -> 
     assert lowered is not None
     calls = ExportedCalls(exported, Arithmetic.DOUBLE, "cpu", [X], lambda _: None)
     returned = ExportedCalls(lowered, Arithmetic.EAGER, "cpu", [X], lambda _: None).call()
-    actual = {n: returned[n] for n in wrong}
+    actual = {n: whole(returned[n]) for n in wrong}
     return altered_program(reference, calls, ProgramRun("", MODEL, (known,), ()), "cpu", actual)
 
 
@@ -134,7 +139,7 @@ def test_what_float64_rounds_explains_no_error(tmp_path: Path) -> None:
     exported = reference.of_exported
     assert exported is not None
     calls = ExportedCalls(exported, Arithmetic.DOUBLE, "cpu", [X], lambda _: None)
-    actual = {0: torch.full((8,), 1e-7)}
+    actual = {0: whole(torch.full((8,), 1e-7))}
     found = altered_program(reference, calls, ProgramRun("", MODEL, (known,), ()), "cpu", actual)
     assert found.relative > 1e200
     assert found.explained < 1e-6

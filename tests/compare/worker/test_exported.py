@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,26 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.weights import ExportedWeights
-from aoti_debug.compare.protocol.measurement import Advance, StateChange, StatesFailure
-from aoti_debug.compare.protocol.request import CallStates, CompareRequest, ExportedRun, ProgramState, Recorded
-from aoti_debug.compare.worker import exported as worker
+from aoti_debug.compare.measure.state_change import lost_change
+from aoti_debug.compare.protocol.measurement import (
+    Advance,
+    ExportedOutputs,
+    FaultyOutput,
+    StateChange,
+    StatesFailure,
+)
+from aoti_debug.compare.protocol.request import (
+    CallStates,
+    CompareRequest,
+    ExportedRun,
+    GivenTensors,
+    ProgramRun,
+    ProgramState,
+    Recorded,
+)
+from aoti_debug.compare.worker import exported, exported_program
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.inputs.input_files import Inputs
@@ -40,7 +57,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         read.append(package)
         return Inputs((), {})
 
-    monkeypatch.setattr(worker.input_files, "read_embedded", embedded)
+    monkeypatch.setattr(exported_program.input_files, "read_embedded", embedded)
     return read
 
 
@@ -50,15 +67,18 @@ def results(
     returned: Path | None = None,
     known: bool = True,
     states: tuple[CallStates, ...] = (),
+    module: torch.nn.Module | None = None,
+    **members: Any,
 ) -> list[Any]:
     """What the worker yields for a program in a file, whose graph the package holds unless it is not `known`."""
     package: Any = "package.pt2"
-    run = ExportedRun(calls, str(returned or ""), states=states)
+    run = ExportedRun(calls, str(returned or ""), states=states, **members)
     request = CompareRequest(package, "cpu", (), exported=str(exported), exported_run=run if calls else None)
     graphs = ReferenceGraphs()
     if known:
-        graphs.record_exported(torch.export.export(Counter(), ()))
-    reference = Reference(FORMAT, "2.13.0", (), exported=graphs.reference().exported)
+        graphs.record_exported(torch.export.export(module or Counter(), ()))
+    lowered = Graph("", MODEL, (Node("output", NodeKind.OUTPUT, "output", ([],)),), ())
+    reference = Reference(FORMAT, "2.13.0", (lowered,), exported=graphs.reference().exported)
     weights = ExportedWeights(exported)
     return list(exported_results(request, package, reference, "cpu", weights, exported.parent))
 
@@ -74,12 +94,12 @@ def value(folder: str) -> float:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_program_that_fails_in_eager_is_said(tmp_path: Path, called: list[object], known: bool) -> None:
+def test_a_program_that_cannot_be_loaded_is_said(tmp_path: Path, called: list[object], known: bool) -> None:
     broken = tmp_path / "model.pt2"
     broken.write_bytes(b"no archive")
     (failure,) = results(broken, known=known)
     assert isinstance(failure, StatesFailure)
-    assert failure.reason.startswith("the weight count is not known" if known else "it fails in eager: ")
+    assert failure.reason.startswith("the weight count is not known" if known else "it cannot be loaded: ")
     assert called
 
 
@@ -88,13 +108,107 @@ def test_without_a_call_nothing_is_read(tmp_path: Path, called: list[object]) ->
     assert called == []
 
 
-def test_random_numbers_are_a_reason(tmp_path: Path) -> None:
+def test_an_output_far_from_a_program_whose_graph_is_right(tmp_path: Path, called: list[object]) -> None:
+    """No pass and no launch explains it, and no rounding."""
+    saved_outputs.save([torch.tensor(4.0)], tmp_path / "returned")
+    source = results(saved(tmp_path), calls=3, returned=tmp_path / "returned", last=ProgramRun("", MODEL, (), ()))
+    (faulty,) = [result for result in source if isinstance(result, FaultyOutput)]
+    assert faulty.index == 0
+    assert faulty.fault.startswith("is far from what the exported program returns")
+
+
+def test_a_state_that_a_run_never_writes(tmp_path: Path, called: list[object]) -> None:
+    (lost, kept) = results(saved(tmp_path), untouched=GivenTensors(("count", "nothing"), (7,)))
+    assert (lost.name, lost.advance, lost.change) == ("count", Advance.UNTOUCHED, 1.0)
+    assert isinstance(kept, ExportedOutputs)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_weight_that_the_program_leaves_is_not_kept(
+    tmp_path: Path, called: list[object], known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what the program overwrites is copied, and only what has changed is measured."""
+
+    class Sums(Counter):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self) -> torch.Tensor:
+            return super().forward() + self.weight
+
+    def measured(name: str, before: torch.Tensor, expected: torch.Tensor) -> StateChange | None:
+        names.append(name)
+        return lost_change(name, before, expected)
+
+    names: list[str] = []
+    monkeypatch.setattr(exported, "lost_change", measured)
+    torch.export.save(torch.export.export(Sums(), ()), tmp_path / "model.pt2")
+    given = GivenTensors(("weight", "count"))
+    changes = results(tmp_path / "model.pt2", known=known, untouched=given, module=Sums())
+    assert [change.name for change in changes if isinstance(change, StateChange)] == ["count"]
+    assert names == ["count"]
+
+
+def test_a_weight_with_a_number_for_a_name_is_no_input(tmp_path: Path, called: list[object]) -> None:
+    class Numbered(torch.nn.Module):
+        def forward(self) -> torch.Tensor:
+            return self.get_buffer("0").add_(1) + 0
+
+    module = Numbered()
+    module.register_buffer("0", torch.zeros(3))
+    torch.export.save(torch.export.export(module, ()), tmp_path / "model.pt2")
+    lost, *_ = results(tmp_path / "model.pt2", untouched=GivenTensors(("0",)), module=module)
+    assert (lost.name, lost.advance) == ("0", Advance.UNTOUCHED)
+
+
+def test_a_program_that_fails_in_eager(tmp_path: Path) -> None:
+    class Lookup(torch.nn.Module):
+        def forward(self, table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+            return table[index]
+
+    given = (torch.zeros(3), torch.tensor([1]))
+    torch.export.save(torch.export.export(Lookup(), given), tmp_path / "model.pt2")
+    program = exported_program.Loaded(str(tmp_path / "model.pt2"), Inputs((given[0], torch.tensor([7])), {}))
+    with pytest.raises(NotEvaluableError, match=r"^it fails in eager: IndexError: "):
+        program.call()
+
+
+def test_a_comparison_that_fails_does_not_blame_the_program(
+    tmp_path: Path, called: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> object:
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(exported, "judged_outputs", fail)
+    (failure,) = results(saved(tmp_path))
+    assert failure == StatesFailure("comparing states and outputs fails here: RuntimeError: no kernel")
+
+
+def test_random_numbers_are_a_reason(tmp_path: Path, called: list[object]) -> None:
     drawn = Node("rand", NodeKind.CALL, "aten.rand.default", ([3],))
     reference = Reference(FORMAT, "2.13.0", (Graph("", MODEL, (drawn,), ()),))
     package: Any = "package.pt2"
     request = CompareRequest(package, "cpu", (), exported_run=ExportedRun(1))
     (failure,) = exported_results(request, package, reference, "cpu", ExportedWeights(None), tmp_path)
     assert failure == StatesFailure("it draws random numbers")
+    assert called
+
+
+def test_seeds_that_are_not_recorded_are_a_reason(tmp_path: Path, called: list[object]) -> None:
+    class Noise(torch.nn.Module):
+        def forward(self) -> torch.Tensor:
+            return torch.rand(3)
+
+    graphs = ReferenceGraphs()
+    graphs.record_exported(torch.export.export(Noise(), ()))
+    lowered = Graph("", MODEL, (Node("output", NodeKind.OUTPUT, "output", ([],)),), ())
+    reference = Reference(FORMAT, "2.13.0", (lowered,), exported=graphs.reference().exported)
+    package: Any = "package.pt2"
+    request = CompareRequest(package, "cpu", (), exported_run=ExportedRun(1))
+    (failure,) = exported_results(request, package, reference, "cpu", ExportedWeights(None), tmp_path)
+    assert failure == StatesFailure("it draws random numbers, whose seeds are not recorded")
+    assert called
 
 
 def recorded(folder: Path, value: float) -> Recorded:
@@ -116,17 +230,31 @@ def recorded(folder: Path, value: float) -> Recorded:
 def test_states_of_each_call(
     tmp_path: Path, called: list[object], values: tuple[float | None, ...], expected: list[Advance]
 ) -> None:
+    states = states_of(tmp_path, values)
+    changes = [change for change in results(saved(tmp_path), 3, states=states) if isinstance(change, StateChange)]
+    assert [change.advance for change in changes] == expected
+    assert [change.call for change in changes] == list(range(len(expected)))
+
+
+def test_calls_whose_states_are_not_judged_are_said(
+    tmp_path: Path, called: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if rounding explained that it advances twice in each call."""
+    monkeypatch.setattr(exported, "judged_by_double", lambda change, *_: replace(change, advance=Advance.RIGHT))
+    *found, said = results(saved(tmp_path), 10, states=states_of(tmp_path, tuple(range(0, 22, 2))))
+    assert [change.call for change in found if isinstance(change, StateChange)] == list(range(8))
+    assert said == StatesFailure("count is judged in the first 8 calls in which it deviates, not in later ones")
+
+
+def states_of(folder: Path, values: tuple[float | None, ...]) -> tuple[CallStates, ...]:
+    """The states of calls that each begin with what the one before has left; None where that is not recorded."""
     states = []
     for call, (a, b) in enumerate(itertools.pairwise(values)):
-        held = recorded(tmp_path, a or 0.0), recorded(tmp_path, b or 0.0)
+        held = recorded(folder, a or 0.0), recorded(folder, b or 0.0)
         is_known = a is not None and b is not None
         state = ProgramState("count", "b_count", "copy_", *held, f"{call}.0")
         states.append(CallStates(call, (state,) if is_known else ()))
-    changes = [
-        change for change in results(saved(tmp_path), 3, states=tuple(states)) if isinstance(change, StateChange)
-    ]
-    assert [change.advance for change in changes] == expected
-    assert [change.call for change in changes] == list(range(len(expected)))
+    return tuple(states)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -135,13 +263,13 @@ def test_what_the_last_call_returns_is_kept(tmp_path: Path, called: list[object]
     assert (value(kept.eager), kept.double) == (3, "")
 
 
-@pytest.mark.parametrize(("returned", "is_wrong"), [(3.0, False), (3.0001, False), (4.0, True)])
+@pytest.mark.parametrize(("returned", "is_asked"), [(3.0, False), (3.0001, True), (4.0, True)])
 def test_float64_is_asked_for_where_a_run_returned_something_else(
-    tmp_path: Path, called: list[object], returned: float, is_wrong: bool
+    tmp_path: Path, called: list[object], returned: float, is_asked: bool
 ) -> None:
     saved_outputs.save([torch.tensor(returned)], tmp_path / "returned")
     eager, *more = results(saved(tmp_path), calls=3, returned=tmp_path / "returned")
     assert (value(eager.eager), eager.double) == (3, "")
     kept = more[0] if more else eager
-    assert bool(kept.double) is is_wrong
-    assert not is_wrong or value(kept.double) == 3
+    assert bool(kept.double) is is_asked
+    assert not is_asked or value(kept.double) == 3

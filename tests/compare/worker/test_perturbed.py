@@ -1,4 +1,4 @@
-"""Inputs and results that are moved by rounding errors."""
+"""Inputs of a region that are moved by rounding errors."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ def test_every_number_is_moved(dtype: torch.dtype, unit: float) -> None:
     moved = perturbed(values, torch.Generator().manual_seed(0))
     assert set((moved[ValueKey("x")] - 1).tolist()) == {unit, -unit}
     assert moved[ValueKey("n")].tolist() == [0, 1, 2]
+    far = perturbed(values, torch.Generator().manual_seed(0), units=8)
+    assert set((far[ValueKey("x")] - 1).tolist()) == {8 * unit, -8 * unit}
 
 
 def test_functions_that_kernels_approximate_are_moved_by_an_absolute_error() -> None:

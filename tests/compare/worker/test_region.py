@@ -109,3 +109,20 @@ def test_a_mean_without_its_first_term_in_half_precision(tmp_path: Path) -> None
     assert measured(tmp_path, NORMALISED, x, normalised(square.mean(1, keepdim=True))).wrong == 0
     short = square[:, 1:].sum(1, keepdim=True) / 64
     assert measured(tmp_path, NORMALISED, x, normalised(short)).wrong > 100
+
+
+ABOVE = (
+    call("mean", "aten.mean.dim", X, [-1], dtype="float32", shape=(64,)),
+    call("first", "aten.select.int", X, 1, 0, dtype="float32", shape=(64,)),
+    call("above", "aten.gt.Tensor", {"node": "mean"}, {"node": "first"}, dtype="bool", shape=(64,)),
+)
+
+
+def test_a_comparison_that_rounding_decides_is_not_wrong(tmp_path: Path) -> None:
+    """The mean of equal numbers against one of them: each order of adding them up decides otherwise."""
+    equal = torch.rand(64, 1, generator=GENERATOR).expand(64, 1000).contiguous()
+    for above in (True, False):
+        assert measured(tmp_path, ABOVE, equal, torch.full((64,), above)).wrong == 0
+    apart = equal.clone()
+    apart[:, 0] -= 0.01
+    assert measured(tmp_path, ABOVE, apart, torch.full((64,), False)).wrong == 64

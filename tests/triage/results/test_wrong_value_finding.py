@@ -10,9 +10,12 @@ import pytest
 import torch
 from recorder import Recorder
 
+from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row, Suspect
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
+from aoti_debug.compare.text import output_lines
 from aoti_debug.diagnosis.findings import CLEAN
 from aoti_debug.manifest import Kind, ModelLine
 from aoti_debug.rundir.run_directory import RunDir
@@ -67,6 +70,39 @@ def test_a_state_is_the_launch_s_fault_unless_that_computed_its_graph(
     assert (finding.where.launch if finding.where else None) == place
     assert finding.evidence[-1].startswith("mean does not change in call 0: no launch writes it")
     assert any("0.1 computed what its graph says" in sentence for sentence in finding.evidence) is (place is None)
+
+
+FAULTY = OutputError(1, "float32", 6, 6, 0.5, fault="is not what launch 0.2 wrote for it, tanh in buf2")
+
+
+def test_an_output_that_no_launch_explains(run: RunDir) -> None:
+    comparison = replace(compared(run, RIGHT, RIGHT, RIGHT), outputs=(FAULTY,))
+    assert not comparison.is_clean
+    finding = wrong_value_finding.finding_of(comparison)
+    assert finding.kind is wrong_value_finding.WRONG_VALUE
+    assert finding.what == "output 1 is not what launch 0.2 wrote for it, tanh in buf2"
+    assert finding.evidence == ("3 launches computed what the graph says that they were generated from",)
+    said = " ".join(output_lines(comparison, 500))
+    assert said == "WRONG: output 1 is not what launch 0.2 wrote for it, tanh in buf2"
+
+
+def test_weights_come_before_what_they_make_of_the_graph(run: RunDir) -> None:
+    began = StateChange("weight", 0, "", Advance.OTHER_BEGIN, None, 0.5)
+    outputs = (OutputError(0, "float32", 6, 6, 0.5, double=0.5),)
+    comparison = replace(
+        compared(run, RIGHT, RIGHT, RIGHT), outputs=outputs, alteration=Alteration(0.5), states=(began,)
+    )
+    assert not comparison.is_program_altered
+    assert not comparison.is_clean
+    finding = wrong_value_finding.finding_of(comparison)
+    assert finding.what == "weight is not what the program begins with: it is 0.5 off"
+
+
+def test_what_was_not_compared_with_the_program_is_said(run: RunDir) -> None:
+    comparison = replace(compared(run, RIGHT, RIGHT, RIGHT), states_failure="it draws random numbers")
+    finding = wrong_value_finding.finding_of(comparison)
+    assert finding.kind is CLEAN
+    assert finding.warnings == ("the comparison with the exported program is incomplete: it draws random numbers",)
 
 
 def test_the_first_wrong_launch(run: RunDir) -> None:

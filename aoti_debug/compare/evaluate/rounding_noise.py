@@ -1,0 +1,123 @@
+"""An evaluation in which everything is rounded otherwise: how far do the results move? Runs in a child process.
+
+Kernels round elsewhere than eager does, add in another order, and approximate functions. In float64 none of that is to
+be seen; instead inputs, weights, results, and the terms of sums are moved at random by as much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.compare.evaluate.arguments import is_floating
+from aoti_debug.compare.evaluate.arithmetic import unit
+from aoti_debug.compare.evaluate.wide_values import LARGE, Narrow
+from aoti_debug.reference.program import Node
+
+if TYPE_CHECKING:
+    import torch
+
+_PART = 1 << 20  # elements
+_APPROXIMATED = ("aten.erf.default", "aten.tanh.default", "aten.log.default")
+_ABSOLUTE_ERROR = 2.0**-23  # of vectorised approximations in float32, such as at::vec's erf near zero
+_UNITS: Mapping[str, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": 2.0**-52, "complex128": 2.0**-52}
+_UNIT = 2.0**-23  # of any other dtype
+
+
+class RoundingNoise:
+    """The errors of one evaluation; the same seed makes the same ones.
+
+    Args:
+        units: how far a number is moved at most, in distances of neighbouring numbers of its dtype in the program.
+    """
+
+    def __init__(self, seed: int, units: float) -> None:
+        import torch
+
+        self._generator = torch.Generator().manual_seed(seed)
+        self._units = units
+
+    def begun(self, value: Any) -> Any:
+        """An input or a weight, moved by the rounding of the kernel that reads it."""
+        import torch
+
+        if not isinstance(value, torch.Tensor) or not is_floating(str(value.dtype)) or value.dtype.is_complex:
+            return value
+        return moved(value, self._generator, self._units * unit(value.dtype))
+
+    def arguments(self, node: Node, args: list[Any], terms: int) -> list[Any]:
+        """The arguments of an operator that adds so many terms, as far as rounding in sums moves them."""
+        if terms <= 1 or node.mutates:
+            return args
+        scale = 1 + math.sqrt(terms) / 4
+        return [self._moved(item, _UNIT * self._units * scale) for item in args]
+
+    def result(self, node: Node, args: Sequence[Any], result: Any) -> Any:
+        """The result of an operator, moved; in place where it overwrites an argument. A view stays what it is."""
+        import torch
+
+        if isinstance(result, list | tuple):
+            return type(result)(self.result(node, args, item) for item in result)
+        if not isinstance(result, torch.Tensor) or not _has_numbers(result):
+            return result
+        dtype = next((type_.dtype for type_ in node.types[:1] if type_ is not None), "")
+        step = self._units * _UNITS.get(dtype, _UNIT)
+        held = {tensor.untyped_storage().data_ptr() for tensor in _tensors(args)}
+        if result.untyped_storage().data_ptr() in held:
+            return result.mul_(self._factors(result, step)) if node.mutates else result
+        noisy = self._moved(result, step)
+        return noisy + _approximation_error(noisy, self._generator) if node.target in _APPROXIMATED else noisy
+
+    def _moved(self, value: Any, step: float) -> Any:
+        import torch
+
+        if not isinstance(value, torch.Tensor) or not _has_numbers(value):
+            return value
+        return value * self._factors(value, step)
+
+    def _factors(self, value: torch.Tensor, step: float) -> torch.Tensor:
+        import torch
+
+        drawn = torch.rand(value.shape, generator=self._generator, dtype=torch.float64)
+        return drawn.mul_(2).sub_(1).mul_(step).add_(1).to(value.device)
+
+
+def approximated(node: Node, result: Any, generator: torch.Generator) -> Any:
+    """The result of a function that kernels approximate with an absolute error, moved by that; any other as it is."""
+    import torch
+
+    if node.target not in _APPROXIMATED or not isinstance(result, torch.Tensor):
+        return result
+    return result + _approximation_error(result, generator)
+
+
+def moved(value: torch.Tensor, generator: torch.Generator, step: float) -> torch.Tensor | Narrow:
+    """A floating tensor in float64, every number moved up or down by a relative step; a large one when it is read."""
+    import torch
+
+    upwards = torch.empty(value.shape, dtype=torch.bool)
+    for part in upwards.view(-1).split(_PART):  # the generator makes integers of 64 bits
+        part.copy_(torch.randint(0, 2, part.shape, generator=generator))
+    narrow = Narrow(value, torch.float64, upwards.to(value.device), step)
+    return narrow if value.nbytes >= LARGE else narrow.wide()
+
+
+def _approximation_error(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    import torch
+
+    return (torch.randint(0, 2, value.shape, generator=generator).to(value.device) * 2 - 1) * _ABSOLUTE_ERROR
+
+
+def _has_numbers(value: torch.Tensor) -> bool:
+    return bool(value.is_floating_point() or value.is_complex())
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)

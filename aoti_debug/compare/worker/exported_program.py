@@ -1,0 +1,209 @@
+"""An exported program that is called as often as a run has called the model. Runs in a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aoti_debug import wording
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
+from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, draws, missing_function_reason
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
+from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors
+from aoti_debug.compare.worker.layouts import load_value
+from aoti_debug.compare.worker.recorded_tensor import recorded_tensor
+from aoti_debug.inputs import input_files
+from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.printing import registration
+from aoti_debug.pt2.archive import Artifact
+from aoti_debug.reference.program import MODEL, Node, NodeKind, Reference
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Program(Protocol):
+    """An exported program that keeps its state from call to call."""
+
+    def call(self) -> Sequence[Any]:
+        """Calls it once; returns what the user gets, as leaves."""
+
+    def state(self, name: str) -> torch.Tensor | None:
+        """A weight or a buffer by its name; None if it is not known."""
+
+    def input(self, number: int) -> torch.Tensor | None:
+        """An input by its number from 0; None if it is not known, or no tensor."""
+
+    @property
+    def overwritten(self) -> GivenTensors:
+        """The weights, buffers and inputs that a call may overwrite."""
+
+
+class ExportedSource:
+    """The inputs, weights and graph of the exported program of a run.
+
+    Attributes:
+        run: the calls to make.
+        weights: of the program, if it is known.
+    """
+
+    def __init__(
+        self,
+        request: CompareRequest,
+        run: ExportedRun,
+        package: Artifact,
+        reference: Reference,
+        device: str,
+        weights: ExportedWeights,
+    ) -> None:
+        self.run = run
+        self.reference = reference
+        self.device = device
+        self._path = request.exported
+        self._inputs_file = request.inputs
+        self._package = package
+        self._recorded = {weight.name: weight.path for weight in run.weights if not weight.is_view}
+        self.weights = weights
+
+    @cached_property
+    def inputs(self) -> input_files.Inputs | None:
+        """The inputs of the run; None if they are not known."""
+        if self._inputs_file:
+            return input_files.read(self._inputs_file, input_files.read_signature(self._package))
+        return input_files.read_embedded(self._package)
+
+    def program(self, arithmetic: Arithmetic, noise: RoundingNoise | None = None) -> Program:
+        """The program as it is before the first call.
+
+        Args:
+            noise: what rounds otherwise, in float64; None for nothing.
+
+        Raises:
+            NotEvaluableError: it is not known, or cannot be computed in this arithmetic.
+        """
+        exported = self.reference.of_exported
+        reason = self.reference.exported_failure or "the package does not hold its graph"
+        if exported is not None:
+            reason = missing_function_reason(node.target for graph in exported.graphs for node in calls(graph.nodes))
+        if exported is not None and not reason:
+            drawn = self._drawn(arithmetic) if self.is_random else None
+            return ExportedCalls(exported, arithmetic, self.device, self._leaves(), self._weight, noise, drawn)
+        if self.is_random:
+            raise NotEvaluableError("it draws random numbers")
+        if not self._path or arithmetic is not Arithmetic.EAGER:
+            raise NotEvaluableError(reason)
+        return Loaded(self._path, self.inputs)
+
+    @cached_property
+    def is_random(self) -> bool:
+        """True if the program, or the graph that kernels were generated from, draws random numbers."""
+        graphs = (*self.reference.graphs, *self.reference.exported)
+        return any(draws(node) for graph in graphs for node in calls(graph.nodes))
+
+    def _drawn(self, arithmetic: Arithmetic) -> Drawn:
+        """The random numbers of each call of the run."""
+        graph = self.reference.graph("", MODEL)
+
+        def of_call(number: int) -> DrawnNumbers:
+            if graph is None or number >= len(self.run.seeds):
+                raise NotEvaluableError("it draws random numbers, whose seeds are not recorded")
+            held = {item.value: load_value(graph, item, Symbols(), self.device) for item in self.run.seeds[number]}
+            return DrawnNumbers(self.reference, held, arithmetic, self.device)
+
+        return of_call
+
+    def _leaves(self) -> list[Any]:
+        import torch
+        from torch.utils import _pytree as pytree
+
+        given = self.inputs
+        assert given is not None
+        leaves = pytree.tree_leaves((given.args, dict(given.kwargs)))
+        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+    def _weight(self, node: Node) -> torch.Tensor | None:
+        """A weight of the program, or, where it is not known, the run's: that may be wrong."""
+        value = self.weights.value(node)
+        path = self._recorded.get(node.target)
+        if value is not None or path is None:
+            return value
+        (type_,) = node.types
+        recorded = recorded_tensor(path)
+        return recorded if recorded is not None and type_ is not None and has_type(recorded, type_) else None
+
+
+class Loaded:
+    """A program whose graph cannot be evaluated here, loaded by torch.
+
+    Raises:
+        NotEvaluableError: it cannot be loaded.
+    """
+
+    def __init__(self, path: str, inputs: input_files.Inputs | None) -> None:
+        import torch
+
+        assert inputs is not None
+        registration.register()
+        try:
+            self._module = torch.export.load(path).module()
+        except Exception as error:
+            raise NotEvaluableError(f"it cannot be loaded: {_text(error)}") from error
+        self._inputs = inputs
+        self._held: Mapping[str, torch.Tensor] = {
+            **dict(self._module.named_buffers()),
+            **dict(self._module.named_parameters()),
+        }
+
+    def call(self) -> Sequence[Any]:
+        """Calls it once.
+
+        Raises:
+            NotEvaluableError: it fails.
+        """
+        import torch
+        from torch.utils import _pytree as pytree
+
+        try:
+            with torch.no_grad():
+                returned = self._module(*self._inputs.args, **self._inputs.kwargs)
+        except Exception as error:
+            raise NotEvaluableError(f"it fails in eager: {_text(error)}") from error
+        leaves: Sequence[Any] = pytree.tree_leaves(returned)
+        return leaves
+
+    def state(self, name: str) -> torch.Tensor | None:
+        """A weight or a buffer after the last call."""
+        return self._held.get(name)
+
+    def input(self, number: int) -> torch.Tensor | None:
+        """An input after the last call."""
+        import torch
+
+        leaves = self._leaves
+        value = leaves[number] if number < len(leaves) else None
+        return value if isinstance(value, torch.Tensor) else None
+
+    @property
+    def overwritten(self) -> GivenTensors:
+        """All: which of them a call overwrites is not known."""
+        return GivenTensors(tuple(self._held), tuple(range(len(self._leaves))))
+
+    @property
+    def _leaves(self) -> Sequence[Any]:
+        from torch.utils import _pytree as pytree
+
+        leaves: Sequence[Any] = pytree.tree_leaves((self._inputs.args, dict(self._inputs.kwargs)))
+        return leaves
+
+
+def _text(error: Exception) -> str:
+    return wording.first_line(f"{type(error).__name__}: {error}")
+
+
+def calls(nodes: Sequence[Node]) -> Iterator[Node]:
+    """The nodes that call something."""
+    return (node for node in nodes if node.kind is NodeKind.CALL)

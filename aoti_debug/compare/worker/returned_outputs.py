@@ -1,0 +1,173 @@
+"""Judges what a run returned by what its exported program returns, in eager and in float64. Runs in a child process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
+from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.measure.deviations import deviating, is_suspicious
+from aoti_debug.compare.measure.output_errors import (
+    OutputError,
+    coarsest_of,
+    errors,
+    of_program,
+    rounding_in,
+    with_double,
+)
+from aoti_debug.compare.measure.ulp import relative_difference
+from aoti_debug.compare.protocol.limits import EXPLAINED
+from aoti_debug.compare.protocol.measurement import (
+    EXPORTED_DOUBLE,
+    EXPORTED_EAGER,
+    AlteredProgram,
+    ExportedOutputs,
+    FaultyOutput,
+    StatesFailure,
+)
+from aoti_debug.compare.worker.altered import WrongOutput, altered_program
+from aoti_debug.compare.worker.exported_program import ExportedSource
+from aoti_debug.compare.worker.recorded_tensor import recorded_tensor
+from aoti_debug.run import saved_outputs
+
+if TYPE_CHECKING:
+    pass
+
+Judged = ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure
+_NOISE_SEEDS, _NOISE_UNITS = range(4), 8.0
+_SURE, _SURE_MULTIPLE = 10.0, 64.0  # of rounding, and of eager's own error: what no operator without float64 makes
+_GROSS = 0.01  # relative error, root mean square: a decision that rounding makes otherwise changes few elements
+_MULTIPLE = 16.0  # of how far the output moves when every operator rounds otherwise
+
+
+def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
+    """Yields what eager returns; where the run returned something else, also in float64, and what passes have made."""
+    actual = saved_outputs.saved(Path(source.run.returned)) if source.run.returned else {}
+    eager = saved_outputs.saved(folder / EXPORTED_EAGER)
+    yield ExportedOutputs(str(folder / EXPORTED_EAGER))  # also where float64 fails
+    all_errors = errors(actual, eager)
+    behind = source.reference.dtypes_behind
+    found = of_program(all_errors, behind)
+    coarsest = {error.index: coarsest_of(behind(error.index)) for error in all_errors}
+    suspicious = {error.index for error in found if not error.is_right}
+    suspicious |= {e.index for e in all_errors if e.different and _is_suspicious(e, actual, eager, coarsest[e.index])}
+    if not suspicious:
+        return
+    try:
+        exact = source.program(Arithmetic.DOUBLE)
+        returned: Sequence[Any] = ()
+        for _ in range(source.run.calls):
+            returned = exact.call()
+    except NotEvaluableError as error:
+        if any(not error.is_right for error in found):
+            yield StatesFailure(f"outputs are not judged in float64: {error}")
+        return
+    saved_outputs.save(list(returned), folder / EXPORTED_DOUBLE)
+    double = saved_outputs.saved(folder / EXPORTED_DOUBLE)
+    judged = with_double(found, actual, eager, double)
+    wrong = {error.index for error in judged if not error.is_right}
+    yield ExportedOutputs(str(folder / EXPORTED_EAGER), str(folder / EXPORTED_DOUBLE))
+    outputs = _wrong_outputs(suspicious, wrong, actual, eager, double, coarsest)
+    for item in (item for item in judged if item.index in outputs):
+        least = max(_SURE * rounding_in(item.computed or item.dtype), _SURE_MULTIPLE * item.eager_double)
+        outputs[item.index] = replace(outputs[item.index], rounding=least)
+    program = source.program(Arithmetic.DOUBLE)
+    if not outputs or source.run.last is None or not isinstance(program, ExportedCalls):
+        return
+    for _ in range(source.run.calls - 1):
+        program.call()
+    altered = altered_program(source.reference, program, source.run.last, source.device, outputs)
+    explained = {output.index for output in altered.outputs if output.explained >= EXPLAINED}
+    if wrong or explained:
+        yield altered
+    if not altered.is_rounded and not source.is_random:
+        gross = {error.index: error for error in judged if error.index in wrong - explained}
+        yield from _unexplained(source, gross, double)
+
+
+def _is_suspicious(error: OutputError, actual: Mapping[int, Path], eager: Mapping[int, Path], coarsest: str) -> bool:
+    first, second = (recorded_tensor(files[error.index]) for files in (actual, eager))
+    if first is None or second is None or first.shape != second.shape:
+        return False
+    return is_suspicious(first, second, coarsest)
+
+
+def _wrong_outputs(
+    suspicious: set[int],
+    wrong: set[int],
+    actual: Mapping[int, Path],
+    eager: Mapping[int, Path],
+    double: Mapping[int, Path],
+    coarsest: Mapping[int, str],
+) -> dict[int, WrongOutput]:
+    """The outputs with elements that rounding does not explain; of one that is wrong as a whole, all of them."""
+    import torch
+
+    found: dict[int, WrongOutput] = {}
+    for index in sorted(suspicious & double.keys()):
+        tensors = [recorded_tensor(files[index]) for files in (actual, eager, double)]
+        if any(tensor is None or tensor.shape != tensors[0].shape for tensor in tensors):  # type: ignore[union-attr]
+            continue
+        returned, expected, exact = tensors
+        assert returned is not None
+        assert expected is not None
+        assert exact is not None
+        elements = deviating(returned, expected, exact, coarsest[index])
+        if index in wrong:
+            elements = torch.ones(returned.numel(), dtype=torch.bool)
+        if bool(elements.any()):
+            found[index] = WrongOutput(returned, elements)
+    return found
+
+
+def _unexplained(
+    source: ExportedSource, wrong: Mapping[int, OutputError], double: Mapping[int, Path]
+) -> Iterator[FaultyOutput | StatesFailure]:
+    """Yields outputs that are far off while the graph is right, and that move little when operators round otherwise."""
+    errors_of = {index: _far_off(error) for index, error in wrong.items()}
+    gross = {index: error for index, error in errors_of.items() if error > _GROSS}
+    if not gross:
+        return
+    moved = dict.fromkeys(gross, 0.0)
+    for seed in _NOISE_SEEDS:
+        try:
+            program = source.program(Arithmetic.DOUBLE, RoundingNoise(seed, _NOISE_UNITS))
+            returned: Sequence[Any] = ()
+            for _ in range(source.run.calls):
+                returned = program.call()
+        except NotEvaluableError as failure:
+            yield StatesFailure(f"whether rounding explains how far outputs are off is not known: {failure}")
+            return
+        for index in gross:
+            moved[index] = max(moved[index], _distance(returned[index], double[index]))
+    for index, error in gross.items():
+        if error > _MULTIPLE * moved[index]:
+            yield FaultyOutput(
+                index,
+                "is far from what the exported program returns, by more than other rounding makes of it, and the graph "
+                "of the kernels is right: what is returned, or a launch that is not compared, is wrong",
+            )
+
+
+def _distance(returned: Any, exact: Path) -> float:
+    """The relative difference of an output from its value without noise; inf where they cannot be compared."""
+    import torch
+
+    value, expected = saved_outputs.as_tensor(returned), recorded_tensor(exact)
+    if value is None or expected is None or value.shape != expected.shape:
+        return math.inf
+    is_alike = torch.equal(value.cpu().isfinite(), expected.isfinite())
+    return relative_difference(value.cpu(), expected) if is_alike else math.inf
+
+
+def _far_off(error: OutputError) -> float:
+    """The relative error of an output against float64, as far as it is beyond eager's own."""
+    if error.double is None or error.double <= _MULTIPLE * error.eager_double:
+        return 0.0
+    return error.double

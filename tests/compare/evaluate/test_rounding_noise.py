@@ -1,0 +1,102 @@
+"""Evaluations in which everything is rounded otherwise."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise, moved
+from aoti_debug.compare.evaluate.wide_values import LARGE, Narrow
+from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
+from aoti_debug.reference.program import Node, NodeKind, TensorType
+
+
+def call(target: str, dtype: str = "float32", mutates: tuple[str, ...] = ()) -> Node:
+    type_ = TensorType(dtype, (), (), "cpu")
+    return Node("node", NodeKind.CALL, target, types=(type_,), mutates=mutates)
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("float32", 2.0**-23), ("bfloat16", 2.0**-7), ("float64", 2.0**-52)])
+def test_a_result_moves_by_several_units_of_its_own_dtype(dtype: str, unit: float) -> None:
+    noise, values = RoundingNoise(0, 8), torch.ones(4, 50, dtype=torch.float64)
+    change = (noise.result(call("aten.exp.default", dtype), [], values) - 1).abs().max()
+    assert 4 * unit < float(change) <= 8 * unit
+
+
+def test_views_and_integers_stay() -> None:
+    noise, values = RoundingNoise(0, 8), torch.ones(4, 50, dtype=torch.float64)
+    view = values.t()
+    assert noise.result(call("aten.t.default"), [values], view) is view
+    assert noise.result(call("aten.slice.Tensor"), [[values]], values[1:]).data_ptr() == values[1:].data_ptr()
+    numbers = torch.arange(3)
+    assert noise.result(call("aten.arange.default"), [], numbers) is numbers
+    first, second = noise.result(call("aten.max.dim"), [values], (values.amax(1), numbers))
+    assert not torch.equal(first, values.amax(1))
+    assert second is numbers
+
+
+def test_what_is_overwritten_moves_in_place() -> None:
+    state = torch.ones(100, dtype=torch.float64)
+    result = RoundingNoise(0, 8).result(call("aten.add_.Tensor", mutates=("state",)), [state], state)
+    assert result is state
+    assert 0 < float((state - 1).abs().max()) <= 8 * 2.0**-23
+
+
+def test_inputs_move_up_or_down_and_large_ones_when_they_are_read() -> None:
+    noise = RoundingNoise(0, 2)
+    assert set((noise.begun(torch.ones(100)) - 1).tolist()) == {2.0**-22, -(2.0**-22)}
+    assert noise.begun(7) == 7
+    numbers = torch.arange(3)
+    assert noise.begun(numbers) is numbers
+    large = moved(torch.ones(LARGE, dtype=torch.float16), torch.Generator().manual_seed(0), 0.5)
+    assert isinstance(large, Narrow)
+    assert set(large.wide()[:100].tolist()) == {0.5, 1.5}
+
+
+def test_terms_of_sums_move_as_rounding_adds_up() -> None:
+    terms = 1 << 16
+    values = torch.ones(terms, dtype=torch.float64)
+    noise = RoundingNoise(0, 1)
+    assert noise.arguments(call("aten.exp.default"), [values], 1)[0] is values
+    (noisy,) = noise.arguments(call("aten.sum.default"), [values], terms)
+    assert 32 * 2.0**-23 < float((noisy - 1).abs().max()) <= 65 * 2.0**-23
+
+
+class Unstable(nn.Module):
+    """What is left of sums that cancel, and of a variance of numbers that are alike; a state that is overwritten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        self.state.mul_(0.5)
+        self.state.add_(x.sum())
+        return x.sum(), (x + 5e4).var(), x.exp()
+
+
+def test_a_program_moves_where_rounding_matters() -> None:
+    torch.manual_seed(0)
+    half = 1e6 * torch.randn(1 << 12)
+    x = torch.cat([half, -half, torch.full((8,), 0.01)])
+    graphs = ReferenceGraphs()
+    graphs.record_exported(torch.export.export(Unstable(), (x,)))
+    reference = graphs.reference().of_exported
+    assert reference is not None
+
+    def returned(noise: RoundingNoise | None) -> list[Tensor]:
+        program = ExportedCalls(
+            reference, Arithmetic.DOUBLE, "cpu", [x.clone()], lambda _: torch.zeros(()), noise=noise
+        )
+        values = [program.call(), program.call()][-1]
+        state = program.state("state")
+        assert state is not None
+        return [values[0], state]
+
+    exact, noisy, again = returned(None), returned(RoundingNoise(0, 1)), returned(RoundingNoise(0, 1))
+    for right, other, same in zip(exact, noisy, again, strict=True):
+        assert abs(float(other - right)) > 0.1 * abs(float(right))
+        assert float(other) == float(same)

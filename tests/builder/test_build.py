@@ -15,6 +15,7 @@ from pathlib import Path
 import cpp_host
 import pytest
 import torch
+import wrapper_templates
 from paths import ROOT
 
 import aoti_debug
@@ -132,6 +133,7 @@ def test_the_package_computes_what_the_uninstrumented_one_computes(
 
 @pytest.mark.slow
 def test_the_uninstrumented_package_is_what_torch_builds(folder: Path, summary: BuildSummary) -> None:
+    wrapper_templates.share()
     torch._inductor.aoti_compile_and_package(
         torch.export.load(folder / "model.pt2"), package_path=str(folder / "torch.pt2")
     )

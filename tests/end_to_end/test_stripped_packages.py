@@ -28,7 +28,7 @@ from aoti_debug.triage.triage import triage
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are interposed on x86-64 only")
 LOOKUP = """
-import sys, torch
+import sys, torch, wrapper_templates
 
 class Model(torch.nn.Module):
     def __init__(self):
@@ -40,6 +40,7 @@ class Model(torch.nn.Module):
         return torch.softmax(self.linear(self.table(index) + x), -1)
 
 program = torch.export.export(Model().eval(), (torch.ones(8, 32), torch.arange(8)))
+wrapper_templates.share()
 torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[1])
 """
 

@@ -51,11 +51,10 @@ def compiled_elsewhere(folder: Path) -> Path:
     there = folder / "there"
     (there / "packages").mkdir(parents=True)
     machine_results.link_into(there / "cache")
-    for known in Path(cache_dir()).glob("*/*"):  # what torch has found out about this machine, and its headers
-        if len(known.parent.name) == 2 or known.parent.name == "precompiled_headers":
-            (there / "cache" / known.parent.name).mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(OSError):  # another process is about to write it, or it lies on another disk
-                os.link(known, there / "cache" / known.parent.name / known.name)
+    for known in Path(cache_dir()).glob("??/*"):  # what torch has found out about this machine
+        (there / "cache" / known.parent.name).mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # another process is about to write it, or it lies on another disk
+            os.link(known, there / "cache" / known.parent.name / known.name)
     subprocess.run(
         [sys.executable, compile_packages.__file__, str(there / "packages")],
         env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(there / "cache")},

@@ -17,7 +17,7 @@ from aoti_debug.triage.triage import triage
 
 FAR = 1_000_000
 COMPILE = """
-import sys, torch
+import sys, torch, wrapper_templates
 
 class Model(torch.nn.Module):
     def __init__(self):
@@ -29,6 +29,7 @@ class Model(torch.nn.Module):
 
 program = torch.export.export(Model().eval(), (torch.ones(8, 32), torch.arange(8)))
 torch.export.save(program, sys.argv[1])
+wrapper_templates.share()
 torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[2])
 """
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
+import forked_script
 import pytest
 import torch
 
@@ -40,7 +39,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("models")
     program, compiled = folder / "program.pt2", folder / "theirs.pt2"
     (folder / "compile.py").write_text(COMPILE)
-    subprocess.run([sys.executable, "compile.py", str(program), str(compiled)], check=True, cwd=folder)
+    forked_script.run(folder / "compile.py", program, compiled)
     return program, compiled
 
 

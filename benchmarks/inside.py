@@ -25,8 +25,10 @@ from pathlib import Path
 
 import inside_examples
 import torch
+from click.testing import CliRunner
 
 from aoti_debug.builder import build as builder
+from aoti_debug.cli.main import group
 from aoti_debug.frontend.exported_program import WORKER
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.fork_server.python_process import PythonCommand
@@ -95,10 +97,14 @@ def _export(name: str, device: str, work: Path) -> Path:
     return path
 
 
+def _settings() -> list[str]:
+    """The names of variables that examples do not inherit."""
+    return [name for name in os.environ if name.startswith(("AOTI_DEBUG_", "RANK"))]
+
+
 def _output(command: PythonCommand) -> str:
     """The output of a process that executes a command."""
-    removed = ("AOTI_DEBUG_", "RANK")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(removed)}
+    environment = {name: value for name, value in os.environ.items() if name not in _settings()}
     with python_process.start(command, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         output, errors = child.communicate()
         code = child.wait()
@@ -167,7 +173,11 @@ def _calls(program: Path, package: Path) -> Example:
     """The texts of `show --calls`; equal if the inspected tensors have the same bytes, in the same order."""
 
     def printed(*arguments: str) -> list[str]:
-        return _output(PythonCommand(module="aoti_debug.cli.main", arguments=arguments)).splitlines()
+        """Of a command in this process: the processes that it starts are forked from the server."""
+        done = CliRunner().invoke(group, arguments, env=dict.fromkeys(_settings()))
+        if done.exit_code != 0:
+            raise SystemExit(f"{arguments} failed with {done.exit_code}:\n{done.output[-4000:]}")
+        return done.stdout.splitlines()
 
     show = ("show", "--calls", "--hashes", "--wide")
     printed("run", str(package), "--level", "1")

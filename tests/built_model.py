@@ -64,8 +64,10 @@ def build_from_package(built: Built, folder: Path, configs: Mapping[str, Any], m
         configs, module: as for `build_model`.
     """
     import torch
+    import wrapper_templates
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
+    wrapper_templates.share()
     machine_results.link_into(Path(cache_dir()))
     program = torch.export.load(built.program)
     original = folder / "compiled.pt2"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import wrapper_templates
 from torch._inductor import cpp_builder
 from torch._inductor.package import package_aoti
 
@@ -67,17 +68,20 @@ def _files(seed: int, folder: Path) -> list[str]:
 def compiling_once(run: Callable[[str, str], None]) -> Callable[[str, str], None]:
     """Like Inductor's function that runs a compiler, except that an object of equal code and flags is copied.
 
-    The packages differ in where their weights lie more often than in their code.
+    The packages differ in where their weights lie more often than in their code. Headers of those that map their
+    weights are not precompiled: each would be used once.
     """
     objects: dict[tuple[str, ...], bytes] = {}
 
     def run_compile_cmd(cmd_line: str, cwd: str) -> None:
         words = shlex.split(cmd_line)
         sources = [word for word in words if word.endswith((".wrapper.cpp", ".kernel.cpp"))]
+        if "c++-header" in words and any("USE_MMAP" in word for word in words):
+            return None
         if len(sources) != 1 or "-c" not in words:
             return run(cmd_line, cwd)
         output = Path(words[words.index("-o") + 1])
-        code = Path(sources[0]).read_text().partition("// Compile cmd")[0]
+        code = Path(sources[0]).read_text().partition("// Compile cmd")[0].rstrip()
         key = (code, *(word for word in words if word not in (*sources, str(output))))
         if key in objects:
             output.write_bytes(objects[key])
@@ -90,6 +94,7 @@ def compiling_once(run: Callable[[str, str], None]) -> Callable[[str, str], None
 
 
 if __name__ == "__main__":
+    wrapper_templates.share()
     if hasattr(cpp_builder, "run_compile_cmd"):
         cpp_builder.run_compile_cmd = compiling_once(cpp_builder.run_compile_cmd)
     compile_all(Path(sys.argv[1]))

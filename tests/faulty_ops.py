@@ -26,13 +26,17 @@ ACTIONS = {
 }
 
 
-@torch.library.custom_op("faulty::act", mutates_args=())
+# Not by `custom_op`: at its first call in each process, which may be its end, that imports all of torch's compiler.
+torch.library.define("faulty::act", "(Tensor x) -> Tensor")
+
+
+@torch.library.impl("faulty::act", "CPU")
 def act(x: torch.Tensor) -> torch.Tensor:
     ACTIONS[os.environ.get("FAULTY_OPS", "")]()
     return x + 1
 
 
-@act.register_fake
+@torch.library.register_fake("faulty::act")
 def _(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x)
 

@@ -1,10 +1,13 @@
-"""The results of earlier lowerings about this machine: instruction sets that compile and run."""
+"""What earlier builds have found out about this machine: its compilers, instruction sets that compile and run."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from pathlib import Path
+
+import pytest
 
 from aoti_debug.machine import cache, compiler
 
@@ -16,3 +19,11 @@ def link_into(inductor_cache: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):  # it is there, or lies on another disk
             os.link(known, folder / known.name)
+
+
+def use_empty_cache(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes `home` the folder of caches for a test; of the session's, the results about compilers alone are copied."""
+    compiler.find_compiler()
+    known = cache.directory() / "compilers"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    shutil.copytree(known, cache.directory() / known.name)

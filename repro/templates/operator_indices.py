@@ -108,6 +108,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
         self.views = views
         self.report = report
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Otherwise the first operator waits for the import of torch's compiler."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         rule = RULES.get(func._schema.name.rstrip("_"))

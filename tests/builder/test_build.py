@@ -15,6 +15,7 @@ from pathlib import Path
 import cpp_host
 import pytest
 import torch
+import wrapper_templates
 from paths import ROOT
 
 import aoti_debug
@@ -28,11 +29,21 @@ from aoti_debug.manifest import Kind
 from aoti_debug.pt2 import archive
 
 INPUT = torch.linspace(-1, 1, 8).reshape(2, 4)
-LOAD_AND_CALL = """
-import sys, torch
-model = torch._inductor.aoti_load_package(sys.argv[1])
-torch.save(model(torch.load(sys.argv[2])), sys.argv[3])
-assert not any(name.startswith("aoti_debug") for name in sys.modules)
+# A host of its own for each line of stdin: package, input, output, environment variables. It tells how each ended.
+HOSTS = """
+import json, os, sys
+import torch, torch._inductor.package
+for line in sys.stdin:
+    child = os.fork()
+    if child:
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    package, input, output, variables = json.loads(line)
+    os.environ.update(variables)
+    model = torch._inductor.aoti_load_package(package)
+    torch.save(model(torch.load(input)), output)
+    assert not any(name.startswith("aoti_debug") for name in sys.modules)
+    break
 """
 
 
@@ -79,15 +90,24 @@ def outside() -> dict[str, str]:
 
 
 @functools.cache
+def hosts(folder: Path) -> subprocess.Popen[str]:
+    """The process that the hosts are forked from. It ends with this one, which its stdin belongs to."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", HOSTS]
+    return subprocess.Popen(command, env=outside(), cwd=folder, stdin=pipe, stdout=pipe, text=True)
+
+
+@functools.cache
 def output_of(folder: Path, package: str, level: int) -> torch.Tensor:
     target = folder / f"{package}.{level}.out.pt"
-    subprocess.run(
-        [sys.executable, "-c", LOAD_AND_CALL, str(folder / package), str(folder / "input.pt"), str(target)],
-        env=outside() | {"AOTI_DEBUG_LEVEL": str(level), "AOTI_DEBUG_DIR": str(folder / "runs")},
-        cwd=folder,
-        check=True,
-        stderr=subprocess.PIPE,
-    )
+    variables = {"AOTI_DEBUG_LEVEL": str(level), "AOTI_DEBUG_DIR": str(folder / "runs")}
+    forking = hosts(folder)
+    assert forking.stdin is not None
+    assert forking.stdout is not None
+    request = [str(folder / package), str(folder / "input.pt"), str(target), variables]
+    forking.stdin.write(json.dumps(request) + "\n")
+    forking.stdin.flush()
+    assert forking.stdout.readline() == "0\n"
     loaded = torch.load(target)
     return loaded if isinstance(loaded, torch.Tensor) else loaded[0]
 
@@ -132,6 +152,7 @@ def test_the_package_computes_what_the_uninstrumented_one_computes(
 
 @pytest.mark.slow
 def test_the_uninstrumented_package_is_what_torch_builds(folder: Path, summary: BuildSummary) -> None:
+    wrapper_templates.share()
     torch._inductor.aoti_compile_and_package(
         torch.export.load(folder / "model.pt2"), package_path=str(folder / "torch.pt2")
     )

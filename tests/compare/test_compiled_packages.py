@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import schema
 import torch
+import wrapper_templates
 from built_model import Built, FromPackage
 from click.testing import CliRunner
 from corpus.wrong_values import Relu
@@ -51,6 +52,7 @@ def test_a_package_that_was_lowered_wrongly(tmp_path: Path) -> None:
     torch.export.save(program, tmp_path / "model.pt2")
     fault = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}
     package = str(tmp_path / "compiled.pt2")
+    wrapper_templates.share()
     torch._inductor.aoti_compile_and_package(program, package_path=package, inductor_configs=fault)
     options = CompareOptions(Path(package), exported=tmp_path / "model.pt2", out=tmp_path / "compares")
     with pytest.raises(ArtifactError, match="with another source in the program") as caught:

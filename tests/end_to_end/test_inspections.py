@@ -13,6 +13,7 @@ from typing import Any
 
 import archives
 import factories
+import machine_results
 import pytest
 from unpacked_archive import COMMANDS, KERNELS, unpacked
 
@@ -94,7 +95,7 @@ def inspected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counter[str]:
     monkeypatch.setattr(exported_program, "run_worker", lowered)
     monkeypatch.setattr(builder, "LibraryCompilation", NoCompilation)
     monkeypatch.setattr(builder.runtime_objects, "compiled_meanwhile", lambda _: nullcontext())
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    machine_results.use_empty_cache(tmp_path / "cache", monkeypatch)
     archives.write(tmp_path / "program.pt2", archives.PROGRAM)
     return found
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import platform
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import archives
+import forked_script
 import pytest
 import torch
 from built_model import FromPackage
@@ -28,7 +27,7 @@ from aoti_debug.triage.triage import triage
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are interposed on x86-64 only")
 LOOKUP = """
-import sys, torch
+import sys, torch, wrapper_templates
 
 class Model(torch.nn.Module):
     def __init__(self):
@@ -40,6 +39,7 @@ class Model(torch.nn.Module):
         return torch.softmax(self.linear(self.table(index) + x), -1)
 
 program = torch.export.export(Model().eval(), (torch.ones(8, 32), torch.arange(8)))
+wrapper_templates.share()
 torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[1])
 """
 
@@ -50,7 +50,8 @@ def lookup(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compile_lookup(folder: Path) -> Path:
-    subprocess.run([sys.executable, "-c", LOOKUP, str(folder / "whole.pt2")], check=True)
+    (folder / "lookup.py").write_text(LOOKUP)
+    forked_script.run(folder / "lookup.py", folder / "whole.pt2")
     torch.save((torch.ones(8, 32), torch.arange(8)), folder / "good.pt")
     torch.save((torch.ones(8, 32), torch.full((8,), 1_000_000)), folder / "bad.pt")
     return stripped(folder / "whole.pt2", folder / "stripped.pt2")

@@ -9,8 +9,6 @@ import contextlib
 import functools
 import os
 import shutil
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 
 import artifact_metadata
 import compile_packages
+import forked_script
 import machine_results
 import pytest
 import torch
@@ -51,16 +50,12 @@ def compiled_elsewhere(folder: Path) -> Path:
     there = folder / "there"
     (there / "packages").mkdir(parents=True)
     machine_results.link_into(there / "cache")
-    for known in Path(cache_dir()).glob("*/*"):  # what torch has found out about this machine, and its headers
-        if len(known.parent.name) == 2 or known.parent.name == "precompiled_headers":
-            (there / "cache" / known.parent.name).mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(OSError):  # another process is about to write it, or it lies on another disk
-                os.link(known, there / "cache" / known.parent.name / known.name)
-    subprocess.run(
-        [sys.executable, compile_packages.__file__, str(there / "packages")],
-        env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(there / "cache")},
-        check=True,
-    )
+    for known in Path(cache_dir()).glob("??/*"):  # what torch has found out about this machine
+        (there / "cache" / known.parent.name).mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # another process is about to write it, or it lies on another disk
+            os.link(known, there / "cache" / known.parent.name / known.name)
+    variables = {"TORCHINDUCTOR_CACHE_DIR": str(there / "cache")}
+    forked_script.run(Path(compile_packages.__file__), there / "packages", variables=variables)
     shutil.move(there / "packages", folder / "packages")
     shutil.rmtree(there)
     return folder / "packages"

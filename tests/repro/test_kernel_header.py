@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
+import machine_results
 import pytest
 
 from aoti_debug.builder.compiling import precompiled_headers
@@ -22,7 +23,7 @@ KERNEL = f'#include <{PREFIX}>\nextern "C" void planted(int* out) {{ *out = VALU
 
 @pytest.fixture(autouse=True)
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    machine_results.use_empty_cache(tmp_path / "cache", monkeypatch)
     found = Toolchain(find_compiler(), find_torch())
     if found.compiler.is_clang:
         pytest.skip("only the header of g++ is linked")

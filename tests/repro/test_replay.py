@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,15 @@ def test_an_out_operator_is_replayed_bit_for_bit(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert done.stdout == ("0.3 aoti_torch_cpu_addmm_out: as recorded\n  buf0  float32 (2, 4)  equal bit for bit\n")
     assert done.returncode == 0
+
+
+def test_an_operator_is_replayed_before_torchs_compiler_could_be_imported(tmp_path: Path) -> None:
+    command = [sys.executable, "-I", "-X", "importtime", addmm(tmp_path) / "repro.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("0.3 aoti_torch_cpu_addmm_out: as recorded\n")
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "torch" in imported
+    assert "torch._dynamo" not in imported
 
 
 def test_a_difference_is_measured_and_located(tmp_path: Path) -> None:

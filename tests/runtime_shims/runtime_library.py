@@ -17,13 +17,20 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from aoti_debug.builder.compiling.runtime_objects import shared_sources, translation_units
+from aoti_debug.builder.compiling.runtime_objects import (
+    ELEMENTWISE,
+    OPTIMIZE_ELEMENTWISE,
+    OPTIMIZE_OTHERS,
+    RUNTIME,
+    shared_sources,
+    translation_units,
+)
 
 HERE = Path(__file__).parent
 SHIMS = HERE.parent.parent / "runtime_shims"
 TORCH = Path(torch.__file__).parent
 FLAGS = (
-    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fopenmp", "-fPIC"),
+    *("-std=c++17", "-march=native", "-ffp-contract=off", "-fopenmp", "-fPIC"),
     *("-fvisibility=hidden", "-fno-gnu-unique", "-Wall", "-Wextra", "-Werror"),
 )
 HANDLE, ADDRESS, I64, F32, F64, BOOL = 13, 12, 5, 10, 11, 1
@@ -85,15 +92,21 @@ class Slot:
 
 
 def compiled(folder: Path, device: Path) -> list[Path]:
-    """The objects of the runtime and of the harness; compiled where `folder` does not have them yet."""
+    """The objects of the runtime, optimized as in packages, and of the harness; compiled unless `folder` has them."""
     host = shared_sources()
+    elementwise = [path for path in host if path.relative_to(RUNTIME).parts[0] in ELEMENTWISE]
+    others = [path for path in host if path not in elementwise]
     runtime, headers = ("".join(path.read_text() for path in paths) for paths in (host, sorted(SHIMS.rglob("*.h"))))
-    units = {f"runtime_{n}": (text, runtime) for n, text in enumerate(translation_units(host, 2))}
-    units |= {path.stem: (f'#include "{path}"\n', path.read_text()) for path in (device, HERE / "harness.cpp")}
+    units = {
+        "runtime": (OPTIMIZE_OTHERS, *translation_units(others, 1), runtime),
+        "elementwise": (OPTIMIZE_ELEMENTWISE, *translation_units(elementwise, 1), runtime),
+        device.stem: (OPTIMIZE_ELEMENTWISE, f'#include "{device}"\n', device.read_text()),
+        "harness": (OPTIMIZE_OTHERS, f'#include "{HERE / "harness.cpp"}"\n', (HERE / "harness.cpp").read_text()),
+    }
 
     def compile_(name: str) -> Path:
-        text, contents = units[name]
-        key = sha256(f"{headers}{text}{contents}{FLAGS}{torch.__version__}".encode()).hexdigest()[:16]
+        optimize, text, contents = units[name]
+        key = sha256(f"{headers}{text}{contents}{FLAGS}{optimize}{torch.__version__}".encode()).hexdigest()[:16]
         path = folder / f"{name}-{key}.o"
         if not path.exists():
             for old in folder.glob(f"{name}-*.o"):
@@ -101,7 +114,7 @@ def compiled(folder: Path, device: Path) -> list[Path]:
             source, scratch = folder / f"{name}.cpp", path.with_suffix(f".{os.getpid()}")
             source.write_text(text)
             include = [f"-I{SHIMS}", f"-I{TORCH / 'include'}", f"-I{TORCH / 'include/torch/csrc/api/include'}"]
-            _run("g++", *FLAGS, *include, "-c", str(source), "-o", str(scratch))
+            _run("g++", *FLAGS, optimize, *include, "-c", str(source), "-o", str(scratch))
             scratch.rename(path)
         return path
 

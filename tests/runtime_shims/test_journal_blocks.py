@@ -7,7 +7,6 @@ import random
 import resource
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +17,8 @@ import torch
 from runtime_shims.journal_decoder import Journal
 from runtime_shims.runtime_library import Handle, Runtime, Slot
 
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.fork_server.python_process import PythonCommand
 from runtime_shims import journal_decoder
 
 Load = Callable[..., Runtime]
@@ -205,20 +206,21 @@ def test_journal_after_sigkill(library: Path, tmp_path: Path, level: int) -> Non
     for attempt in range(3):
         run = tmp_path / f"run{attempt}"
         run.mkdir()
-        program = KILLED.format(tests=tests, library=str(library), copy=str(tmp_path / f"copy{attempt}.so"))
+        script = tmp_path / f"killed{attempt}.py"
+        script.write_text(KILLED.format(tests=tests, library=str(library), copy=str(tmp_path / f"copy{attempt}.so")))
         environment = os.environ | {
             "AOTI_DEBUG_RUN": str(run),
             "AOTI_DEBUG_LEVEL": str(level),
             "AOTI_DEBUG_PRINT": "none",
             "AOTI_DEBUG_JOURNAL_BYTES": "1M" if level == 3 else "256M",
         }
-        child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"go\n"
-        time.sleep(chance.uniform(0.05, 0.3))
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
+        command = PythonCommand(script=str(script))
+        with python_process.start(command, environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"go\n"
+            time.sleep(chance.uniform(0.05, 0.3))
+            child.kill()
+            assert child.wait() == -signal.SIGKILL
         found = journal_decoder.decode(run / "journal.bin")
         begins = [(r.call, r.launch) for r in found.of("launch_begin")]
         assert len(begins) > 20

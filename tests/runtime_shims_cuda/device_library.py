@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from aoti_debug.builder.compiling.runtime_objects import translation_units
 from aoti_debug.machine import cuda_toolkit
 
 HERE = Path(__file__).resolve().parent
@@ -246,12 +247,16 @@ def compiler() -> str | None:
 
 
 def build(output: Path, sources: tuple[Path, ...], *options: str) -> Path:
-    """Compiles and links a shared library.
+    """Compiles and links a shared library. Its files of the runtime are one unit: the headers are what takes time.
 
     Raises:
         AssertionError: it does not compile.
     """
-    command = [str(compiler()), *FLAGS, "-shared", f"-I{RUNTIME}", *options, *map(str, sources), "-o", str(output)]
+    runtime = [source for source in sources if source.is_relative_to(RUNTIME)]
+    others = [str(source) for source in sources if source not in runtime]
+    unit = output.with_suffix(".cpp")
+    unit.write_text("".join(translation_units(runtime, 1)))
+    command = [str(compiler()), *FLAGS, "-shared", f"-I{RUNTIME}", *options, *others, str(unit), "-o", str(output)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return output

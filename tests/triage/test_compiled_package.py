@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
+import forked_script
 import pytest
 import torch
 
@@ -17,7 +16,7 @@ from aoti_debug.triage.triage import triage
 
 FAR = 1_000_000
 COMPILE = """
-import sys, torch
+import sys, torch, wrapper_templates
 
 class Model(torch.nn.Module):
     def __init__(self):
@@ -29,6 +28,7 @@ class Model(torch.nn.Module):
 
 program = torch.export.export(Model().eval(), (torch.ones(8, 32), torch.arange(8)))
 torch.export.save(program, sys.argv[1])
+wrapper_templates.share()
 torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[2])
 """
 
@@ -39,7 +39,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("models")
     program, compiled = folder / "program.pt2", folder / "theirs.pt2"
     (folder / "compile.py").write_text(COMPILE)
-    subprocess.run([sys.executable, "compile.py", str(program), str(compiled)], check=True, cwd=folder)
+    forked_script.run(folder / "compile.py", program, compiled)
     return program, compiled
 
 

@@ -4,6 +4,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import machine_results
 import pytest
 from factories import make_manifest
 
@@ -21,7 +22,7 @@ FLAGS = Flags("g++", (), (), (), (), (), (), ())
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolchain:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    machine_results.use_empty_cache(tmp_path / "cache", monkeypatch)
     return Toolchain(find_compiler(), Torch("2.13.0", Path("/nowhere"), "fingerprint"))
 
 

@@ -107,8 +107,6 @@ def _export(name: str, device: str, folder: Path) -> Path:
         return path
     torch.manual_seed(0)
     module = model.make().to(device).train(model.is_training)
-    for parameter in module.parameters():  # on a GPU torch 2.11 saves but the first of weights that share memory
-        parameter.data = parameter.data.clone()
     inputs = tuple(x.to(device) if isinstance(x, torch.Tensor) else x for x in model.inputs())
     with torch.no_grad():
         torch.export.save(torch.export.export(module, inputs, dynamic_shapes=model.dynamic), path)

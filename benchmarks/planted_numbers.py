@@ -78,6 +78,12 @@ def _model(fault: str) -> str:
 
 
 def _row(fault: str, program: Path, is_compared: bool) -> Row:
+    row = _measured(fault, program, is_compared)
+    print(f"{fault}: {row.kind}, {row.seconds:.0f} s: {row.said}", file=sys.stderr, flush=True)
+    return row
+
+
+def _measured(fault: str, program: Path, is_compared: bool) -> Row:
     model = _model(fault)
     paths = (HERE, HERE.parent, os.environ.get("PYTHONPATH", ""))
     environment = {**os.environ, VARIABLE: fault, "PYTHONPATH": os.pathsep.join(map(str, paths))}
@@ -91,7 +97,6 @@ def _row(fault: str, program: Path, is_compared: bool) -> Row:
         [sys.executable, "-m", "aoti_debug", *command], env=environment, capture_output=True, text=True, check=False
     )
     seconds = time.monotonic() - began
-    print(f"{fault}: exit code {done.returncode}, {seconds:.0f} s", file=sys.stderr, flush=True)
     if done.returncode not in (0, 1):
         return Row(fault, model, f"exit code {done.returncode}", done.stderr.strip()[-200:], seconds)
     found = json.loads(done.stdout)

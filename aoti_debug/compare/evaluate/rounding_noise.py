@@ -40,11 +40,7 @@ class RoundingNoise:
 
     def begun(self, value: Any) -> Any:
         """An input or a weight, moved by the rounding of the kernel that reads it."""
-        import torch
-
-        if not isinstance(value, torch.Tensor) or not is_floating(str(value.dtype)) or value.dtype.is_complex:
-            return value
-        return moved(value, self._generator, self._units * unit(value.dtype))
+        return moved(value, self._generator, self._units)
 
     def arguments(self, node: Node, args: list[Any], terms: int) -> list[Any]:
         """The arguments of an operator that adds so many terms, as far as rounding in sums moves them."""
@@ -92,14 +88,19 @@ def approximated(node: Node, result: Any, generator: torch.Generator) -> Any:
     return result + _approximation_error(result, generator)
 
 
-def moved(value: torch.Tensor, generator: torch.Generator, step: float) -> torch.Tensor | Narrow:
-    """A floating tensor in float64, every number moved up or down by a relative step; a large one when it is read."""
+def moved(value: Any, generator: torch.Generator, units: float) -> Any:
+    """An input in float64, every number moved up or down by so many units of the kernel's arithmetic.
+
+    A large one is moved when it is read; what is no tensor of floating real numbers stays what it is.
+    """
     import torch
 
+    if not isinstance(value, torch.Tensor) or not is_floating(str(value.dtype)) or value.dtype.is_complex:
+        return value
     upwards = torch.empty(value.shape, dtype=torch.bool)
     for part in upwards.view(-1).split(_PART):  # the generator makes integers of 64 bits
         part.copy_(torch.randint(0, 2, part.shape, generator=generator))
-    narrow = Narrow(value, torch.float64, upwards.to(value.device), step)
+    narrow = Narrow(value, torch.float64, upwards.to(value.device), units * unit(value.dtype))
     return narrow if value.nbytes >= LARGE else narrow.wide()
 
 

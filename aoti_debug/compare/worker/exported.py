@@ -7,7 +7,7 @@ known; otherwise it is not called: its states and outputs are others each time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,15 +114,7 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
     saved_outputs.save(list(returned), folder / EXPORTED_EAGER)
     del program
     yield from judged_outputs(source, folder)
-    wrong: set[str] = set()
-    for change in _judged_states(source, deviating):
-        yield change
-        if isinstance(change, StateChange) and change.advance is not Advance.RIGHT:
-            wrong.add(change.name)
-    for name in sorted(unjudged - wrong):
-        yield StatesFailure(
-            f"{name} is judged in the first {_MOST_JUDGED} calls in which it deviates, not in later ones"
-        )
+    yield from _judged_states(source, deviating, unjudged)
 
 
 def _values(program: Program, given: GivenTensors) -> dict[str | int, torch.Tensor]:
@@ -160,6 +152,11 @@ class _StateAfterCall:
     after: torch.Tensor
     eager: torch.Tensor
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """The name of the state, and the number of the call."""
+        return self.change.name, self.number
+
 
 def _state_changes(
     program: Program, call: CallStates, earlier: Mapping[str, torch.Tensor], began_alike: set[str], number: int
@@ -189,47 +186,56 @@ def _state_changes(
 
 
 def _judged_states(
-    source: ExportedSource, deviating: Sequence[_StateAfterCall]
+    source: ExportedSource, deviating: Sequence[_StateAfterCall], unjudged: Set[str]
 ) -> Iterator[StateChange | StatesFailure]:
     """Yields changes as the program in float64 judges them; of each state those up to the first wrong one.
 
     Where that is not known, rounding may explain those of numbers that are rounded: they are not called wrong.
+
+    Args:
+        unjudged: the states that deviate in later calls too.
     """
-    exact, reason = _states_after(source, deviating)
-    judged = [_judged_state(state, value) for state, value in zip(deviating, exact, strict=True)]
-    noisy: list[list[torch.Tensor | None]] = []
-    if any(change is not None and change.advance is not Advance.RIGHT for change in judged) and not reason:
-        for seed in NOISE_SEEDS:
-            noisy.append(_states_after(source, deviating, RoundingNoise(seed, NOISE_UNITS))[0])
+    exact, reason = _states_after(source, [s for s in deviating if s.change.advance is not Advance.RIGHT])
+    judged = [_judged_state(state, exact.get(state.key)) for state in deviating]
+    suspects = [s for s, c in zip(deviating, judged, strict=True) if c is not None and c.advance is not Advance.RIGHT]
+    noisy = [_states_after(source, suspects, RoundingNoise(seed, NOISE_UNITS))[0] for seed in NOISE_SEEDS if exact]
     wrong: set[str] = set()
-    for number, (state, change, value) in enumerate(zip(deviating, judged, exact, strict=True)):
+    for state, change in zip(deviating, judged, strict=True):
         if change is None:
             said = f"whether rounding explains how {state.change.name} changes is not known: "
             yield StatesFailure(said + (reason or "float64 has no value for it"))
             continue
+        value = exact.get(state.key)
         if change.advance is not Advance.RIGHT and value is not None:
-            others = [one for values in noisy if (one := values[number]) is not None and one.shape == value.shape]
+            others = [
+                one for values in noisy if (one := values.get(state.key)) is not None and one.shape == value.shape
+            ]
             change = judged_by_noise(change, state.after, value, others)
         if change.name not in wrong:  # what follows is a consequence
             yield change
             if change.advance is not Advance.RIGHT:
                 wrong.add(change.name)
+    for name in sorted(unjudged - wrong):
+        yield StatesFailure(
+            f"{name} is judged in the first {_MOST_JUDGED} calls in which it deviates, not in later ones"
+        )
 
 
 def _states_after(
     source: ExportedSource, wanted: Sequence[_StateAfterCall], noise: RoundingNoise | None = None
-) -> tuple[list[torch.Tensor | None], str]:
-    """The states after their calls in float64, None where they are not known; and why that is, if for one reason."""
-    found: list[torch.Tensor | None] = [None] * len(wanted)
+) -> tuple[dict[tuple[str, int], torch.Tensor], str]:
+    """The states after their calls in float64, as far as they are known; and why not, if for one reason."""
+    found: dict[tuple[str, int], torch.Tensor] = {}
     if not wanted:
         return found, ""
     try:
         program = source.program(Arithmetic.DOUBLE, noise)
         for number in range(max(state.number for state in wanted) + 1):
             program.call()
-            for index, state in enumerate(wanted):
+            for state in wanted:
                 value = program.state(state.change.name) if state.number == number else None
-                found[index] = found[index] if value is None else value.cpu().clone()
+                if value is not None:
+                    found[state.key] = value.cpu().clone()
     except NotEvaluableError as error:
         return found, str(error)
     return found, ""

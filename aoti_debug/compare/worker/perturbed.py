@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate import rounding_noise
-from aoti_debug.compare.evaluate.arguments import is_floating
-from aoti_debug.compare.evaluate.arithmetic import unit
 from aoti_debug.reference.program import Node, ValueKey
 
 if TYPE_CHECKING:
@@ -19,14 +17,7 @@ def perturbed(known: dict[ValueKey, Any], generator: torch.Generator, units: flo
 
     They are in float64; large ones become that when they are read.
     """
-    import torch
-
-    def moved(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or not is_floating(str(value.dtype)) or value.dtype.is_complex:
-            return value
-        return rounding_noise.moved(value, generator, units * unit(value.dtype))
-
-    return {key: moved(value) for key, value in known.items()}
+    return {key: rounding_noise.moved(value, generator, units) for key, value in known.items()}
 
 
 def approximated(generator: torch.Generator) -> Callable[[Node, list[Any], Any], Any]:

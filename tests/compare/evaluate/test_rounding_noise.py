@@ -51,7 +51,7 @@ def test_inputs_move_up_or_down_and_large_ones_when_they_are_read() -> None:
     assert noise.begun(7) == 7
     numbers = torch.arange(3)
     assert noise.begun(numbers) is numbers
-    large = moved(torch.ones(LARGE, dtype=torch.float16), torch.Generator().manual_seed(0), 0.5)
+    large = moved(torch.ones(LARGE, dtype=torch.float16), torch.Generator().manual_seed(0), 2.0**22)
     assert isinstance(large, Narrow)
     assert set(large.wide()[:100].tolist()) == {0.5, 1.5}
 

@@ -7,33 +7,112 @@ namespace aoti_debug::cuda {
 
 [[maybe_unused]] constexpr uint32_t kWarp = 32;
 [[maybe_unused]] constexpr uint32_t kAllLanes = 0xffffffffu;
+[[maybe_unused]] constexpr uint64_t kNoIndex = ~uint64_t(0);
 
-// Leaves the sum of the warp's first `count` partials in its first lane; those of the other lanes must be empty.
-template <class Type>
-__device__ __forceinline__ void reduce_warp(Partial& partial, uint32_t count) {
-  const bool sparse = (partial.nan | partial.pos_inf | partial.neg_inf | partial.hash) == 0;
-  const bool all_words = __any_sync(kAllLanes, !sparse);
+// The value of the lane whose number differs by the bit `distance`.
+__device__ __forceinline__ uint64_t of_partner(uint64_t value, uint32_t distance) {
+  const uint32_t low = __shfl_xor_sync(kAllLanes, static_cast<uint32_t>(value), distance);
+  const uint32_t high = __shfl_xor_sync(kAllLanes, static_cast<uint32_t>(value >> 32), distance);
+  return uint64_t(high) << 32 | low;
+}
+__device__ __forceinline__ double of_partner(double value, uint32_t distance) {
+  return bits_as<double>(of_partner(bits_as<uint64_t>(value), distance));
+}
+
+__device__ __forceinline__ double of_lane(double value, uint32_t lane) {
+  const uint64_t bits = bits_as<uint64_t>(value);
+  const uint32_t low = __shfl_sync(kAllLanes, static_cast<uint32_t>(bits), lane);
+  const uint32_t high = __shfl_sync(kAllLanes, static_cast<uint32_t>(bits >> 32), lane);
+  return bits_as<double>(uint64_t(high) << 32 | low);
+}
+
+__device__ __forceinline__ void reduce_special(uint64_t& n, uint64_t& index, uint32_t count) {
+  if (n == 0) index = kNoIndex;
   AOTI_DEBUG_ROLL
-  for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
-    if (distance >= count) continue;
-    uint32_t words[kPartialWords];
-    __builtin_memcpy(words, &partial, sizeof(words));
-    AOTI_DEBUG_UNROLL
-    for (uint32_t i = 0; i < kFiniteWords; ++i) words[i] = __shfl_down_sync(kAllLanes, words[i], distance);
-    if (all_words) {
-      AOTI_DEBUG_UNROLL
-      for (uint32_t i = kFiniteWords; i < kPartialWords; ++i) {
-        words[i] = __shfl_down_sync(kAllLanes, words[i], distance);
-      }
-    }  // otherwise every lane has zeros there
-    Partial other;
-    __builtin_memcpy(&other, words, sizeof(words));
-    merge<Type>(partial, other);
+  for (uint32_t distance = 1; distance < count; distance *= 2) {
+    const uint64_t other = of_partner(index, distance);
+    n += of_partner(n, distance);
+    index = other < index ? other : index;
   }
 }
 
-// Leaves the sum of what the first `warps` warps have in thread 0, of the first `count` partials of each. `shared` has
-// room for one of each warp.
+// Sums the moments of a warp's partials, whose counts are `finite`, the largest of them `most`: by their deviations
+// from the mean of a part that has that many.
+template <class Type>
+__device__ __forceinline__ void reduce_moments(Partial& partial, uint64_t finite, uint64_t most, uint32_t count) {
+  if constexpr (Type::scaled) {
+    uint64_t exponent = partial.exponent;
+    AOTI_DEBUG_ROLL
+    for (uint32_t distance = 1; distance < count; distance *= 2) {
+      const uint64_t other = of_partner(exponent, distance);
+      exponent = exponent < other ? other : exponent;
+    }
+    const double factor = power_of_two(static_cast<int>(partial.exponent - static_cast<int64_t>(exponent)));
+    partial.mean *= factor;
+    partial.squares *= factor * factor;
+    partial.exponent = exponent;
+  }
+  const uint32_t holders = __ballot_sync(kAllLanes, finite == most);
+  const double pivot = of_lane(partial.mean, __ffs(holders) - 1);
+  const double deviation = partial.mean - pivot;
+  double sum = static_cast<double>(finite) * deviation;
+  double squares = finite == 0 ? 0 : multiply_add(sum, deviation, partial.squares);
+  AOTI_DEBUG_ROLL
+  for (uint32_t distance = 1; distance < count; distance *= 2) {
+    sum += of_partner(sum, distance);
+    squares += of_partner(squares, distance);
+  }
+  if (partial.finite == 0) return;
+  const double shift = sum / static_cast<double>(partial.finite);
+  squares -= sum * shift;
+  partial.mean = pivot + shift;
+  partial.squares = squares > 0 ? squares : 0;
+  if constexpr (!Type::scaled) partial.exponent = Moments::unit_exponent;
+}
+
+// Leaves the sum of the warp's first `count` partials in its first lanes; those of the other lanes must be empty. One
+// warp is alone with this, so its time is that of its instructions one after the other: hence no branches by lane.
+template <class Type>
+__device__ __forceinline__ void reduce_warp(Partial& partial, uint32_t count) {
+  if (__any_sync(kAllLanes, partial.hash != 0)) {
+    AOTI_DEBUG_ROLL
+    for (uint32_t distance = 1; distance < count; distance *= 2) partial.hash += of_partner(partial.hash, distance);
+  }
+  if constexpr (!Type::counted) return;
+  if (__any_sync(kAllLanes, (partial.nan | partial.pos_inf | partial.neg_inf) != 0)) {
+    reduce_special(partial.nan, partial.nan_index, count);
+    reduce_special(partial.pos_inf, partial.pos_inf_index, count);
+    reduce_special(partial.neg_inf, partial.neg_inf_index, count);
+  }
+  using Wide = typename Type::Wide;
+  const uint64_t finite = partial.finite;
+  uint64_t most = finite;
+  if (finite == 0) {
+    partial.min = bits_as<uint64_t>(Limits<Wide>::highest);
+    partial.max = bits_as<uint64_t>(Limits<Wide>::lowest);
+    partial.min_index = partial.max_index = kNoIndex;
+    partial.mean = 0;
+  }
+  AOTI_DEBUG_ROLL
+  for (uint32_t distance = 1; distance < count; distance *= 2) {
+    partial.finite += of_partner(partial.finite, distance);
+    partial.zero += of_partner(partial.zero, distance);
+    const uint64_t other_most = of_partner(most, distance);
+    most = most < other_most ? other_most : most;
+    const uint64_t min = of_partner(partial.min, distance), min_index = of_partner(partial.min_index, distance);
+    const bool smaller = comes_first<Wide>(min, min_index, partial.min, partial.min_index, true);
+    partial.min = smaller ? min : partial.min;
+    partial.min_index = smaller ? min_index : partial.min_index;
+    const uint64_t max = of_partner(partial.max, distance), max_index = of_partner(partial.max_index, distance);
+    const bool larger = comes_first<Wide>(max, max_index, partial.max, partial.max_index, false);
+    partial.max = larger ? max : partial.max;
+    partial.max_index = larger ? max_index : partial.max_index;
+  }
+  reduce_moments<Type>(partial, finite, most, count);
+}
+
+// Leaves the sum of what the first `warps` warps have in the first warp, of the first `count` partials of each.
+// `shared` has room for one of each warp.
 template <class Type>
 __device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, uint32_t warps, Partial* shared) {
   AOTI_DEBUG_ROLL
@@ -197,9 +276,9 @@ __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
     __threadfence();
     count = share.n_blocks < kWarp ? share.n_blocks : kWarp;
     if (share.n_blocks <= kWarp) warps = 1;
-    partial = Partial{};
+    partial = threadIdx.x < share.n_blocks ? read_partial(partials + threadIdx.x) : Partial{};
     AOTI_DEBUG_ROLL
-    for (uint32_t i = threadIdx.x; i < share.n_blocks; i += blockDim.x)
+    for (uint32_t i = threadIdx.x + blockDim.x; i < share.n_blocks; i += blockDim.x)
       merge<Type>(partial, read_partial(partials + i));
   }
   if (job.shown) __threadfence_system();

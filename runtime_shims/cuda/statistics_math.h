@@ -69,18 +69,17 @@ struct Partial {
   uint64_t min, max, min_index, max_index;
   double mean, squares;
   int64_t exponent;
-  uint64_t nan, pos_inf, neg_inf;                    // from here on: 0 in most partials
+  uint64_t nan, pos_inf, neg_inf;
   uint64_t nan_index, pos_inf_index, neg_inf_index;  // of the first; nothing where the count is 0
   uint64_t hash;
 };
 constexpr uint32_t kPartialWords = sizeof(Partial) / sizeof(uint32_t);
-constexpr uint32_t kFiniteWords = 9 * 2;  // those before `nan`
 static_assert(sizeof(Partial) == 16 * 8, "");
 
 template <class Wide>
 AOTI_DEBUG_FN bool comes_first(uint64_t value, uint64_t index, uint64_t than, uint64_t than_index, bool smaller) {
   const Wide a = bits_as<Wide>(value), b = bits_as<Wide>(than);
-  return (smaller ? a < b : b < a) || (a == b && index < than_index);
+  return (smaller ? a < b : b < a) | ((a == b) & (index < than_index));
 }
 
 // Adds a count of special values, with the index of the first.

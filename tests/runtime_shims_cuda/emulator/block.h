@@ -5,7 +5,6 @@
 #include <stdint.h>
 #include <ucontext.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -48,17 +47,15 @@ class Block {
     while (generation_ == generation) yield();
   }
 
-  // What lane `threadIdx.x % 32 + distance` gave, or its own value past the warp's end.
-  uint32_t shuffle_down(uint32_t value, uint32_t distance) {
-    const uint32_t lane = threadIdx.x % kLanes;
-    const uint32_t* const values = exchange(value);
-    return values[lane + distance < kLanes ? lane + distance : lane];
-  }
+  // What that lane of the warp gave.
+  uint32_t shuffle(uint32_t value, uint32_t lane) { return exchange(value)[lane]; }
 
-  // Whether some lane of the warp says so.
-  bool any(bool value) {
+  // A bit for each lane of the warp that says so.
+  uint32_t ballot(bool value) {
     const uint32_t* const values = exchange(value);
-    return std::any_of(values, values + kLanes, [](uint32_t given) { return given != 0; });
+    uint32_t bits = 0;
+    for (uint32_t lane = 0; lane < kLanes; ++lane) bits |= values[lane] << lane;
+    return bits;
   }
 
  private:

@@ -11,10 +11,15 @@ inline uint32_t atomicAdd(uint32_t* address, uint32_t value) {
 }
 inline void atomicMin(uint32_t* address, uint32_t value) { *address = value < *address ? value : *address; }
 inline void atomicMax(uint32_t* address, uint32_t value) { *address = value > *address ? value : *address; }
-inline uint32_t __shfl_down_sync(uint32_t, uint32_t value, uint32_t distance) {
-  return emulator::Block::current().shuffle_down(value, distance);
+inline uint32_t __shfl_sync(uint32_t, uint32_t value, uint32_t lane) {
+  return emulator::Block::current().shuffle(value, lane);
 }
-inline bool __any_sync(uint32_t, bool value) { return emulator::Block::current().any(value); }
+inline uint32_t __shfl_xor_sync(uint32_t, uint32_t value, uint32_t distance) {
+  return emulator::Block::current().shuffle(value, (threadIdx.x % emulator::kLanes) ^ distance);
+}
+inline bool __any_sync(uint32_t, bool value) { return emulator::Block::current().ballot(value) != 0; }
+inline uint32_t __ballot_sync(uint32_t, bool value) { return emulator::Block::current().ballot(value); }
+inline uint32_t __ffs(uint32_t value) { return static_cast<uint32_t>(__builtin_ffs(static_cast<int>(value))); }
 
 #define AOTI_DEBUG_GATHER
 #include <cstring>

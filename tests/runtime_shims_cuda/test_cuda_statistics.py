@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -100,6 +101,17 @@ def test_a_constant_has_no_deviation(device: DeviceLibrary) -> None:
 def test_an_outlier_first_costs_no_digits(device: DeviceLibrary) -> None:
     tensor = torch.randn(20000, generator=torch.Generator().manual_seed(4))
     tensor[0] = 1e30
+    check(device.statistics(tensor), tensor)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=samples.name)
+@pytest.mark.parametrize("finite", [[0], [31 * 4], [5000], range(100, 140)], ids=["first", "last lane", "far", "few"])
+def test_threads_with_few_finite_values_cost_no_digits(
+    device: DeviceLibrary, dtype: torch.dtype, finite: Sequence[int]
+) -> None:
+    tensor = 5 + 1e-3 * samples.ordinary(dtype, 20_000, seed=7)
+    tensor[:8192] = math.nan
+    tensor[list(finite)] = torch.linspace(900, 1000, len(finite), dtype=dtype)
     check(device.statistics(tensor), tensor)
 
 

@@ -1,6 +1,7 @@
 // From a tensor as the runtime describes it to what the kernels take.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "device/device.h"
@@ -81,9 +82,13 @@ struct Grid {
 inline Grid grid_for(uint64_t chunks, uint32_t most_blocks) {
   uint32_t threads = 32;
   while (threads < chunks && threads < kBlockThreads) threads *= 2;
-  const uint64_t blocks =
-      (chunks + 2 * kBlockThreads - 1) / (2 * kBlockThreads);  // two chunks a thread where there are many
-  return Grid{static_cast<uint32_t>(blocks < 1 ? 1 : blocks > most_blocks ? most_blocks : blocks), threads};
+  const auto with = [chunks](uint64_t chunks_a_thread) {
+    const uint64_t of_block = chunks_a_thread * kBlockThreads;
+    return (chunks + of_block - 1) / of_block;
+  };
+  uint64_t blocks = with(2);
+  if (blocks > kBlockThreads) blocks = std::max<uint64_t>(with(8), kBlockThreads);  // each a thread that merges them
+  return Grid{static_cast<uint32_t>(std::clamp<uint64_t>(blocks, 1, most_blocks)), threads};
 }
 
 }  // namespace aoti_debug::cuda

@@ -19,11 +19,29 @@ __device__ __forceinline__ double of_partner(double value, uint32_t distance) {
   return bits_as<double>(of_partner(bits_as<uint64_t>(value), distance));
 }
 
+__device__ __forceinline__ uint64_t of_lane(uint64_t value, uint32_t lane) {
+  const uint32_t low = __shfl_sync(kAllLanes, static_cast<uint32_t>(value), lane);
+  const uint32_t high = __shfl_sync(kAllLanes, static_cast<uint32_t>(value >> 32), lane);
+  return uint64_t(high) << 32 | low;
+}
 __device__ __forceinline__ double of_lane(double value, uint32_t lane) {
-  const uint64_t bits = bits_as<uint64_t>(value);
-  const uint32_t low = __shfl_sync(kAllLanes, static_cast<uint32_t>(bits), lane);
-  const uint32_t high = __shfl_sync(kAllLanes, static_cast<uint32_t>(bits >> 32), lane);
-  return bits_as<double>(uint64_t(high) << 32 | low);
+  return bits_as<double>(of_lane(bits_as<uint64_t>(value), lane));
+}
+
+__device__ __forceinline__ uint64_t largest(uint64_t value, uint32_t count) {
+  AOTI_DEBUG_ROLL
+  for (uint32_t distance = 1; distance < count; distance *= 2) {
+    const uint64_t other = of_partner(value, distance);
+    value = value < other ? other : value;
+  }
+  return value;
+}
+
+// A lane whose partial is of as many finite values as any of the first `count`.
+__device__ __forceinline__ uint32_t lane_of_most(uint64_t finite, uint32_t count) {
+  if (!__any_sync(kAllLanes, finite > of_lane(finite, 0))) return 0;
+  const uint64_t most = largest(finite, count);
+  return __ffs(__ballot_sync(kAllLanes, finite == most)) - 1;
 }
 
 __device__ __forceinline__ void reduce_special(uint64_t& n, uint64_t& index, uint32_t count) {
@@ -36,42 +54,18 @@ __device__ __forceinline__ void reduce_special(uint64_t& n, uint64_t& index, uin
   }
 }
 
-// Sums the moments of a warp's partials, whose counts are `finite`, the largest of them `most`: by their deviations
-// from the mean of a part that has that many.
-template <class Type>
-__device__ __forceinline__ void reduce_moments(Partial& partial, uint64_t finite, uint64_t most, uint32_t count) {
-  if constexpr (Type::scaled) {
-    uint64_t exponent = partial.exponent;
-    AOTI_DEBUG_ROLL
-    for (uint32_t distance = 1; distance < count; distance *= 2) {
-      const uint64_t other = of_partner(exponent, distance);
-      exponent = exponent < other ? other : exponent;
-    }
-    const double factor = power_of_two(static_cast<int>(partial.exponent - static_cast<int64_t>(exponent)));
-    partial.mean *= factor;
-    partial.squares *= factor * factor;
-    partial.exponent = exponent;
-  }
-  const uint32_t holders = __ballot_sync(kAllLanes, finite == most);
-  const double pivot = of_lane(partial.mean, __ffs(holders) - 1);
-  const double deviation = partial.mean - pivot;
-  double sum = static_cast<double>(finite) * deviation;
-  double squares = finite == 0 ? 0 : multiply_add(sum, deviation, partial.squares);
-  AOTI_DEBUG_ROLL
-  for (uint32_t distance = 1; distance < count; distance *= 2) {
-    sum += of_partner(sum, distance);
-    squares += of_partner(squares, distance);
-  }
-  if (partial.finite == 0) return;
-  const double shift = sum / static_cast<double>(partial.finite);
-  squares -= sum * shift;
-  partial.mean = pivot + shift;
-  partial.squares = squares > 0 ? squares : 0;
-  if constexpr (!Type::scaled) partial.exponent = Moments::unit_exponent;
+// Brings the moments of a warp's partials to the largest of their exponents.
+__device__ __forceinline__ void rescale(Partial& partial, uint32_t count) {
+  const uint64_t exponent = largest(static_cast<uint64_t>(partial.exponent), count);
+  const double factor = power_of_two(static_cast<int>(partial.exponent - static_cast<int64_t>(exponent)));
+  partial.mean *= factor;
+  partial.squares *= factor * factor;
+  partial.exponent = static_cast<int64_t>(exponent);
 }
 
 // Leaves the sum of the warp's first `count` partials in its first lanes; those of the other lanes must be empty. One
-// warp is alone with this, so its time is that of its instructions one after the other: hence no branches by lane.
+// warp is alone with this, so its time is that of its instructions one after the other: hence no branches by lane, and
+// no divisions by a power of two. Moments are summed by the deviations from the mean of a part that is as large as any.
 template <class Type>
 __device__ __forceinline__ void reduce_warp(Partial& partial, uint32_t count) {
   if (__any_sync(kAllLanes, partial.hash != 0)) {
@@ -85,20 +79,23 @@ __device__ __forceinline__ void reduce_warp(Partial& partial, uint32_t count) {
     reduce_special(partial.neg_inf, partial.neg_inf_index, count);
   }
   using Wide = typename Type::Wide;
-  const uint64_t finite = partial.finite;
-  uint64_t most = finite;
-  if (finite == 0) {
+  if (partial.finite == 0) {
     partial.min = bits_as<uint64_t>(Limits<Wide>::highest);
     partial.max = bits_as<uint64_t>(Limits<Wide>::lowest);
     partial.min_index = partial.max_index = kNoIndex;
-    partial.mean = 0;
+    partial.mean = partial.squares = 0;
   }
+  if constexpr (Type::scaled) rescale(partial, count);
+  const double pivot = of_lane(partial.mean, lane_of_most(partial.finite, count));
+  const double deviation = partial.mean - pivot;
+  double sum = static_cast<double>(partial.finite) * deviation;
+  double squares = multiply_add(sum, deviation, partial.squares);
   AOTI_DEBUG_ROLL
   for (uint32_t distance = 1; distance < count; distance *= 2) {
     partial.finite += of_partner(partial.finite, distance);
     partial.zero += of_partner(partial.zero, distance);
-    const uint64_t other_most = of_partner(most, distance);
-    most = most < other_most ? other_most : most;
+    sum += of_partner(sum, distance);
+    squares += of_partner(squares, distance);
     const uint64_t min = of_partner(partial.min, distance), min_index = of_partner(partial.min_index, distance);
     const bool smaller = comes_first<Wide>(min, min_index, partial.min, partial.min_index, true);
     partial.min = smaller ? min : partial.min;
@@ -108,7 +105,12 @@ __device__ __forceinline__ void reduce_warp(Partial& partial, uint32_t count) {
     partial.max = larger ? max : partial.max;
     partial.max_index = larger ? max_index : partial.max_index;
   }
-  reduce_moments<Type>(partial, finite, most, count);
+  if (partial.finite == 0) return;
+  const double shift = divide(sum, static_cast<double>(partial.finite));
+  squares -= sum * shift;
+  partial.mean = pivot + shift;
+  partial.squares = squares > 0 ? squares : 0;
+  if constexpr (!Type::scaled) partial.exponent = Moments::unit_exponent;
 }
 
 // Leaves the sum of what the first `warps` warps have in the first warp, of the first `count` partials of each.
@@ -140,14 +142,6 @@ __device__ __forceinline__ Partial read_partial(const Partial* from) {
 __device__ __forceinline__ void wait_for_earlier_work() {
 #if defined(__CUDA_ARCH__)
   asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// Orders what this thread has written and read before what follows, for all threads of the device. __threadfence() gives
-// more, one order of all fences, and takes longer.
-__device__ __forceinline__ void fence_device() {
-#if defined(__CUDA_ARCH__)
-  asm volatile("fence.acq_rel.gpu;" ::: "memory");
 #endif
 }
 
@@ -276,12 +270,12 @@ __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
     if (merging) break;
     if (threadIdx.x == 0) {
       partials[share.block] = partial;
-      fence_device();
+      __threadfence();
       is_last = atomicAdd(counter, 1u) == share.n_blocks - 1;
-      fence_device();
     }
     __syncthreads();
     if (!is_last) return;
+    __threadfence();
     count = share.n_blocks < kWarp ? share.n_blocks : kWarp;
     if (share.n_blocks <= kWarp) warps = 1;
     partial = threadIdx.x < share.n_blocks ? read_partial(partials + threadIdx.x) : Partial{};

@@ -2,6 +2,7 @@
 #include "block.h"
 
 inline void __syncthreads() { emulator::Block::current().wait_for_block(); }
+inline void __threadfence() {}
 inline void __threadfence_system() {}
 inline uint32_t atomicAdd(uint32_t* address, uint32_t value) {
   const uint32_t old = *address;

@@ -5,8 +5,8 @@ usage: python benchmarks/inside_costs.py [--device cpu|cuda] [--calls N] [--laun
 Prints a Markdown table, in µs. The models are chains of small reductions, for tensors of 1 KiB, 64 KiB and 1 MiB, and
 layers of a transformer, with tensors of up to 1 MiB. A chain writes to two buffers in turn, and a buffer has to be
 looked at before it is written to again: it is the most expensive kind of model. The packages are called in turn in one
-process, what they print goes to /dev/null; the fastest of N calls counts. The time to read a tensor once is its size by
-the speed at which torch sums 256 MiB.
+process, each several times in a row, since a run adapts to how fast launches come; what they print goes to /dev/null,
+and the fastest of N calls counts. The time to read a tensor once is its size by the speed at which torch sums 256 MiB.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 import aoti_debug
 from aoti_debug.abi import Variable
@@ -37,6 +38,7 @@ from aoti_debug.rundir import summaries
 QUIET = {Variable.LEVEL: "3", Variable.PRINT: "none"}
 WATCH = "*: nan"
 BEYOND_READING = "a watched argument beyond reading it"
+IN_A_ROW = 5  # calls of one package
 GOAL = 2.0  # µs for a watched argument beyond reading it, on CUDA
 
 
@@ -167,8 +169,25 @@ def environment(variables: dict[Variable, str]) -> Iterator[None]:
             del os.environ[name]
 
 
-def measure(packages: Packages, case: Case, device: str, calls: int) -> tuple[dict[str, float], int]:
-    """The fastest call with each variant, in µs, and how often an inspector is called in one call."""
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of one model.
+
+    Attributes:
+        fastest: the µs of the fastest call with each variant.
+        inspected: how often an inspector is called in one call.
+        kernels: how many kernels measure watched arguments in one call; 0 on a CPU.
+        kernel_us: how long one of them takes on the device.
+    """
+
+    fastest: dict[str, float]
+    inspected: int
+    kernels: float
+    kernel_us: float
+
+
+def measure(packages: Packages, case: Case, device: str, calls: int) -> Measured:
+    """Calls the variants of a model in turn."""
     inspected = [0]
 
     def look(tensor: Tensor, launch: object) -> None:
@@ -195,16 +214,29 @@ def measure(packages: Packages, case: Case, device: str, calls: int) -> tuple[di
         count = inspected[0]
         wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
         times: dict[str, list[float]] = {label: [] for label in variants}
-        for number in range(calls + 3):
-            varied = x + 0.001 * number
+        for turn in range(1 + calls // IN_A_ROW):
             for label, model in variants.items():
-                wait()
-                start = time.perf_counter()
-                model(varied)
-                wait()
-                if number >= 3:
-                    times[label].append(1e6 * (time.perf_counter() - start))
-    return {label: min(found) for label, found in times.items()}, count
+                for number in range(IN_A_ROW):
+                    varied = x + 0.001 * number
+                    wait()
+                    start = time.perf_counter()
+                    model(varied)
+                    wait()
+                    if turn > 0:
+                        times[label].append(1e6 * (time.perf_counter() - start))
+        kernels = statistics_kernels(variants["watch"], x) if device == "cuda" else (0, 0.0)
+    return Measured({label: min(found) for label, found in times.items()}, count, *kernels)
+
+
+def statistics_kernels(model: Callable[[Tensor], Any], x: Tensor) -> tuple[float, float]:
+    """How many kernels measure arguments in one call, and the mean of the µs that one is on the device."""
+    calls = 2 * IN_A_ROW
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(calls):
+            model(x)
+            torch.cuda.synchronize()
+    found = [event.time_range.elapsed_us() for event in profiler.events() if "aoti_debug_statistics" in event.name]
+    return len(found) / calls, sum(found) / max(1, len(found))
 
 
 def reading(device: str, size: float) -> float:
@@ -225,7 +257,8 @@ def columns(case: Case, device: str, calls: int, work: Path) -> dict[str, float]
     """The rows of the table for one model, in µs; without a print if it has none."""
     packages = packages_of(work, case)
     with silent():
-        found, inspected = measure(packages, case, device, calls)
+        measured = measure(packages, case, device, calls)
+    found = measured.fastest
     launches = packages.launches
     watched = (found["watch"] - found["level 3"]) / packages.watched
     read = reading(device, packages.watched_bytes)
@@ -238,8 +271,11 @@ def columns(case: Case, device: str, calls: int, work: Path) -> dict[str, float]
         BEYOND_READING: watched - read,
         "a tensor in summaries, more than level 3": (found["summaries"] - found["level 3"]) / packages.summarised,
         "an argument of an inspector that returns at once, more than level 3": (found["inspect"] - found["level 3"])
-        / inspected,
+        / measured.inspected,
     }
+    if measured.kernels:
+        rows["arguments that one statistics kernel measures"] = packages.watched / measured.kernels
+        rows["a statistics kernel on the device"] = measured.kernel_us
     if "print" in found:
         rows["a print of one element at level 0, more than plain"] = (found["print"] - found["plain"]) / launches
     return rows

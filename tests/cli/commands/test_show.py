@@ -220,7 +220,6 @@ def test_a_start_imports_what_it_needs(base: Path, what: Sequence[str]) -> None:
         "jinja2",
         "pygments",
         "rich",
-        "platformdirs",
         "subprocess",
         "difflib",
         "aoti_debug.report",

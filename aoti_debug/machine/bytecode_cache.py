@@ -10,35 +10,34 @@ import sys
 from aoti_debug.machine import cache_directory
 
 KIND = "bytecode"
-_KEPT = 4  # installations; torch's part of each takes 30 MB
-
-_told: list[tuple[str | None, bool]] = []  # what Python was told, as long as it is told otherwise
+_KEPT = 4  # installations; what one of them imports takes 30 to 100 MB
+_used: set[str] = set()  # folders that this process has made Python keep bytecode in
 
 
 def use() -> None:
     """Makes Python keep bytecode in the tool's cache, if it keeps none and was told no place for it.
 
     It keeps none where PYTHONDONTWRITEBYTECODE is set, or where it may not write beside the modules, if nobody has
-    compiled them there. Nothing is kept where the cache has no place.
+    compiled them there. Where the cache has no place either, none is kept.
     """
     if sys.pycache_prefix is not None or not (_lacks_bytecode(encodings.__spec__) or _lacks_bytecode(__spec__)):
         return
     try:
         folder = _folder()
-    except OSError:  # Python starts slowly, as it was told
+    except OSError:  # Python starts as slowly as it was told
         return
-    _told.append((sys.pycache_prefix, sys.dont_write_bytecode))
+    _used.add(folder)
     sys.pycache_prefix, sys.dont_write_bytecode = folder, False
 
 
-def leave() -> None:
-    """Undoes `use`: from now on Python does as it was told."""
-    if _told:
-        sys.pycache_prefix, sys.dont_write_bytecode = _told.pop()
+def stop_writing() -> None:
+    """From now on, bytecode in the tool's cache is only read: modules of a script would fill it."""
+    if sys.pycache_prefix in _used:
+        sys.dont_write_bytecode = True
 
 
 def _lacks_bytecode(spec: object) -> bool:
-    """True if a module that was imported from its source has no bytecode by now."""
+    """True if there is no bytecode of a module that was imported just now."""
     place = getattr(spec, "cached", None)
     return place is not None and not os.path.exists(place)
 
@@ -46,8 +45,8 @@ def _lacks_bytecode(spec: object) -> bool:
 def _folder() -> str:
     """The folder of this installation.
 
-    Python compares times and sizes of sources. Other sources with the same (images may give all files one time) have
-    another folder: it is named by the time of the last change to what is installed, which no program can choose.
+    Python takes bytecode for that of a source with the same path, time and size. In images that give all files one
+    time, that may be another source: hence a folder for each time at which something was installed here.
 
     Raises:
         OSError: it cannot be made.
@@ -57,18 +56,19 @@ def _folder() -> str:
     if os.path.isdir(path):
         os.utime(path)  # what is used is kept
         return path
-    from aoti_debug.machine import cache  # 60 modules more: once in an installation
+    from aoti_debug.machine import cache  # many modules, once for an installation
 
     return str(cache.entry(KIND, name, lambda _: None, _KEPT))
 
 
 def _places() -> list[str]:
-    """Folders that change when something is installed: those of the standard library, of packages, and of the tool."""
+    """The folders that change when something is installed: of the standard library, of packages, and of the tool."""
     return [os.path.dirname(os.__file__), *site.getsitepackages(), os.path.dirname(os.path.dirname(__file__))]
 
 
 def _changed_at(folder: str) -> int:
+    """The time of the last change in nanoseconds, which no program can choose; 0 for a folder that is not there."""
     try:
         return os.stat(folder).st_ctime_ns
-    except OSError:  # Python names folders that may be missing
+    except OSError:
         return 0

@@ -1,4 +1,4 @@
-"""A new process that executes a module: `python -m aoti_debug.machine.fork_server.module_process MODULE ARGUMENT...`."""
+"""A new process for a module: `python -m aoti_debug.machine.fork_server.module_process MODULE ARGUMENT...`."""
 
 from __future__ import annotations
 

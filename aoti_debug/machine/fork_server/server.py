@@ -157,7 +157,7 @@ def execute(command: PythonCommand) -> NoReturn:
             sys.argv = [command.module, *command.arguments]
             _begin_path(os.getcwd())
             sys.exit(importlib.import_module(command.module).main())
-        bytecode_cache.leave()
+        bytecode_cache.stop_writing()
         sys.argv = [command.script, *command.arguments]
         _begin_path(str(Path(command.script).resolve().parent))
         runpy.run_path(command.script, run_name="__main__")

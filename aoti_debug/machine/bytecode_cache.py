@@ -23,11 +23,18 @@ def use() -> None:
     if sys.pycache_prefix is not None or not (_lacks_bytecode(encodings.__spec__) or _lacks_bytecode(__spec__)):
         return
     try:
-        folder = _folder()
+        folder = os.path.join(cache_directory.make(), KIND, _name())
+        is_new = not os.path.isdir(folder)
+        os.makedirs(folder, exist_ok=True)
+        os.utime(folder)  # what is used is kept
     except OSError:  # Python starts as slowly as it was told
         return
     _used.add(folder)
     sys.pycache_prefix, sys.dont_write_bytecode = folder, False
+    if is_new:
+        from aoti_debug.machine import cache  # its modules are imported once for an installation
+
+        cache.delete_old(KIND, _KEPT)
 
 
 def stop_writing() -> None:
@@ -42,23 +49,13 @@ def _lacks_bytecode(spec: object) -> bool:
     return place is not None and not os.path.exists(place)
 
 
-def _folder() -> str:
-    """The folder of this installation.
+def _name() -> str:
+    """The name of this installation.
 
     Python takes bytecode for that of a source with the same path, time and size. In images that give all files one
-    time, that may be another source: hence a folder for each time at which something was installed here.
-
-    Raises:
-        OSError: it cannot be made.
+    time, that may be another source: hence a name for each time at which something was installed here.
     """
-    name = f"{sys.implementation.cache_tag}-{max(map(_changed_at, _places())):x}"
-    path = os.path.join(cache_directory.make(), KIND, name)
-    if os.path.isdir(path):
-        os.utime(path)  # what is used is kept
-        return path
-    from aoti_debug.machine import cache  # many modules, once for an installation
-
-    return str(cache.entry(KIND, name, lambda _: None, _KEPT))
+    return f"{sys.implementation.cache_tag}-{max(map(_changed_at, _places())):x}"
 
 
 def _places() -> list[str]:

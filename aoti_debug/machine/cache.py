@@ -78,6 +78,11 @@ def entry(kind: str, name: str, fill: Fill, kept: int = KEPT_ENTRIES) -> Path:
     return path
 
 
+def delete_old(kind: str, kept: int) -> None:
+    """Deletes the entries of a kind that have not been used for long, and all but the `kept` most recently used."""
+    _delete_old(directory() / kind, UNUSED_AFTER, kept)
+
+
 @contextlib.contextmanager
 def _lock(name: str) -> Iterator[None]:
     """Waits until no other build makes an entry; does not wait on a file system without locks."""

@@ -99,9 +99,17 @@ def test_no_place_for_the_cache(copy: Path) -> None:
 
 
 def test_another_installation_has_a_folder_of_its_own(copy: Path) -> None:
-    before = python(copy, "-B", "-c", STATE)
-    (copy / PACKAGE.name / "installed.py").touch()
-    assert python(copy, "-B", "-c", STATE) != before
+    root = copy / "cache" / "aoti_debug" / bytecode_cache.KIND
+    root.mkdir(parents=True)
+    root.parent.chmod(0o700)
+    (root / "unused").mkdir()
+    os.utime(root / "unused", (0, 0))
+    found = []
+    for number in range(6):
+        (copy / PACKAGE.name / f"installed_{number}.py").touch()
+        found.append(Path(python(copy, "-B", "-c", STATE).partition(" ")[0]))
+    assert len(set(found)) == 6
+    assert set(root.iterdir()) == set(found[-4:])
 
 
 def test_the_command_line_and_its_processes_use_it(copy: Path) -> None:

@@ -15,10 +15,10 @@ The rest is the command line: `aoti-debug run`, `show`, `repro`.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in typing, which would be compiled here before the bytecode cache is found
 if TYPE_CHECKING:
+    from typing import Any
+
     from aoti_debug.builder.build import build
     from aoti_debug.diagnosis.verdict import diagnose
     from aoti_debug.printing.inspectors import inspector
@@ -61,6 +61,8 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """Imports a public function when it is used: the command line starts in a few milliseconds."""
+    import importlib
+
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULES[name]), name)

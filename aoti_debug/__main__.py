@@ -1,5 +1,17 @@
-"""`python -m aoti_debug`."""
+"""`python -m aoti_debug`, and the console script."""
 
-from aoti_debug.cli.main import main
+from __future__ import annotations
 
-main()
+from aoti_debug.machine import bytecode_cache
+
+
+def main() -> None:
+    """Runs the command line, whose modules come from the bytecode cache where Python keeps none."""
+    bytecode_cache.use()
+    from aoti_debug.cli.main import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

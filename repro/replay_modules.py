@@ -43,7 +43,7 @@ def _needed_by(name: str) -> tuple[str, ...]:
 
 
 def _imported(text: str, *, from_package: bool) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text)):
+    for node in _statements(ast.parse(text)):
         if not isinstance(node, ast.ImportFrom):
             continue
         if not from_package and node.level == 1:
@@ -51,3 +51,11 @@ def _imported(text: str, *, from_package: bool) -> Iterator[str]:
             yield from (f"{name}.py" for name in names)
         elif from_package and node.module and node.module.startswith(f"{PACKAGE}."):
             yield f"{node.module.removeprefix(f'{PACKAGE}.')}.py"
+
+
+def _statements(block: ast.AST) -> Iterator[ast.AST]:
+    """Yields the statements in a module or statement, those in others included; expressions hold no imports."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for statement in getattr(block, field, ()):
+            yield statement
+            yield from _statements(statement)

@@ -1,4 +1,4 @@
-"""The persistent cache: precompiled headers, runtime objects, and the caches of Inductor and Triton.
+"""The persistent cache: precompiled headers, runtime objects, bytecode, and the caches of Inductor and Triton.
 
 Entries are directories named by the hash of everything that they depend on. They are created atomically. Of concurrent
 builds that need the same entry the first makes it, and the others wait; where files cannot be locked, the second of two
@@ -17,10 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import platformdirs
-
 from aoti_debug.errors import ToolchainError
-from aoti_debug.machine.files import private_directory
+from aoti_debug.machine import cache_directory, user_directories
 
 Fill = Callable[[Path], object]  # fills an empty directory; what it returns is ignored
 
@@ -31,22 +29,17 @@ KEPT_LOGS = 20
 
 
 def directory() -> Path:
-    """Creates and returns the root of the cache; where no private one can be made, a folder in the temporary directory.
-
-    Libraries and objects in it are executed, so that nobody else may write there. A path with a space is not used:
-    Inductor cannot compile there.
+    """Creates and returns the root of the cache.
 
     Raises:
         ToolchainError: there is no place for it.
     """
-    root = Path(platformdirs.user_cache_dir("aoti_debug"))
-    if " " not in str(root) and private_directory.make(root):
-        return root
     try:
-        return private_directory.in_temporary_directory(f"aoti_debug-{os.getuid()}")
+        return Path(cache_directory.make())
     except OSError as error:
         raise ToolchainError(
-            f"the cache has no place: neither {root} nor {tempfile.gettempdir()} can be used: {error.strerror}",
+            f"the cache has no place: neither {user_directories.cache()} nor {tempfile.gettempdir()} can be used: "
+            f"{error.strerror}",
             hint="export XDG_CACHE_HOME=DIR names another directory, which only you may write to",
         ) from error
 
@@ -83,6 +76,11 @@ def entry(kind: str, name: str, fill: Fill, kept: int = KEPT_ENTRIES) -> Path:
                 if not path.is_dir():
                     raise
     return path
+
+
+def delete_old(kind: str, kept: int) -> None:
+    """Deletes the entries of a kind that have not been used for long, and all but the `kept` most recently used."""
+    _delete_old(directory() / kind, UNUSED_AFTER, kept)
 
 
 @contextlib.contextmanager

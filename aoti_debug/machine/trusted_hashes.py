@@ -13,10 +13,8 @@ import pwd
 import stat
 from pathlib import Path
 
-import platformdirs
-
 from aoti_debug.errors import ToolchainError
-from aoti_debug.machine import cache
+from aoti_debug.machine import cache, user_directories
 from aoti_debug.machine.files import private_directory
 
 _ORIGIN = "user.xdg.origin.url"  # an attribute that browsers, wget and curl set on what they download
@@ -68,7 +66,7 @@ def _directory() -> Path:
     Raises:
         OSError, ToolchainError: there is no place for it.
     """
-    state = Path(platformdirs.user_state_dir("aoti_debug"))
+    state = Path(user_directories.state())
     folder = (state if private_directory.make(state) else cache.directory()) / _FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder

@@ -100,8 +100,6 @@ def find_read_torch(site: Path) -> str:
     program = f"""
 import sys
 sys.path = [{str(site)!r}, *(p for p in sys.path if "site-packages" not in p), {str(ROOT)!r}]
-import types
-sys.modules["platformdirs"] = types.ModuleType("platformdirs")
 from aoti_debug.machine import compiler
 from aoti_debug.errors import ToolchainError
 try:

@@ -22,9 +22,9 @@ ACT = "faulty::act.default"
 
 
 def watch(run: Path, monkeypatch: pytest.MonkeyPatch, worker: str = "") -> Report:
-    """The report of a process that finds no package, or whose code is `worker`."""
+    """The report of a process that finds no package, or whose `main` is `worker`."""
     if worker:
-        (run / "some_worker.py").write_text(f"import os, sys\npipe = int(sys.argv[1])\n{worker}\n")
+        (run / "some_worker.py").write_text(f"import os, sys\ndef main():\n  pipe = int(sys.argv[1])\n  {worker}\n")
         monkeypatch.setattr(supervise, "WORKER", "some_worker")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(run)])}
     request = RunRequest(str(run / "none.pt2"), str(run), "cpu")

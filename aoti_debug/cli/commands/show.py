@@ -22,6 +22,7 @@ from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import UsageError
 from aoti_debug.kernel_code.options import CodeOptions
+from aoti_debug.machine.processes.changed_environment import changed_environment
 from aoti_debug.recording import site_filter
 from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.rundir import breadcrumbs, run_directory
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from aoti_debug.cli.commands.show_code import RunCode  # a plain `show` starts without it
 
 LIMIT = 400  # rows of a table
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"  # by default numpy starts one for each core as it is imported
 MAX_IN_FULL = 3  # launches of one kernel that are shown in full
 PHASES = {"before": (Phase.BEFORE,), "after": (Phase.AFTER,), "both": (Phase.BEFORE, Phase.AFTER)}
 
@@ -182,14 +184,14 @@ def command(
     code = CodeOptions(source, ptx, sass, trusted)
     if code and not (selection.in_full and selection.launches):
         raise UsageError("--source, --ptx and --sass need a launch", hint="aoti-debug show KERNEL, or NUMBER, --source")
-    if as_json:
-        _print_document(selection, code)
-        return
     columns = UNLIMITED if wide else width()
-    if selection.launches is None:
-        _print_overview(selection.diagnosed, None if all_ else LIMIT, columns)
-    else:
-        _print_launches(selection, None if phase is None else PHASES[phase], code, all_, columns)
+    with changed_environment({_BLAS_THREADS: os.environ.get(_BLAS_THREADS, "1")}):
+        if as_json:
+            _print_document(selection, code)
+        elif selection.launches is None:
+            _print_overview(selection.diagnosed, None if all_ else LIMIT, columns)
+        else:
+            _print_launches(selection, None if phase is None else PHASES[phase], code, all_, columns)
 
 
 def select(what: str | None, run: str | None) -> Selection:

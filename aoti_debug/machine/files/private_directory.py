@@ -1,16 +1,17 @@
-"""Directories that nobody but this user can put files into: what lies there may be loaded and executed."""
+"""Directories that nobody but this user can put files into: what lies there may be loaded and executed.
+
+The command line needs this before its bytecode is found, so that it imports next to nothing.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
-import tempfile
-from pathlib import Path
 
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-def make(path: Path) -> bool:
+def make(path: str | os.PathLike[str]) -> bool:
     """Makes a directory for this user alone where there is none, and closes one that others may read.
 
     Returns:
@@ -18,7 +19,8 @@ def make(path: Path) -> bool:
         that group or others may write to.
     """
     try:
-        path.mkdir(mode=0o700, parents=True)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.mkdir(path, 0o700)
     except FileExistsError:
         pass
     except OSError:
@@ -26,16 +28,16 @@ def make(path: Path) -> bool:
     if not is_private(path):
         return False
     try:
-        path.chmod(0o700)
+        os.chmod(path, 0o700)
     except OSError:  # a read-only file system
         return False
     return os.access(path, os.W_OK)
 
 
-def is_private(path: Path) -> bool:
+def is_private(path: str | os.PathLike[str]) -> bool:
     """True for a directory, not a link to one, that belongs to this user and that no other user may write to."""
     try:
-        found = path.lstat()
+        found = os.lstat(path)
     except OSError:
         return False
     return (
@@ -43,26 +45,3 @@ def is_private(path: Path) -> bool:
         and found.st_uid == os.geteuid()
         and not stat.S_IMODE(found.st_mode) & _WRITABLE_BY_OTHERS
     )
-
-
-def in_temporary_directory(name: str) -> Path:
-    """A private directory in the temporary directory: NAME, or NAME-XXXXXXXX where that is not this user's own.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    folder = Path(tempfile.gettempdir())
-    candidates = (folder / name, *sorted(folder.glob(f"{name}-*")))
-    found = next((path for path in candidates if make_closed(path)), None)
-    return found or Path(tempfile.mkdtemp(prefix=f"{name}-", dir=folder))
-
-
-def make_closed(path: Path) -> bool:
-    """Like `make`, for a path where other users may make directories: one that was ever open to them is not used."""
-    try:
-        path.mkdir(mode=0o700)
-    except FileExistsError:
-        pass
-    except OSError:
-        return False
-    return is_private(path) and stat.S_IMODE(path.lstat().st_mode) & 0o077 == 0 and os.access(path, os.W_OK)

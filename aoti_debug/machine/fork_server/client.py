@@ -21,6 +21,7 @@ from aoti_debug.machine.fork_server.server import READY, STATUS
 from aoti_debug.machine.processes import child_process
 from aoti_debug.machine.processes.child_process import Child
 
+NEW_PROCESS = "aoti_debug.machine.fork_server.module_process"
 MODULE = "aoti_debug.machine.fork_server.server"
 _CHUNK = 1 << 16
 _LAST_WORDS_SECONDS = 0.2
@@ -93,7 +94,7 @@ class ForkServer:
                 self._channel, other_side = socket.socketpair()
                 with other_side:
                     self._process = Child(
-                        [sys.executable, "-u", "-m", MODULE, str(other_side.fileno()), *self._words],
+                        [sys.executable, "-u", "-m", NEW_PROCESS, MODULE, str(other_side.fileno()), *self._words],
                         stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL,
                         environment=self.environment,

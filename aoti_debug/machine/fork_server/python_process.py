@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from aoti_debug.machine.fork_server.client import ForkServer, ForkServerError
+from aoti_debug.machine.fork_server.client import NEW_PROCESS, ForkServer, ForkServerError
 from aoti_debug.machine.fork_server.request import DESCRIPTOR, PARENT, PythonCommand
 from aoti_debug.machine.processes.child_process import Child
 
@@ -103,7 +103,7 @@ def start(
     for server in _servers_for(variables, after):
         with contextlib.suppress(ForkServerError):
             return server.start(command, complete, stdout=stdout, stderr=stderr, inherited=inherited)
-    words = ["-m", command.module] if command.module else [command.script]
+    words = ["-m", NEW_PROCESS, command.module] if command.module else [command.script]
     return Child(
         [sys.executable, *words, *command.filled_in(os.getpid(), inherited)],
         stdout=stdout,

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from aoti_debug import wording
+from aoti_debug.machine import bytecode_cache
 from aoti_debug.machine.fork_server.request import ForkRequest, PythonCommand, receive
 
 STATUS = struct.Struct("<q")  # the child's process id, then its exit code as in subprocess.Popen.returncode
@@ -156,6 +157,7 @@ def execute(command: PythonCommand) -> NoReturn:
             sys.argv = [command.module, *command.arguments]
             _begin_path(os.getcwd())
             sys.exit(importlib.import_module(command.module).main())
+        bytecode_cache.stop_writing()
         sys.argv = [command.script, *command.arguments]
         _begin_path(str(Path(command.script).resolve().parent))
         runpy.run_path(command.script, run_name="__main__")

@@ -49,15 +49,17 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
 
 
 def begin(model: Investigation, first: RunResult) -> None:
-    """Begins the run with all tensors, and the process that evaluates it, beside the next run.
+    """Begins the process that evaluates the run with all tensors beside the next run, and that run itself.
 
-    That is for a small package on a GPU, where all of them fit.
+    On a GPU both only for a small package, where all of them fit. On a CPU the process just imports its modules.
     """
-    package = first.run.package
-    if not model.options.compare or package is None or not fits_beside(package, first.run.manifest.device):
+    package, device = first.run.package, first.run.manifest.device
+    if not model.options.compare or package is None or reason_against(model, first.run):
         return
-    if not reason_against(model, first.run) and wrong_value_finding.bytes_to_save(first.run) <= SMALL:
-        model.trials.prepare_evaluation(first.run.manifest.device, model.repro.parent)
+    has_room = fits_beside(package, device) and wrong_value_finding.bytes_to_save(first.run) <= SMALL
+    if has_room or device == "cpu":
+        model.trials.prepare_evaluation(device, model.repro.parent)
+    if has_room:
         model.trials.begin_all_tensors()
 
 

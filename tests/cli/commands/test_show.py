@@ -9,8 +9,10 @@ from pathlib import Path
 
 import factories
 import pytest
+import saved_tensors
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
+from aoti_debug.abi import Phase
 from aoti_debug.cli import main
 from aoti_debug.cli.commands import show as show_command
 from aoti_debug.manifest import Kind, Role
@@ -220,7 +222,6 @@ def test_a_start_imports_what_it_needs(base: Path, what: Sequence[str]) -> None:
         "jinja2",
         "pygments",
         "rich",
-        "platformdirs",
         "subprocess",
         "difflib",
         "aoti_debug.report",
@@ -233,6 +234,26 @@ print(*(name for name in {unused} if name in sys.modules), file=sys.stderr)"""
     environment = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment)
     assert found.stderr == b"\n"
+
+
+def test_values_of_saved_tensors_are_measured_without_threads(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    writer = JournalWriter(level=1)
+    writer.launch_begin(0, 0, tensor(2), tensor(2))
+    writer.launch_end(0)
+    writer.tensor_file(0, 1, Phase.AFTER, "0/after_buf0.safetensors", size=8, content=1)
+    run = run_directory(tmp_path, PACKAGE, writer)
+    saved_tensors.save(run / "0" / "after_buf0.safetensors", "buf0", torch.tensor([1.5, -3.0]))
+    code = f"""import os, sys
+from aoti_debug.cli import main
+main.run(["show", {str(run)!r}])
+print("numpy" in sys.modules, len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))"""
+    kept = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment = {**kept, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    assert "3 in buf0" in found
+    assert found.splitlines()[-1] == "True 1 None"
 
 
 def test_the_code_of_kernels(base: Path, capsys: pytest.CaptureFixture[str]) -> None:

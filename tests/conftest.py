@@ -114,7 +114,8 @@ def pytest_collection_finish() -> None:
 def fork_server(pytestconfig: pytest.Config) -> Iterator[None]:
     """Forks the processes that lower and run models from one that has imported what they need, once a session.
 
-    It has also lowered a small program (lowered_once.py). All folders with modules for children are on the search path
+    It has also lowered a small program (lowered_once.py). Where tests are spread over processes, the servers of all of
+    them share this (shared_imports.py). All folders with modules for children are on the search path
     from the start: it forks no process with another one. With a GPU, torch's compiler asks for the devices when it is
     imported, which no fork survives: the server notices that of the modules of users, and does not fork.
     """

@@ -41,8 +41,10 @@ def shared(modules: Sequence[str], environment: Mapping[str, str]) -> Iterator[N
             pass_fds=(number,),
         ):
             os.environ[SOCKET] = path
-            yield
-            del os.environ[SOCKET]
+            try:
+                yield
+            finally:
+                del os.environ[SOCKET]
 
 
 def connection() -> socket.socket:

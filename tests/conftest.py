@@ -12,11 +12,13 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import order
 import pytest
+import shared_imports
 import torch
 import wrong_model
 from built_model import Built, FromPackage, importable
@@ -32,6 +34,8 @@ from aoti_debug.rundir.run_directory import RunDir
 
 TESTS = Path(__file__).resolve().parent
 COLLECTED_AFTER = 20_000  # new objects
+LOWERING = ("torch._inductor.compile_fx", "torch._inductor.package", WORKER)
+WITHOUT_GPU = (*PRELOADED, *LOWERING, "lowered_once")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,24 +52,51 @@ def pytest_configure(config: pytest.Config) -> None:
     there are cores, so that a thread of OpenMP that waits for others leaves its core to them: by default it would spin.
     While tests are collected, Python's cycle collector is off: it would visit all modules again and again.
     """
-    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):  # else it collects no tests
+    is_worker, has_workers = hasattr(config, "workerinput"), bool(config.getoption("numprocesses", None))
+    if is_worker or not has_workers:  # else it collects no tests
         gc.disable()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.dont_write_bytecode = False
-    if not hasattr(config, "workerinput"):
+    if not is_worker:
+        cleanups = ExitStack()
+        config.add_cleanup(cleanups.close)
         state = tempfile.mkdtemp(prefix="aoti-debug-state-")
         os.environ["XDG_STATE_HOME"] = state
-        config.add_cleanup(lambda: shutil.rmtree(state, ignore_errors=True))
+        cleanups.callback(shutil.rmtree, state, ignore_errors=True)
+        if has_workers and not torch.cuda.is_available():
+            search = [*map(str, config.getini("pythonpath")), os.environ.get("PYTHONPATH", "")]
+            variables = python_process.environment({**os.environ, "PYTHONPATH": os.pathsep.join(search)})
+            cleanups.enter_context(shared_imports.shared(WITHOUT_GPU, variables))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest files first, for every worker."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Lets each worker begin with other files, so that each compiles a part of them and reads what others compiled."""
+    report = yield
+    if collector.path == TESTS:
+        sizes = [sum(1 for _ in node.path.rglob("*.py")) for node in report.result]
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        first = order.beginning(sizes, worker / _workers())
+        report.result = [*report.result[first:], *report.result[:first]]
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Puts the longest files first, for every worker, in the same order in all workers."""
     files = {path: path.relative_to(TESTS).as_posix() for path in {item.path for item in items}}
-    items[:] = order.dealt(items, lambda item: files[item.path], workers)
+    items.sort(key=lambda item: files[item.path])
+    yield
+    items[:] = order.dealt(items, lambda item: files[item.path], _workers())
+
+
+def _workers() -> int:
+    return int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 
 def pytest_collection_finish() -> None:
@@ -83,17 +114,18 @@ def pytest_collection_finish() -> None:
 def fork_server(pytestconfig: pytest.Config) -> Iterator[None]:
     """Forks the processes that lower and run models from one that has imported what they need, once a session.
 
-    It has also lowered a small program (lowered_once.py). All folders with modules for children are on the search path
+    It has also lowered a small program (lowered_once.py). Where tests are spread over processes, the servers of all of
+    them share this (shared_imports.py). All folders with modules for children are on the search path
     from the start: it forks no process with another one. With a GPU, torch's compiler asks for the devices when it is
     imported, which no fork survives: the server notices that of the modules of users, and does not fork.
     """
     for folder in pytestconfig.getini("pythonpath"):
         importable(folder)
     read_late = ("PYTEST_CURRENT_TEST", "FAULTY_OPS", "NATIVE_OPS", "CXX", "PATH", "XDG_CACHE_HOME", "COLUMNS")
-    lowering = ("torch._inductor.compile_fx", "torch._inductor.package", WORKER)
-    without_gpu = (*PRELOADED, *lowering, "lowered_once")
-    modules, checked = (PRELOADED, lowering) if torch.cuda.is_available() else (without_gpu, ())
-    with python_process.forking_from(modules, checked, read_late=read_late):
+    modules, checked = (PRELOADED, LOWERING) if torch.cuda.is_available() else (WITHOUT_GPU, ())
+    with python_process.forking_from(modules, checked, read_late=read_late) as server:
+        if shared_imports.SOCKET in os.environ:
+            server.connect(shared_imports.connection())
         yield
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -30,6 +31,12 @@ LONGEST = (
         "triage/memory_errors/test_uninitialised.py",
     ),
 )
+
+
+def beginning(sizes: Sequence[int], share: float) -> int:
+    """The number of the first of some parts before which lies a share of all."""
+    sums = [0, *itertools.accumulate(sizes)]
+    return next(number for number, before in enumerate(sums) if before >= share * sums[-1])
 
 
 def dealt(tests: Sequence[T], file_of: Callable[[T], str], workers: int) -> list[T]:

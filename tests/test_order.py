@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from order import LONGEST, dealt
+from order import LONGEST, beginning, dealt
 from paths import ROOT
 
 
@@ -20,3 +20,7 @@ def test_each_share_begins_with_long_files() -> None:
     tests = [f"quick.py::{number}" for number in range(50)] + [f"{LONGEST[1]}::0", f"{LONGEST[0]}::0"]
     ordered = dealt(tests, lambda test: test.partition("::")[0], 2)
     assert [ordered[0], ordered[len(tests) // 2]] == [f"{LONGEST[0]}::0", f"{LONGEST[1]}::0"]
+
+
+def test_workers_begin_to_collect_where_a_share_lies_before() -> None:
+    assert [beginning([1, 5, 2, 1, 3], share) for share in (0, 0.1, 1 / 3, 2 / 3)] == [0, 2, 2, 3]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 from aoti_debug.abi import CallKind, FaultDomain, Phase, SaveStatus
 from aoti_debug.errors import RunDirError
@@ -39,8 +40,7 @@ class SavedTensor:
     reason: str  # for which it was skipped
 
 
-@dataclass(frozen=True)
-class RecordedStats:
+class RecordedStats(NamedTuple):
     """The record of a tensor at one phase, at level 2 or hash."""
 
     uninitialised: bool  # an output before its launch

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_script
 import pytest
 from once import once
 from paths import PACKAGE
@@ -23,8 +24,9 @@ OPERATOR = "aotidebugranks::act.default"
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(folder: Path) -> Path:
-        save = "import sys, torch, rank_model; torch.export.save(rank_model.program(), sys.argv[1])"
-        subprocess.run([sys.executable, "-c", save, str(folder / "ranks.pt2")], check=True, env=variables())
+        save = folder / "save.py"
+        save.write_text("import sys, torch, rank_model\ntorch.export.save(rank_model.program(), sys.argv[1])\n")
+        forked_script.run(save, folder / "ranks.pt2")
         return builder.build(folder / "ranks.pt2", output=folder / "ranks.instrumented.pt2", imports=("rank_model",))
 
     return once(tmp_path_factory, "ranks", make)

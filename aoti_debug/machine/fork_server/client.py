@@ -103,6 +103,15 @@ class ForkServer:
             except OSError as error:
                 self.failure = f"it cannot be started: {error.strerror}"
 
+    def connect(self, channel: socket.socket) -> None:
+        """Uses a server that another process has started, with these modules, and that ends when the channel is closed.
+
+        Args:
+            channel: its other side is the server's.
+        """
+        with self._lock:
+            self._channel = channel
+
     def wait(self) -> None:
         """Waits until the server has imported its modules, or has failed."""
         self.preload()
@@ -179,8 +188,10 @@ class ForkServer:
             return "the system does not let it fork"
         except ConnectionError:  # it has ended without reading a request
             pass
-        if text or self._process is None:
+        if text:
             return text.decode(errors="replace")
+        if self._process is None:
+            return "it ended"
         return f"it ended: {child_process.describe_exit(self._process.wait())}"
 
 

@@ -44,25 +44,28 @@ def main() -> None:
     descriptor, modules, *user_modules = sys.argv[1:]
     channel = socket.socket(fileno=int(descriptor))
     environment = dict(os.environ)
-    gc.disable()
-    for module in modules.split(","):
-        with contextlib.suppress(Exception, SystemExit):  # the child imports it again and reports the error
-            importlib.import_module(module)
-    gc.freeze()  # not the user's: some modules complain at exit of objects that were not collected, or leave files open
-    gc.enable()
-    _skip_exit_handlers()
+    import_modules(modules.split(","))
     output = _ImportOutput()
     refusal = _import_user_modules(user_modules)
     output.end()
     if refusal:
         channel.sendall(refusal.encode())
         os._exit(0)  # at once: a thread of the module may never end
-    with contextlib.suppress(BrokenPipeError):
-        channel.sendall(READY)
-    command = _Server(channel, _changes(environment)).serve()
+    command = Server(channel, changes(environment)).serve()
     if command is not None:
         output.repeat()
         execute(command)
+
+
+def import_modules(modules: Sequence[str]) -> None:
+    """Imports modules, whose objects and exit handlers the children of this process then leave alone."""
+    gc.disable()
+    for module in modules:
+        with contextlib.suppress(Exception, SystemExit):  # the child imports it again and reports the error
+            importlib.import_module(module)
+    gc.freeze()  # not the user's: some modules complain at exit of objects that were not collected, or leave files open
+    gc.enable()
+    _skip_exit_handlers()
 
 
 def _import_user_modules(modules: Sequence[str]) -> str:
@@ -118,7 +121,7 @@ def _skip_exit_handlers() -> None:
                 libc.__cxa_atexit(streams._ZNSo5flushEv, ctypes.byref(stream), None)
 
 
-def _changes(before: Mapping[str, str]) -> Mapping[str, str | None]:
+def changes(before: Mapping[str, str]) -> Mapping[str, str | None]:
     """The environment variables that the modules have set, and as None those that they have removed."""
     names = {*before, *os.environ}
     return {name: os.environ.get(name) for name in names if before.get(name) != os.environ.get(name)}
@@ -189,7 +192,7 @@ def _end(code: int) -> NoReturn:
     os._exit(code)
 
 
-class _Server:
+class Server:
     """Forks on request and reports how each child ended."""
 
     def __init__(self, channel: socket.socket, changes: Mapping[str, str | None]) -> None:
@@ -208,7 +211,9 @@ class _Server:
         signal.signal(signal.SIGCHLD, _wake_up)
 
     def serve(self) -> PythonCommand | None:
-        """Returns None at the end, and the command in a child."""
+        """Says that it is ready, and forks; returns None at the end, and the command in a child."""
+        with contextlib.suppress(BrokenPipeError):
+            self._channel.sendall(READY)
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
             selector.register(self._wake, selectors.EVENT_READ)

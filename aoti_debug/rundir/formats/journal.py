@@ -30,7 +30,7 @@ from aoti_debug.abi import (
 )
 from aoti_debug.errors import RunDirError
 from aoti_debug.machine.files import untrusted_files
-from aoti_debug.recording.values import Layout
+from aoti_debug.recording.values import Layout, Value
 from aoti_debug.rundir.formats.journal_records import (
     CallBegin,
     CallEnd,
@@ -168,6 +168,7 @@ class _Block:
         self.thread = thread
         self.sequence = sequence
         self.layouts: dict[int, Layout] = {}
+        self._decoded: dict[bytes, dict[int, Value]] = {}
         self.damaged = False
 
     def decode(self) -> list[Record]:
@@ -216,7 +217,7 @@ class _Block:
     def _values(self, offset: int, count: int) -> SlotValues:
         if offset + count * abi.SLOT_VALUE.size > len(self.data):
             raise ValueError("the values reach past the end of the block")
-        return SlotValues(self.data, offset, count, self.layouts)
+        return SlotValues(self.data, offset, count, self.layouts, self._decoded)
 
     def call_begin(self, body: int, flags: int, time_ns: int) -> CallBegin:
         call, kind, level, slot, model, stream = abi.CALL_BEGIN.codec.unpack_from(self.data, body)

@@ -27,20 +27,24 @@ class LaunchKey(NamedTuple):
 
 
 class SlotValues(NamedTuple):
-    """The values of a launch, decoded on demand."""
+    """The values of a launch, decoded on demand: once for all launches of a block that have equal ones."""
 
     block: bytes
     offset: int
     length: int
     layouts: dict[int, Layout]
+    decoded: dict[bytes, dict[int, Value]]
 
     def decode(self) -> dict[int, Value]:
-        """The values by slot index."""
-        end = self.offset + self.length * abi.SLOT_VALUE.size
-        return {
-            slot: _value(tag, type_, layout, bits, self.layouts)
-            for tag, type_, slot, layout, bits in abi.SLOT_VALUE.codec.iter_unpack(self.block[self.offset : end])
-        }
+        """The values by slot index; not to be changed."""
+        text = self.block[self.offset : self.offset + self.length * abi.SLOT_VALUE.size]
+        known = self.decoded.get(text)
+        if known is None:
+            known = self.decoded[text] = {
+                slot: _value(tag, type_, layout, bits, self.layouts)
+                for tag, type_, slot, layout, bits in abi.SLOT_VALUE.codec.iter_unpack(text)
+            }
+        return known
 
 
 _TYPES = {type_.value: type_ for type_ in CType}

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import shared_imports
+
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.machine.fork_server.client import ForkServer
+from aoti_debug.machine.fork_server.python_process import PythonCommand
+from aoti_debug.machine.processes import child_process
+
+ONCE = "import os\nos.environ['IMPORTED_IN'] = str(os.getpid())\n"
+SCRIPT = "import os, imported_once\nprint(os.environ['IMPORTED_IN'], os.environ['MORE'], os.getppid())\n"
+
+
+def said_by(server: ForkServer, script: Path) -> list[str]:
+    environment = {**server.environment, "MORE": "more"}
+    command = PythonCommand(script=str(script))
+    with server.start(command, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        done = child_process.finished(child, 60)
+    assert (done.code, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+def test_servers_share_what_was_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "imported_once.py").write_text(ONCE)
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    monkeypatch.setenv(shared_imports.SOCKET, "")
+    search = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    environment = python_process.environment({**os.environ, "PYTHONPATH": search})
+    servers = [ForkServer(["imported_once"], (), environment, {"MORE"}) for _ in range(2)]
+    with shared_imports.shared(["imported_once"], environment):
+        for server in servers:
+            server.connect(shared_imports.connection())
+        (first, more, parent), (second, _, other_parent) = (said_by(server, script) for server in servers)
+        assert (first, more) == (second, "more")
+        assert parent != other_parent
+        servers[0].close()
+        assert said_by(servers[1], script)[2] == other_parent
+        servers[1].close()

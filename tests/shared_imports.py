@@ -6,6 +6,7 @@ would take each of them many seconds.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -13,12 +14,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from aoti_debug.machine.fork_server import server
 from aoti_debug.machine.processes.child_process import Child
 
 SOCKET = "SHARED_IMPORTS_SOCKET"  # its path, for the processes that the tests are spread over
+_LAST_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1
 
 
 @contextmanager
@@ -39,12 +42,15 @@ def shared(modules: Sequence[str], environment: Mapping[str, str]) -> Iterator[N
             stderr=subprocess.DEVNULL,
             environment=environment,
             pass_fds=(number,),
-        ):
+        ) as process:
             os.environ[SOCKET] = path
             try:
                 yield
             finally:
                 del os.environ[SOCKET]
+                listener.shutdown(socket.SHUT_RDWR)
+                with suppress(subprocess.TimeoutExpired):  # a server whose user hangs is killed
+                    process.wait(_LAST_SECONDS)
 
 
 def connection() -> socket.socket:
@@ -55,22 +61,35 @@ def connection() -> socket.socket:
 
 
 def main() -> None:
-    """Imports the modules and forks a server for each connection; in a child of such a server, executes its command."""
+    """Imports the modules and forks a server for each connection; in a child of such a server, executes its command.
+
+    When nobody can connect any more, it waits for the servers: so what they have used is counted as used by the tests.
+    """
     number, modules = sys.argv[1:]
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     environment = dict(os.environ)
     server.import_modules(modules.split(","))
     changes = server.changes(environment)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no server is waited for
-    listener = socket.socket(fileno=int(number))
-    while True:
-        channel, _ = listener.accept()
-        if os.fork() == 0:
-            break
-        channel.close()
-    listener.close()
-    command = server.Server(channel, changes).serve()
-    if command is not None:
+    channel = _forked_for_a_connection(socket.socket(fileno=int(number)))
+    if channel is not None and (command := server.Server(channel, changes).serve()) is not None:
         server.execute(command)
+
+
+def _forked_for_a_connection(listener: socket.socket) -> socket.socket | None:
+    """Forks for each connection: returns it in the child, and None here after the end of all children."""
+    with listener:
+        while True:
+            try:
+                channel, _ = listener.accept()
+            except OSError:  # it was shut down
+                break
+            if os.fork() == 0:
+                return channel
+            channel.close()
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+    return None
 
 
 if __name__ == "__main__":

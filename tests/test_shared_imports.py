@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import shared_imports
+from shell_children import is_dead
 
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.fork_server.client import ForkServer
@@ -23,6 +25,20 @@ def said_by(server: ForkServer, script: Path) -> list[str]:
         done = child_process.finished(child, 60)
     assert (done.code, done.stderr) == (0, "")
     return done.stdout.split()
+
+
+def test_it_ends_with_its_user(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib, signal, shared_imports\n"
+        "with shared_imports.shared(['json'], os.environ):\n"
+        "    channel = shared_imports.connection()\n"
+        "    assert channel.recv(1) == b'\\0'\n"
+        "    print(pathlib.Path(f'/proc/self/task/{os.getpid()}/children').read_text(), flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    (pid,) = done.stdout.split()
+    assert is_dead(int(pid))
 
 
 def test_servers_share_what_was_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

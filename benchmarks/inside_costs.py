@@ -231,7 +231,7 @@ def measure(packages: Packages, case: Case, device: str, calls: int) -> Measured
 def statistics_kernels(model: Callable[[Tensor], Any], x: Tensor) -> tuple[float, float]:
     """How many kernels measure arguments in one call, and the mean of the µs that one is on the device."""
     calls = 2 * IN_A_ROW
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
         for _ in range(calls):
             model(x)
             torch.cuda.synchronize()

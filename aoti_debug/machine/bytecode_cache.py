@@ -20,7 +20,9 @@ def use() -> None:
     It keeps none where PYTHONDONTWRITEBYTECODE is set, or where it may not write beside the modules, if nobody has
     compiled them there. Where the cache has no place either, none is kept.
     """
-    if sys.pycache_prefix is not None or not (_lacks_bytecode(encodings.__spec__) or _lacks_bytecode(__spec__)):
+    if sys.pycache_prefix is not None:
+        return
+    if not (_lacks_bytecode(encodings.__spec__) or _lacks_bytecode(__spec__) or _never_keeps_torch()):
         return
     try:
         folder = os.path.join(cache_directory.make(), KIND, _name())
@@ -47,6 +49,17 @@ def _lacks_bytecode(spec: object) -> bool:
     """True if there is no bytecode of a module that was imported just now."""
     place = getattr(spec, "cached", None)
     return place is not None and not os.path.exists(place)
+
+
+def _never_keeps_torch() -> bool:
+    """True if Python writes no bytecode, and nobody has compiled torch, most of what the tool's processes import."""
+    if not sys.dont_write_bytecode:
+        return False
+    from importlib.util import cache_from_source
+
+    sources = (os.path.join(folder, "torch", "__init__.py") for folder in sys.path)
+    source = next(filter(os.path.exists, sources), None)
+    return source is not None and not os.path.exists(cache_from_source(source))
 
 
 def _name() -> str:

@@ -77,6 +77,17 @@ def test_python_keeps_it_itself(copy: Path, words: list[str]) -> None:
     assert kept(copy) == []
 
 
+@COMPILED
+def test_torch_alone_was_never_compiled(copy: Path) -> None:
+    (copy / "torch").mkdir()
+    (copy / "torch" / "__init__.py").touch()
+    assert python(copy, "-c", STATE) == "None False"
+    assert python(copy, "-B", "-c", STATE).endswith(" False")
+    assert "wording" in kept(copy)
+    python(copy, "-c", "import torch")
+    assert python(copy, "-B", "-c", STATE) == "None True"
+
+
 def test_the_place_that_python_was_told_is_respected(copy: Path) -> None:
     assert python(copy, "-B", "-c", STATE, PYTHONPYCACHEPREFIX="/nonexistent") == "/nonexistent True"
     assert kept(copy) == []

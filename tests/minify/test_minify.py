@@ -29,13 +29,6 @@ from aoti_debug.triage.results.wrong_value_finding import WRONG_VALUE
 
 RELU, ARGMAX = "aten.relu.default", "aten.argmax.default"
 OF_LAUNCH = Finding(WRONG_VALUE, "256 of 256 elements of buf3 are wrong", Place("0.2", "cpp_fused_relu_1"))
-SHARING_TEMPLATES = """
-import runpy, sys
-import wrapper_templates
-
-wrapper_templates.share()
-runpy.run_path(sys.argv[1], run_name="__main__")
-"""
 OF_OUTPUTS = Finding(WRONG_VALUE, "output 0 is wrong")
 
 
@@ -89,8 +82,7 @@ def test_one_operator_of_the_guilty_launch(options: MinifyOptions, triaged: Path
     assert found.smallest.lines == len(text.splitlines()) <= 40
     assert "torch.randn([2, 2])" in text
     assert "aoti_debug" not in text
-    command = [sys.executable, "-c", SHARING_TEMPLATES, found.smallest.script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, found.smallest.script], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1].startswith("observed: relu: Tensor-likes are not close!")
 

@@ -227,8 +227,8 @@ class _Parts:
         self.printed: str | None = None
 
     def arguments(self, site: Site) -> tuple[Argument, ...]:
-        before = self.begin.values.decode() if self.begin else {}
-        after = before | self.end.values.decode() if self.end and self.end.values.length else before
+        before: Mapping[int, Value] = self.begin.values.decode() if self.begin else {}
+        after = {**before, **self.end.values.decode()} if self.end and self.end.values.length else before
         # by name: a tensor that is passed twice is recorded once
         files: dict[str, dict[Phase, SavedTensor]] = {}
         stats: dict[str, dict[Phase, RecordedStats]] = {}

@@ -6,6 +6,7 @@ times as fast.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from aoti_debug import abi
@@ -35,8 +36,8 @@ class SlotValues(NamedTuple):
     layouts: dict[int, Layout]
     decoded: dict[bytes, dict[int, Value]]
 
-    def decode(self) -> dict[int, Value]:
-        """The values by slot index; not to be changed."""
+    def decode(self) -> Mapping[int, Value]:
+        """The values by slot index."""
         text = self.block[self.offset : self.offset + self.length * abi.SLOT_VALUE.size]
         known = self.decoded.get(text)
         if known is None:

@@ -1,4 +1,4 @@
-"""Fork servers that share their imports: `python -m shared_imports SOCKET MODULES` imports once, and forks them.
+"""Fork servers that share their imports: `python -m shared_imports PARENT SOCKET MODULES` forks them.
 
 Each process that the tests are spread over has a fork server of its own; to import torch and to lower a first program
 would take each of them many seconds.
@@ -6,9 +6,7 @@ would take each of them many seconds.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -17,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from aoti_debug.machine.fork_server import server
+from aoti_debug.machine.processes import parent_death
 from aoti_debug.machine.processes.child_process import Child
 
 SOCKET = "SHARED_IMPORTS_SOCKET"  # its path, for the processes that the tests are spread over
 _LAST_SECONDS = 5.0
-_PR_SET_PDEATHSIG = 1
 
 
 @contextmanager
@@ -37,7 +35,7 @@ def shared(modules: Sequence[str], environment: Mapping[str, str]) -> Iterator[N
         listener.listen()
         number = listener.fileno()
         with Child(
-            [sys.executable, "-m", "shared_imports", str(number), ",".join(modules)],
+            [sys.executable, "-m", "shared_imports", str(os.getpid()), str(number), ",".join(modules)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             environment=environment,
@@ -65,8 +63,8 @@ def main() -> None:
 
     When nobody can connect any more, it waits for the servers: so what they have used is counted as used by the tests.
     """
-    number, modules = sys.argv[1:]
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent, number, modules = sys.argv[1:]
+    parent_death.end_with(int(parent))
     environment = dict(os.environ)
     server.import_modules(modules.split(","))
     changes = server.changes(environment)

@@ -6,13 +6,11 @@ REQUEST a JSON object; protocol.py describes messages and request.
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import functools
 import gc
 import importlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +23,7 @@ from aoti_debug.inputs import input_files, random_inputs
 from aoti_debug.inputs.input_files import Inputs
 from aoti_debug.machine import current_rank
 from aoti_debug.machine.files import json_data
+from aoti_debug.machine.processes import parent_death
 from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.native import crash_stacks
 from aoti_debug.pt2 import archive
@@ -51,13 +50,11 @@ from aoti_debug.run.watchdog import REQUEST
 from aoti_debug.rundir import run_directory
 from aoti_debug.rundir.run_json import CallPurpose, Stage
 
-_PR_SET_PDEATHSIG = 1
-
 
 def main() -> int:
     """Runs the package of the request; 1 if it raised an exception, else 0."""
     descriptor, parent, text = sys.argv[1:]
-    _die_with_parent(int(parent))
+    parent_death.end_with(int(parent))
     request = json_data.parse(RunRequest, text)
     _enable_python_stacks(Path(request.run) / crash_stacks.PYTHON)
     with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
@@ -264,14 +261,6 @@ def _enable_python_stacks(path: Path) -> None:
     if not faulthandler.is_enabled():
         faulthandler.enable(file, all_threads=False)
     faulthandler.register(REQUEST, file, all_threads=False)
-
-
-def _die_with_parent(parent: int) -> None:
-    """Makes the kernel kill this process when its parent ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ __device__ __forceinline__ double of_lane(double value, uint32_t lane) {
   return bits_as<double>(of_lane(bits_as<uint64_t>(value), lane));
 }
 
+// Of the values of the warp's first `count` lanes, for these.
 __device__ __forceinline__ uint64_t largest(uint64_t value, uint32_t count) {
   AOTI_DEBUG_ROLL
   for (uint32_t distance = 1; distance < count; distance *= 2) {
@@ -44,6 +45,7 @@ __device__ __forceinline__ uint32_t lane_of_most(uint64_t finite, uint32_t count
   return __ffs(__ballot_sync(kAllLanes, finite == most)) - 1;
 }
 
+// Sums the counts of one kind of special values, and finds the first index.
 __device__ __forceinline__ void reduce_special(uint64_t& n, uint64_t& index, uint32_t count) {
   if (n == 0) index = kNoIndex;
   AOTI_DEBUG_ROLL
@@ -106,10 +108,7 @@ __device__ __forceinline__ void reduce_warp(Partial& partial, uint32_t count) {
     partial.max_index = larger ? max_index : partial.max_index;
   }
   if (partial.finite == 0) return;
-  const double shift = divide(sum, static_cast<double>(partial.finite));
-  squares -= sum * shift;
-  partial.mean = pivot + shift;
-  partial.squares = squares > 0 ? squares : 0;
+  set_moments(partial, pivot, sum, squares);
   if constexpr (!Type::scaled) partial.exponent = Moments::unit_exponent;
 }
 

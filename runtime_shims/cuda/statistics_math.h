@@ -84,6 +84,14 @@ struct Partial {
 constexpr uint32_t kPartialWords = sizeof(Partial) / sizeof(uint32_t);
 static_assert(sizeof(Partial) == 16 * 8, "");
 
+// From the sums of deviations from a pivot, and of their squares, of `finite` values.
+AOTI_DEBUG_FN void set_moments(Partial& partial, double pivot, double sum, double squares) {
+  const double shift = divide(sum, static_cast<double>(partial.finite));
+  squares -= sum * shift;
+  partial.mean = pivot + shift;
+  partial.squares = squares > 0 ? squares : 0;
+}
+
 template <class Wide>
 AOTI_DEBUG_FN bool comes_first(uint64_t value, uint64_t index, uint64_t than, uint64_t than_index, bool smaller) {
   const Wide a = bits_as<Wide>(value), b = bits_as<Wide>(than);
@@ -243,10 +251,7 @@ struct Accumulator {
     part.max = bits_as<uint64_t>(static_cast<Wide>(max));
     part.min_index = index(min_tick, order, first, step);
     part.max_index = index(max_tick, order, first, step);
-    const double count = static_cast<double>(finite), mean = divide(moments.sum, count);
-    const double squares = moments.squares - moments.sum * mean;
-    part.mean = moments.pivot + mean;
-    part.squares = squares > 0 ? squares : 0;
+    set_moments(part, moments.pivot, moments.sum, moments.squares);
     part.exponent = moments.exponent;
     return part;
   }

@@ -50,6 +50,12 @@ def beside_sources(copy: Path) -> Iterator[Path]:
     return (path for path in copy.rglob("*.pyc") if copy / "cache" not in path.parents)
 
 
+def put_torch(copy: Path) -> None:
+    """Something that Python finds in place of torch, without bytecode."""
+    (copy / "torch").mkdir()
+    (copy / "torch" / "__init__.py").touch()
+
+
 def test_what_python_does_not_keep_is_kept_in_the_cache(copy: Path) -> None:
     folder, _, never_writes = python(copy, "-B", "-c", STATE).partition(" ")
     assert (Path(folder).parent, never_writes) == (copy / "cache" / "aoti_debug" / bytecode_cache.KIND, "False")
@@ -72,15 +78,15 @@ def test_python_may_not_write_beside_the_sources(copy: Path) -> None:
 @COMPILED
 @pytest.mark.parametrize("words", [[], ["-B"]])
 def test_python_keeps_it_itself(copy: Path, words: list[str]) -> None:
-    python(copy, "-c", f"{USE}")
+    put_torch(copy)
+    python(copy, "-c", f"{USE}; import torch")
     assert python(copy, *words, "-c", STATE) == f"None {words == ['-B']}"
     assert kept(copy) == []
 
 
 @COMPILED
 def test_torch_alone_was_never_compiled(copy: Path) -> None:
-    (copy / "torch").mkdir()
-    (copy / "torch" / "__init__.py").touch()
+    put_torch(copy)
     assert python(copy, "-c", STATE) == "None False"
     assert python(copy, "-B", "-c", STATE).endswith(" False")
     assert "wording" in kept(copy)

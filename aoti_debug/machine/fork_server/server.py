@@ -32,10 +32,10 @@ from typing import NoReturn
 from aoti_debug import wording
 from aoti_debug.machine import bytecode_cache
 from aoti_debug.machine.fork_server.request import ForkRequest, PythonCommand, receive
+from aoti_debug.machine.processes import parent_death
 
 STATUS = struct.Struct("<q")  # the child's process id, then its exit code as in subprocess.Popen.returncode
 READY = b"\0"  # sent when the modules are imported
-_PR_SET_PDEATHSIG = 1
 _FILES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)  # those that buffer what is written
 
 
@@ -204,7 +204,6 @@ class Server:
         self._channel = channel
         self._changes = changes
         self._process = os.getpid()
-        self._libc = ctypes.CDLL(None)
         self._statuses: dict[int, int] = {}  # descriptors for the status, by process
         self._wake, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
@@ -264,9 +263,7 @@ class Server:
     def _begin_child(self, request: ForkRequest, descriptors: Sequence[int]) -> PythonCommand:
         """Makes this process look like a new one: signals, descriptors, environment, working directory."""
         os.setpgid(0, 0)
-        self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != self._process:
-            os._exit(1)
+        parent_death.end_with(self._process)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         status, stdout, stderr, *inherited = descriptors

@@ -95,8 +95,6 @@ bool add_beside(CUstream stream, CUfunction function, void* job) {
 }
 
 constexpr const char* kModule = "Graphs";
-constexpr size_t kCounterBytes = StatisticsBatch::kMostTensors * sizeof(uint32_t);
-constexpr size_t kScratchBytes = kCounterBytes + (kMostBlocks + StatisticsBatch::kMostTensors) * sizeof(Partial);
 
 static_assert(sizeof(StatisticsSlot::words) == 256 && sizeof(StatisticsSlot) == 1280, "as docs/performance.md says");
 
@@ -127,13 +125,11 @@ std::unique_ptr<CapturedCall> CapturedCall::begin(CUstream stream, ReplayJob job
 }
 
 bool CapturedCall::take_scratch() {
-  if (scratch_ == 0) scratch_ = device_.take(kScratchBytes);
+  if (scratch_ == 0) scratch_ = device_.take(StatisticsScratch::kBytes);
   return scratch_ != 0;
 }
 
-StatisticsScratch CapturedCall::scratch(uint32_t replays) const {
-  return {scratch_, scratch_ + kCounterBytes, replays_, replays - 1};
-}
+StatisticsScratch CapturedCall::scratch(uint32_t replays) const { return {scratch_, replays_, replays - 1}; }
 
 bool CapturedCall::add_statistics(CUstream stream, const device::TensorView& view) {
   StreamState& mine = stream_state(current_context(), stream);

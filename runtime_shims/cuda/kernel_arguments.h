@@ -9,7 +9,9 @@ namespace aoti_debug::cuda {
 
 constexpr uint32_t kMaxDims = 16;  // after dimensions that lie behind one another have been joined
 constexpr uint32_t kBlockThreads = 256;
-constexpr uint32_t kShownBytes = 1024;  // 64 elements of 16 bytes
+constexpr uint32_t kBlocksPerMultiprocessor = 3;  // that a statistics kernel leaves registers for
+constexpr uint32_t kMostReceived = 128;           // results of blocks that one block merges at a time
+constexpr uint32_t kShownBytes = 1024;            // 64 elements of 16 bytes
 
 // A dimension of a strided tensor.
 struct Dimension {
@@ -71,8 +73,7 @@ struct StatisticsBatch {
   uint32_t hashed;                         // 1: the elements' hashes are wanted
   uint32_t first_block[kMostTensors + 1];  // of each tensor; behind the last one: the number of all blocks
   uint32_t n_dims;                         // in `dims`
-  uint64_t partials;                       // device address of a Partial for each block
-  uint64_t counters;                       // device address of a uint32_t for each tensor, all 0
+  uint64_t mailboxes;                      // device address of kPartialWords uint64_t for each block, all 0
   uint64_t replays;                        // of the uint32_t that is the ticket of all; 0: each job has its own
   uint32_t slot_mask;                      // of the ticket: which of its slots a job's result goes to
   StatisticsJob jobs[kMostTensors];

@@ -74,21 +74,23 @@ inline Interleaving interleave(const Layout& layout, size_t element_bytes) {
   return {static_cast<uint32_t>(layout.dims[nearest].size), static_cast<uint32_t>(behind / per_chunk)};
 }
 
-// Blocks of kBlockThreads, or one smaller block, for a job of so many chunks.
 struct Grid {
   uint32_t blocks;
   uint32_t threads;
 };
-inline Grid grid_for(uint64_t chunks, uint32_t most_blocks) {
-  uint32_t threads = 32;
-  while (threads < chunks && threads < kBlockThreads) threads *= 2;
-  const auto with = [chunks](uint64_t chunks_a_thread) {
-    const uint64_t of_block = chunks_a_thread * kBlockThreads;
-    return (chunks + of_block - 1) / of_block;
-  };
-  uint64_t blocks = with(2);
-  if (blocks > kBlockThreads) blocks = std::max<uint64_t>(with(8), kBlockThreads);  // each a thread that merges them
-  return Grid{static_cast<uint32_t>(std::clamp<uint64_t>(blocks, 1, most_blocks)), threads};
+
+// Blocks of kBlockThreads, each thread with so many chunks.
+inline uint64_t blocks_of(uint64_t chunks, uint32_t chunks_a_thread) {
+  const uint64_t of_block = chunks_a_thread * kBlockThreads;
+  return (chunks + of_block - 1) / of_block;
+}
+
+// Those that measure a tensor of so many chunks. Up to kMostReceived are merged at once; more are worth it from the
+// size on at which each has more to do.
+inline uint32_t blocks_for(uint64_t chunks, uint32_t most_blocks) {
+  uint64_t blocks = blocks_of(chunks, 4);
+  if (blocks > kMostReceived) blocks = std::max<uint64_t>(blocks_of(chunks, 8), kMostReceived);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(blocks, 1, most_blocks));
 }
 
 }  // namespace aoti_debug::cuda

@@ -5,18 +5,43 @@
 
 namespace aoti_debug::cuda {
 
-[[maybe_unused]] constexpr uint32_t kWarp = 32;
+constexpr uint32_t kWarp = 32;
 [[maybe_unused]] constexpr uint32_t kAllLanes = 0xffffffffu;
 [[maybe_unused]] constexpr uint64_t kNoIndex = ~uint64_t(0);
+constexpr uint32_t kWarps = kBlockThreads / kWarp;
+static_assert(kPartialWords == kWarp, "each lane sends a word");
+
+// What each thread of a block has of one number, which one warp adds up or finds the extreme of.
+enum Field : uint32_t { kSum, kSquares, kFinite, kZero, kHash, kMin, kMax, kMinIndex, kMaxIndex, kFields };
+static_assert(kMax < kWarps, "a warp for each number");
+// The same for special values, of which most tensors have none: three counts, then three indices.
+constexpr uint32_t kSpecials = 3;
+static_assert(2 * kSpecials <= kWarps, "a warp for each number");
+
+// What the threads of a block share.
+struct BlockMemory {
+  union {
+    uint64_t fields[kFields][kBlockThreads];
+    uint32_t received[kPartialWords][kMostReceived];
+  };
+  uint64_t totals[kFields];
+  uint64_t finite[kWarps];  // of the thread of each warp that has most of them
+  double mean[kWarps];      // its mean
+  int64_t exponent[kWarps];
+  Partial total;
+};
 
 // The value of the lane whose number differs by the bit `distance`.
-__device__ __forceinline__ uint64_t of_partner(uint64_t value, uint32_t distance) {
-  const uint32_t low = __shfl_xor_sync(kAllLanes, static_cast<uint32_t>(value), distance);
-  const uint32_t high = __shfl_xor_sync(kAllLanes, static_cast<uint32_t>(value >> 32), distance);
-  return uint64_t(high) << 32 | low;
-}
-__device__ __forceinline__ double of_partner(double value, uint32_t distance) {
-  return bits_as<double>(of_partner(bits_as<uint64_t>(value), distance));
+template <class T>
+__device__ __forceinline__ T of_partner(T value, uint32_t distance) {
+  if constexpr (sizeof(T) == sizeof(uint32_t)) {
+    return bits_as<T>(__shfl_xor_sync(kAllLanes, bits_as<uint32_t>(value), distance));
+  } else {
+    const uint64_t bits = bits_as<uint64_t>(value);
+    const uint32_t low = of_partner(static_cast<uint32_t>(bits), distance);
+    const uint32_t high = of_partner(static_cast<uint32_t>(bits >> 32), distance);
+    return bits_as<T>(uint64_t(high) << 32 | low);
+  }
 }
 
 __device__ __forceinline__ uint64_t of_lane(uint64_t value, uint32_t lane) {
@@ -45,95 +70,226 @@ __device__ __forceinline__ uint32_t lane_of_most(uint64_t finite, uint32_t count
   return __ffs(__ballot_sync(kAllLanes, finite == most)) - 1;
 }
 
-// Sums the counts of one kind of special values, and finds the first index.
-__device__ __forceinline__ void reduce_special(uint64_t& n, uint64_t& index, uint32_t count) {
-  if (n == 0) index = kNoIndex;
-  AOTI_DEBUG_ROLL
-  for (uint32_t distance = 1; distance < count; distance *= 2) {
-    const uint64_t other = of_partner(index, distance);
-    n += of_partner(n, distance);
-    index = other < index ? other : index;
+// The sum of what each thread has, for one warp.
+template <class Number>
+__device__ __forceinline__ uint64_t sum_of(const uint64_t* field, uint32_t count) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  Number sum = 0;
+  AOTI_DEBUG_UNROLL
+  for (uint32_t i = 0; i < kBlockThreads; i += kWarp) {
+    if (lane + i < count) sum += bits_as<Number>(field[lane + i]);
   }
+  AOTI_DEBUG_UNROLL
+  for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) sum += of_partner(sum, distance);
+  return bits_as<uint64_t>(sum);
 }
 
-// Brings the moments of a warp's partials to the largest of their exponents.
-__device__ __forceinline__ void rescale(Partial& partial, uint32_t count) {
-  const uint64_t exponent = largest(static_cast<uint64_t>(partial.exponent), count);
-  const double factor = power_of_two(static_cast<int>(partial.exponent - static_cast<int64_t>(exponent)));
+struct Extreme {
+  uint64_t value, index;
+};
+
+// The smallest value, or the largest, and the first index of it. They are compared as a Number, which holds each
+// exactly.
+template <class Number, class Wide>
+__device__ __forceinline__ Extreme extreme_of(const uint64_t* values, const uint64_t* indices, uint32_t count,
+                                              bool smallest) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  Number value = smallest ? Limits<Number>::highest : Limits<Number>::lowest;
+  uint64_t index = kNoIndex;
+  const auto look_at = [&](Number other, uint64_t other_index) {
+    const bool first = comes_first(other, other_index, value, index, smallest);
+    value = first ? other : value;
+    index = first ? other_index : index;
+  };
+  AOTI_DEBUG_UNROLL
+  for (uint32_t i = 0; i < kBlockThreads; i += kWarp) {
+    if (lane + i < count) look_at(static_cast<Number>(bits_as<Wide>(values[lane + i])), indices[lane + i]);
+  }
+  AOTI_DEBUG_UNROLL
+  for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
+    look_at(of_partner(value, distance), of_partner(index, distance));
+  }
+  return Extreme{bits_as<uint64_t>(static_cast<Wide>(value)), index};
+}
+
+// Brings the moments of a block's partials to the largest of their exponents.
+__device__ __forceinline__ void rescale(Partial& partial, BlockMemory& memory) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  const uint64_t of_warp = largest(static_cast<uint64_t>(partial.exponent), kWarp);
+  if (lane == 0) memory.exponent[threadIdx.x / kWarp] = static_cast<int64_t>(of_warp);
+  __syncthreads();
+  const uint64_t others = lane < kWarps ? static_cast<uint64_t>(memory.exponent[lane]) : 0;
+  const int64_t exponent = static_cast<int64_t>(of_lane(largest(others, kWarp), 0));
+  const double factor = power_of_two(static_cast<int>(partial.exponent - exponent));
   partial.mean *= factor;
   partial.squares *= factor * factor;
-  partial.exponent = static_cast<int64_t>(exponent);
+  partial.exponent = exponent;
 }
 
-// Leaves the sum of the warp's first `count` partials in its first lanes; those of the other lanes must be empty. One
-// warp is alone with this, so its time is that of its instructions one after the other: hence no branches by lane, and
-// no divisions by a power of two. Moments are summed by the deviations from the mean of a part that is as large as any.
-template <class Type>
-__device__ __forceinline__ void reduce_warp(Partial& partial, uint32_t count) {
-  if (__any_sync(kAllLanes, partial.hash != 0)) {
-    AOTI_DEBUG_ROLL
-    for (uint32_t distance = 1; distance < count; distance *= 2) partial.hash += of_partner(partial.hash, distance);
-  }
-  if constexpr (!Type::counted) return;
-  if (__any_sync(kAllLanes, (partial.nan | partial.pos_inf | partial.neg_inf) != 0)) {
-    reduce_special(partial.nan, partial.nan_index, count);
-    reduce_special(partial.pos_inf, partial.pos_inf_index, count);
-    reduce_special(partial.neg_inf, partial.neg_inf_index, count);
-  }
-  using Wide = typename Type::Wide;
-  if (partial.finite == 0) {
-    partial.min = bits_as<uint64_t>(Limits<Wide>::highest);
-    partial.max = bits_as<uint64_t>(Limits<Wide>::lowest);
-    partial.min_index = partial.max_index = kNoIndex;
-    partial.mean = partial.squares = 0;
-  }
-  if constexpr (Type::scaled) rescale(partial, count);
-  const double pivot = of_lane(partial.mean, lane_of_most(partial.finite, count));
-  const double deviation = partial.mean - pivot;
-  double sum = static_cast<double>(partial.finite) * deviation;
-  double squares = multiply_add(sum, deviation, partial.squares);
-  AOTI_DEBUG_ROLL
-  for (uint32_t distance = 1; distance < count; distance *= 2) {
-    partial.finite += of_partner(partial.finite, distance);
-    partial.zero += of_partner(partial.zero, distance);
-    sum += of_partner(sum, distance);
-    squares += of_partner(squares, distance);
-    const uint64_t min = of_partner(partial.min, distance), min_index = of_partner(partial.min_index, distance);
-    const bool smaller = comes_first<Wide>(min, min_index, partial.min, partial.min_index, true);
-    partial.min = smaller ? min : partial.min;
-    partial.min_index = smaller ? min_index : partial.min_index;
-    const uint64_t max = of_partner(partial.max, distance), max_index = of_partner(partial.max_index, distance);
-    const bool larger = comes_first<Wide>(max, max_index, partial.max, partial.max_index, false);
-    partial.max = larger ? max : partial.max;
-    partial.max_index = larger ? max_index : partial.max_index;
-  }
-  if (partial.finite == 0) return;
-  set_moments(partial, pivot, sum, squares);
-  if constexpr (!Type::scaled) partial.exponent = Moments::unit_exponent;
-}
-
-// Leaves the sum of what the first `warps` warps have in the first warp, of the first `count` partials of each.
-// `shared` has room for one of each warp.
-template <class Type>
-__device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, uint32_t warps, Partial* shared) {
-  AOTI_DEBUG_ROLL
-  for (uint32_t round = 0; round < 2; ++round) {
-    reduce_warp<Type>(partial, round == 0 ? count : warps);
-    if (round == 1 || warps == 1) return;
-    if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = partial;
-    __syncthreads();
-    if (threadIdx.x >= kWarp) return;
-    partial = threadIdx.x < warps ? shared[threadIdx.x] : Partial{};
-  }
-}
-
-__device__ __forceinline__ Partial read_partial(const Partial* from) {
-  uint64_t words[kPartialWords / 2];
-  const volatile uint64_t* source = reinterpret_cast<const volatile uint64_t*>(from);
+// Adds up the special values of all threads, and finds the first of each kind.
+__device__ __forceinline__ void reduce_specials(const Partial& partial, uint32_t count, BlockMemory& memory) {
+  const uint32_t thread = threadIdx.x, warp = thread / kWarp;
+  uint64_t (*const fields)[kBlockThreads] = memory.fields;
+  const uint64_t counts[kSpecials] = {partial.nan, partial.pos_inf, partial.neg_inf};
+  const uint64_t indices[kSpecials] = {partial.nan_index, partial.pos_inf_index, partial.neg_inf_index};
   AOTI_DEBUG_UNROLL
-  for (uint32_t i = 0; i < kPartialWords / 2; ++i) words[i] = source[i];
-  Partial partial;
-  __builtin_memcpy(&partial, words, sizeof(words));
+  for (uint32_t kind = 0; kind < kSpecials; ++kind) {
+    fields[kind][thread] = counts[kind];
+    fields[kSpecials + kind][thread] = counts[kind] == 0 ? kNoIndex : indices[kind];
+  }
+  __syncthreads();
+  uint64_t total = 0;
+  if (warp < kSpecials) {
+    total = sum_of<uint64_t>(fields[warp], count);
+  } else if (warp < 2 * kSpecials) {
+    total = extreme_of<uint64_t, uint64_t>(fields[warp], fields[warp], count, true).value;
+  }
+  if (thread % kWarp == 0 && warp < 2 * kSpecials) (&memory.total.nan)[warp] = total;
+  __syncthreads();
+}
+
+// Leaves the sum of the partials of the block's first `count` threads in `memory.total`, for the first warp to read;
+// those of the other threads must be empty. Each number of all threads is one warp's work: several short chains of
+// instructions side by side. Moments are summed by the deviations from the mean of a part that is as large as any.
+template <class Type>
+__device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, BlockMemory& memory) {
+  using Wide = typename Type::Wide;
+  const uint32_t thread = threadIdx.x, warp = thread / kWarp, lane = thread % kWarp;
+  if constexpr (Type::counted) {
+    if (partial.finite == 0) partial.mean = partial.squares = 0;
+    if constexpr (Type::scaled) rescale(partial, memory);
+    const uint32_t most = lane_of_most(partial.finite, kWarp);
+    const uint64_t finite = of_lane(partial.finite, most);
+    const double mean = of_lane(partial.mean, most);
+    if (lane == 0) {
+      memory.finite[warp] = finite;
+      memory.mean[warp] = mean;
+    }
+  }
+  const bool any_special = __syncthreads_or((partial.nan | partial.pos_inf | partial.neg_inf) != 0);
+  if (any_special) {
+    reduce_specials(partial, count, memory);
+  } else if (thread == 0) {
+    memory.total.nan = memory.total.pos_inf = memory.total.neg_inf = 0;
+  }
+  uint64_t (*const fields)[kBlockThreads] = memory.fields;
+  double pivot = 0;
+  if constexpr (Type::counted) {
+    pivot = memory.mean[lane_of_most(lane < kWarps ? memory.finite[lane] : 0, kWarp)];
+    const double deviation = partial.mean - pivot;
+    const double sum = static_cast<double>(partial.finite) * deviation;
+    fields[kSum][thread] = bits_as<uint64_t>(sum);
+    fields[kSquares][thread] = bits_as<uint64_t>(multiply_add(sum, deviation, partial.squares));
+    fields[kFinite][thread] = partial.finite;
+    fields[kZero][thread] = partial.zero;
+    const bool none = partial.finite == 0;
+    fields[kMin][thread] = none ? bits_as<uint64_t>(Limits<Wide>::highest) : partial.min;
+    fields[kMax][thread] = none ? bits_as<uint64_t>(Limits<Wide>::lowest) : partial.max;
+    fields[kMinIndex][thread] = none ? kNoIndex : partial.min_index;
+    fields[kMaxIndex][thread] = none ? kNoIndex : partial.max_index;
+  }
+  fields[kHash][thread] = partial.hash;
+  __syncthreads();
+  uint64_t* const totals = memory.totals;
+  if (Type::counted && warp < kFinite) {
+    const uint64_t total = sum_of<double>(fields[warp], count);
+    if (lane == 0) totals[warp] = total;
+  } else if (warp == kHash || (Type::counted && warp < kHash)) {
+    const uint64_t total = sum_of<uint64_t>(fields[warp], count);
+    if (lane == 0) totals[warp] = total;
+  } else if (Type::counted && warp <= kMax) {
+    const Extreme found =
+        extreme_of<typename Type::Number, Wide>(fields[warp], fields[warp + kMinIndex - kMin], count, warp == kMin);
+    if (lane == 0) {
+      totals[warp] = found.value;
+      totals[warp + kMinIndex - kMin] = found.index;
+    }
+  }
+  __syncthreads();
+  if (thread == 0) {
+    Partial& total = memory.total;
+    total.hash = totals[kHash];
+    total.finite = total.zero = 0;
+    if (Type::counted && totals[kFinite] != 0) {
+      total.finite = totals[kFinite];
+      total.zero = totals[kZero];
+      total.min = totals[kMin];
+      total.max = totals[kMax];
+      total.min_index = totals[kMinIndex];
+      total.max_index = totals[kMaxIndex];
+      total.exponent = Type::scaled ? partial.exponent : Moments::unit_exponent;
+      set_moments(total, pivot, bits_as<double>(totals[kSum]), bits_as<double>(totals[kSquares]));
+    }
+  }
+  __syncwarp();
+}
+
+__device__ __forceinline__ uint32_t word_of(const Partial& partial, uint32_t number) {
+  uint32_t word;
+  __builtin_memcpy(&word, reinterpret_cast<const char*>(&partial) + number * sizeof(word), sizeof(word));
+  return word;
+}
+
+// The first warp sends a block's total to the last block of the tensor. The mailbox has room for a word of each block,
+// then for the next word of each, and is empty: all 0. Each word goes with a 1 in its upper half.
+__device__ __forceinline__ void send(const Partial& total, uint64_t* mailbox, uint32_t block, uint32_t n_blocks) {
+  volatile uint64_t* const words = mailbox;
+  words[threadIdx.x * n_blocks + block] = with_ticket(word_of(total, threadIdx.x), 1);
+}
+
+// Waits for the words of so many blocks, and empties the mailbox. Blocks begin in the order of their numbers, and no
+// other one waits: so all those that are waited for end.
+__device__ __forceinline__ void receive_words(uint64_t* mailbox, uint32_t n_blocks, uint32_t count,
+                                              uint32_t (*received)[kMostReceived]) {
+  constexpr uint32_t kOfWarp = kPartialWords / kWarps, kGroups = kMostReceived / kWarp;
+  const uint32_t first_word = threadIdx.x / kWarp * kOfWarp, lane = threadIdx.x % kWarp;
+  volatile uint64_t* const words = mailbox;
+  uint64_t got[kGroups][kOfWarp];
+  bool missing;
+  do {
+    missing = false;
+    AOTI_DEBUG_UNROLL
+    for (uint32_t group = 0; group < kGroups; ++group) {
+      const uint32_t block = group * kWarp + lane;
+      AOTI_DEBUG_UNROLL
+      for (uint32_t k = 0; k < kOfWarp; ++k) {
+        if (block < count) got[group][k] = words[(first_word + k) * n_blocks + block];
+      }
+    }
+    AOTI_DEBUG_UNROLL
+    for (uint32_t group = 0; group < kGroups; ++group) {
+      AOTI_DEBUG_UNROLL
+      for (uint32_t k = 0; k < kOfWarp; ++k) missing |= group * kWarp + lane < count && got[group][k] >> 32 == 0;
+    }
+  } while (__any_sync(kAllLanes, missing));
+  AOTI_DEBUG_UNROLL
+  for (uint32_t group = 0; group < kGroups; ++group) {
+    const uint32_t block = group * kWarp + lane;
+    AOTI_DEBUG_UNROLL
+    for (uint32_t k = 0; k < kOfWarp; ++k) {
+      if (block >= count) continue;
+      words[(first_word + k) * n_blocks + block] = 0;
+      received[first_word + k][block] = static_cast<uint32_t>(got[group][k]);
+    }
+  }
+}
+
+// What blocks of a tensor have sent, of so many of them from `first`: to each thread that of one of them. The thread
+// behind them has the total of the blocks before them.
+__device__ __forceinline__ Partial receive(uint64_t* mailbox, uint32_t n_blocks, uint32_t first, uint32_t count,
+                                           BlockMemory& memory) {
+  Partial partial{};
+  __syncthreads();
+  receive_words(mailbox + first, n_blocks, count, memory.received);
+  __syncthreads();
+  if (threadIdx.x < count) {
+    uint32_t words[kPartialWords];
+    AOTI_DEBUG_UNROLL
+    for (uint32_t i = 0; i < kPartialWords; ++i) words[i] = memory.received[i][threadIdx.x];
+    __builtin_memcpy(&partial, words, sizeof(words));
+  } else if (first != 0 && threadIdx.x == count) {
+    partial = memory.total;
+  }
   return partial;
 }
 
@@ -246,11 +402,10 @@ __device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, cons
   return partial;
 }
 
-// One launch does it all: every block leaves its result, and the tensor's last block to do so merges them.
+// One launch does it all: every block sends what it has found to the tensor's last one, which merges that.
 template <class Type>
 __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
-  __shared__ Partial shared[kBlockThreads / kWarp];
-  __shared__ uint32_t is_last;
+  __shared__ BlockMemory memory;
   wait_for_earlier_work();
   uint32_t index = 0;
   AOTI_DEBUG_ROLL
@@ -258,42 +413,28 @@ __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
   const StatisticsJob& job = batch.jobs[index];
   const uint32_t first_block = batch.first_block[index];
   const Share share{blockIdx.x - first_block, batch.first_block[index + 1] - first_block};
-  Partial* partials = reinterpret_cast<Partial*>(batch.partials) + first_block;
-  uint32_t* counter = reinterpret_cast<uint32_t*>(batch.counters) + index;
+  uint64_t* const mailbox = reinterpret_cast<uint64_t*>(batch.mailboxes) + uint64_t(first_block) * kPartialWords;
   Partial partial = accumulate<Type>(batch, job, share);
-  uint32_t count = job.chunks < kWarp ? static_cast<uint32_t>(job.chunks) : kWarp;
-  uint32_t warps = blockDim.x / kWarp;
-  AOTI_DEBUG_ROLL
-  for (bool merging = share.n_blocks == 1;; merging = true) {
-    reduce_block<Type>(partial, count, warps, shared);
-    if (merging) break;
-    if (threadIdx.x == 0) {
-      partials[share.block] = partial;
-      __threadfence();
-      is_last = atomicAdd(counter, 1u) == share.n_blocks - 1;
-    }
-    __syncthreads();
-    if (!is_last) return;
-    __threadfence();
-    count = share.n_blocks < kWarp ? share.n_blocks : kWarp;
-    if (share.n_blocks <= kWarp) warps = 1;
-    partial = threadIdx.x < share.n_blocks ? read_partial(partials + threadIdx.x) : Partial{};
+  const uint32_t count = job.chunks < kBlockThreads ? static_cast<uint32_t>(job.chunks) : kBlockThreads;
+  reduce_block<Type>(partial, count, memory);
+  if (share.n_blocks > 1) {
+    if (threadIdx.x < kWarp) send(memory.total, mailbox, share.block, share.n_blocks);
+    if (share.block + 1 != share.n_blocks) return;
     AOTI_DEBUG_ROLL
-    for (uint32_t i = threadIdx.x + blockDim.x; i < share.n_blocks; i += blockDim.x)
-      merge<Type>(partial, read_partial(partials + i));
+    for (uint32_t received = 0; received < share.n_blocks; received += kMostReceived) {
+      const uint32_t left = share.n_blocks - received, now = left < kMostReceived ? left : kMostReceived;
+      partial = receive(mailbox, share.n_blocks, received, now, memory);
+      reduce_block<Type>(partial, received == 0 ? now : now + 1, memory);
+    }
   }
-  if (job.shown) __threadfence_system();
-  if (threadIdx.x == 0) {
-    shared[0] = partial;
-    *counter = 0;
+  if (job.shown) {
+    __threadfence_system();
+    __syncthreads();
   }
-  __syncthreads();
   if (threadIdx.x >= kPartialWords) return;
-  uint32_t word;
-  __builtin_memcpy(&word, reinterpret_cast<const char*>(shared) + threadIdx.x * sizeof(word), sizeof(word));
   const uint32_t ticket = ticket_of(batch, job);
   volatile uint64_t* words = slot_of(batch, job, ticket).words;
-  words[threadIdx.x] = with_ticket(word, ticket);
+  words[threadIdx.x] = with_ticket(word_of(memory.total, threadIdx.x), ticket);
 }
 
 template <uint32_t kBytes>
@@ -312,7 +453,8 @@ __device__ __forceinline__ void gather(const GatherJob& job) {
 }  // namespace aoti_debug::cuda
 
 #if defined(AOTI_DEBUG_ELEMENT)
-extern "C" __global__ void __launch_bounds__(aoti_debug::cuda::kBlockThreads, 4)
+extern "C" __global__ void __launch_bounds__(aoti_debug::cuda::kBlockThreads,
+                                             aoti_debug::cuda::kBlocksPerMultiprocessor)
     aoti_debug_statistics(const aoti_debug::cuda::StatisticsBatch batch) {
   using namespace aoti_debug::cuda;
   statistics<AOTI_DEBUG_ELEMENT>(batch);

@@ -13,9 +13,11 @@ constexpr uint32_t kMostBlocks = 1024;
 
 // What the blocks of one launch share.
 struct StatisticsScratch {
-  uint64_t counters = 0;  // device address of a uint32_t for each tensor, all 0
-  uint64_t partials = 0;  // of a Partial for each block: kMostBlocks, and one for each tensor
-  uint64_t replays = 0;   // of the uint32_t that is the ticket of every result; 0: each has its own, outside of a graph
+  static constexpr size_t kMailboxes = kMostBlocks + StatisticsBatch::kMostTensors;
+  static constexpr size_t kBytes = kMailboxes * kPartialWords * sizeof(uint64_t);
+
+  uint64_t mailboxes = 0;  // device address of kBytes, all 0 before a launch and after it
+  uint64_t replays = 0;  // of the uint32_t that is the ticket of every result; 0: each has its own, outside of a graph
   uint32_t slot_mask = 0;  // of the ticket: which of its slots a result goes to
 };
 
@@ -41,8 +43,7 @@ class BatchBuilder {
   }
 
   void use(const StatisticsScratch& scratch) {
-    batch_.counters = scratch.counters;
-    batch_.partials = scratch.partials;
+    batch_.mailboxes = scratch.mailboxes;
     batch_.replays = scratch.replays;
     batch_.slot_mask = scratch.slot_mask;
   }
@@ -50,17 +51,15 @@ class BatchBuilder {
   // Gives each tensor its blocks; returns the grid for all of them.
   Grid divide() {
     uint64_t wanted = 0;
-    Grid grid{0, 0};
+    Grid grid{0, kBlockThreads};
     for (uint32_t i = 0; i < batch_.n_tensors; ++i) {
-      const Grid alone = grid_for(batch_.jobs[i].chunks, most_blocks_);
-      batch_.first_block[i] = alone.blocks;  // for now: how many it wants
-      wanted += alone.blocks;
-      grid.threads = std::max(grid.threads, alone.threads);
+      batch_.first_block[i] = blocks_for(batch_.jobs[i].chunks, most_blocks_);  // for now: how many it wants
+      wanted += batch_.first_block[i];
     }
     for (uint32_t i = 0; i < batch_.n_tensors; ++i) {
       uint64_t blocks = batch_.first_block[i];
       if (wanted > most_blocks_) blocks = std::max<uint64_t>(blocks * most_blocks_ / wanted, 1);
-      blocks = in_rows(blocks, grid.threads, batch_.jobs[i].interleaving);
+      blocks = in_rows(blocks, batch_.jobs[i].interleaving);
       batch_.first_block[i] = grid.blocks;
       grid.blocks += static_cast<uint32_t>(blocks);
     }
@@ -72,9 +71,9 @@ class BatchBuilder {
 
  private:
   // At most so many blocks, of threads that each stay in one row, where so many can.
-  static uint64_t in_rows(uint64_t blocks, uint32_t threads, const Interleaving& order) {
+  static uint64_t in_rows(uint64_t blocks, const Interleaving& order) {
     if (order.rows == 0) return blocks;
-    const uint64_t alike = order.rows / std::gcd(order.rows, threads);
+    const uint64_t alike = order.rows / std::gcd(order.rows, kBlockThreads);
     return blocks < alike ? blocks : blocks / alike * alike;
   }
 

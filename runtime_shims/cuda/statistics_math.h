@@ -1,4 +1,4 @@
-// The arithmetic of the statistics: one thread's accumulator, and how results of parts merge.
+// The arithmetic of the statistics: one thread's accumulator, and what a part of a tensor comes to.
 //
 // Compiles for the device and for the host; compiled without contraction of a * b + c, both give the same bits.
 #pragma once
@@ -92,67 +92,9 @@ AOTI_DEBUG_FN void set_moments(Partial& partial, double pivot, double sum, doubl
   partial.squares = squares > 0 ? squares : 0;
 }
 
-template <class Wide>
-AOTI_DEBUG_FN bool comes_first(uint64_t value, uint64_t index, uint64_t than, uint64_t than_index, bool smaller) {
-  const Wide a = bits_as<Wide>(value), b = bits_as<Wide>(than);
-  return (smaller ? a < b : b < a) | ((a == b) & (index < than_index));
-}
-
-// Adds a count of special values, with the index of the first.
-AOTI_DEBUG_FN void merge_specials(uint64_t& count, uint64_t& index, uint64_t from, uint64_t from_index) {
-  if (from != 0 && (count == 0 || from_index < index)) index = from_index;
-  count += from;
-}
-
-AOTI_DEBUG_FN void merge_moments(Partial& into, const Partial& from) {
-  double mean = from.mean, squares = from.squares;
-  if (into.exponent < from.exponent) {
-    const double factor = power_of_two(static_cast<int>(into.exponent - from.exponent));
-    into.mean *= factor;
-    into.squares *= factor * factor;
-    into.exponent = from.exponent;
-  } else if (from.exponent < into.exponent) {
-    const double factor = power_of_two(static_cast<int>(from.exponent - into.exponent));
-    mean *= factor;
-    squares *= factor * factor;
-  }
-  double share = 0.5;  // most parts are equally long: a division takes as long as everything else here
-  if (from.finite != into.finite) {
-    share = static_cast<double>(from.finite) / static_cast<double>(into.finite + from.finite);
-  }
-  const double delta = mean - into.mean;
-  into.mean = multiply_add(delta, share, into.mean);
-  into.squares += squares + delta * delta * (static_cast<double>(into.finite) * share);
-}
-
-// Adds the statistics of another part of the same tensor.
-template <class Type>
-AOTI_DEBUG_FN void merge(Partial& into, const Partial& from) {
-  using Wide = typename Type::Wide;
-  into.hash += from.hash;
-  if constexpr (!Type::counted) return;
-  merge_specials(into.nan, into.nan_index, from.nan, from.nan_index);
-  merge_specials(into.pos_inf, into.pos_inf_index, from.pos_inf, from.pos_inf_index);
-  merge_specials(into.neg_inf, into.neg_inf_index, from.neg_inf, from.neg_inf_index);
-  into.zero += from.zero;
-  if (from.finite == 0) return;
-  const bool first = into.finite == 0;
-  if (first || comes_first<Wide>(from.min, from.min_index, into.min, into.min_index, true)) {
-    into.min = from.min;
-    into.min_index = from.min_index;
-  }
-  if (first || comes_first<Wide>(from.max, from.max_index, into.max, into.max_index, false)) {
-    into.max = from.max;
-    into.max_index = from.max_index;
-  }
-  if (first) {
-    into.mean = from.mean;
-    into.squares = from.squares;
-    into.exponent = from.exponent;
-  } else {
-    merge_moments(into, from);
-  }
-  into.finite += from.finite;
+template <class Number>
+AOTI_DEBUG_FN bool comes_first(Number value, uint64_t index, Number than, uint64_t than_index, bool smaller) {
+  return (smaller ? value < than : than < value) | ((value == than) & (index < than_index));
 }
 
 template <class Number>
@@ -241,9 +183,9 @@ struct Accumulator {
     part.nan = nan;
     part.pos_inf = pos_inf;
     part.neg_inf = neg_inf;
-    part.nan_index = index(nan_tick, order, first, step);
-    part.pos_inf_index = index(pos_inf_tick, order, first, step);
-    part.neg_inf_index = index(neg_inf_tick, order, first, step);
+    if (nan != 0) part.nan_index = index(nan_tick, order, first, step);
+    if (pos_inf != 0) part.pos_inf_index = index(pos_inf_tick, order, first, step);
+    if (neg_inf != 0) part.neg_inf_index = index(neg_inf_tick, order, first, step);
     if (finite == 0) return part;
     part.finite = finite;
     part.zero = zero;

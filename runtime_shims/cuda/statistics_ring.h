@@ -24,9 +24,10 @@ class StatisticsRing {
     if (ring->slots_ == nullptr) return nullptr;
     memset(ring->slots_, 0, kRingSlots * sizeof(StatisticsSlot));
     ring->device_slots_ = device_address(ring->slots_);
-    ring->scratch_ = allocate(kCounterBytes + kMostPartials * sizeof(Partial));
-    const bool usable = ring->device_slots_ != 0 && ring->scratch_ != 0 &&
-                        cuMemsetD32Async(ring->scratch_, 0, kCounterBytes / sizeof(uint32_t), stream) == CUDA_SUCCESS;
+    ring->scratch_ = allocate(StatisticsScratch::kBytes);
+    const bool usable =
+        ring->device_slots_ != 0 && ring->scratch_ != 0 &&
+        cuMemsetD32Async(ring->scratch_, 0, StatisticsScratch::kBytes / sizeof(uint32_t), stream) == CUDA_SUCCESS;
     if (usable) return ring;
     if (ring->scratch_ != 0) cuMemFree(ring->scratch_);
     cuMemFreeHost(ring->slots_);
@@ -63,7 +64,7 @@ class StatisticsRing {
     job->slot = device_slots_ + number % kRingSlots * sizeof(StatisticsSlot);
     job->ticket = ticket(number);
   }
-  StatisticsScratch scratch() const { return {scratch_, scratch_ + kCounterBytes, 0, 0}; }
+  StatisticsScratch scratch() const { return {scratch_, 0, 0}; }
 
   // Results that are there, oldest first.
   int take(device::StatsResult* results, int capacity) {
@@ -76,10 +77,6 @@ class StatisticsRing {
   }
 
  private:
-  static constexpr size_t kCounterBytes = 256;
-  static_assert(StatisticsBatch::kMostTensors * sizeof(uint32_t) <= kCounterBytes, "");
-  static constexpr size_t kMostPartials = kMostBlocks + StatisticsBatch::kMostTensors;  // see StatisticsScratch
-
   StatisticsRing() : pending_(kRingSlots) {}
 
   // The device's words are in no cache of the host: those of the next result are on their way while one is taken.
@@ -100,7 +97,7 @@ class StatisticsRing {
 
   StatisticsSlot* slots_ = nullptr;
   CUdeviceptr device_slots_ = 0;
-  CUdeviceptr scratch_ = 0;  // counters, then a Partial for each block
+  CUdeviceptr scratch_ = 0;  // the mailboxes
   std::vector<PendingStatistics> pending_;
   uint64_t head_ = 0;
   uint64_t tail_ = 0;

@@ -3,11 +3,6 @@
 #include "statistics_ptx.h"
 
 namespace aoti_debug::cuda {
-namespace {
-
-constexpr uint32_t kBlocksPerMultiprocessor = 4;  // as in __launch_bounds__ of the statistics kernels
-
-}  // namespace
 
 // Never destroyed: at exit the driver may be gone before it.
 State& state() {

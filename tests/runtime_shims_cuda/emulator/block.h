@@ -47,6 +47,19 @@ class Block {
     while (generation_ == generation) yield();
   }
 
+  // Whether a thread of the block says so.
+  bool any_of_block(bool value) {
+    any_ |= value;
+    wait_for_block();
+    const bool any = any_;
+    if (++told_ == live_) {
+      told_ = 0;
+      any_ = false;
+    }
+    wait_for_block();
+    return any;
+  }
+
   // What that lane of the warp gave.
   uint32_t shuffle(uint32_t value, uint32_t lane) { return exchange(value)[lane]; }
 
@@ -143,6 +156,8 @@ class Block {
   uint64_t events_ = 0;
   uint32_t arrived_ = 0;
   uint32_t live_ = 0;
+  uint32_t told_ = 0;  // threads that know `any_`
+  bool any_ = false;
 };
 
 }  // namespace emulator

@@ -2,7 +2,7 @@
 #include "block.h"
 
 inline void __syncthreads() { emulator::Block::current().wait_for_block(); }
-inline void __threadfence() {}
+inline bool __syncthreads_or(bool value) { return emulator::Block::current().any_of_block(value); }
 inline void __threadfence_system() {}
 inline uint32_t atomicAdd(uint32_t* address, uint32_t value) {
   const uint32_t old = *address;
@@ -18,6 +18,7 @@ inline uint32_t __shfl_xor_sync(uint32_t, uint32_t value, uint32_t distance) {
   return emulator::Block::current().shuffle(value, (threadIdx.x % emulator::kLanes) ^ distance);
 }
 inline bool __any_sync(uint32_t, bool value) { return emulator::Block::current().ballot(value) != 0; }
+inline void __syncwarp() { emulator::Block::current().ballot(true); }
 inline uint32_t __ballot_sync(uint32_t, bool value) { return emulator::Block::current().ballot(value); }
 inline uint32_t __ffs(uint32_t value) { return static_cast<uint32_t>(__builtin_ffs(static_cast<int>(value))); }
 

@@ -28,6 +28,7 @@ struct BlockMemory {
   uint64_t finite[kWarps];  // of the thread of each warp that has most of them
   double mean[kWarps];      // its mean
   int64_t exponent[kWarps];
+  double pivot;
   Partial total;
 };
 
@@ -126,12 +127,14 @@ __device__ __forceinline__ void rescale(Partial& partial, BlockMemory& memory) {
   partial.exponent = exponent;
 }
 
-// Adds up the special values of all threads, and finds the first of each kind.
-__device__ __forceinline__ void reduce_specials(const Partial& partial, uint32_t count, BlockMemory& memory) {
+// Adds up the special values of all threads, and finds the first of each kind. Few tensors have any.
+__device__ __noinline__ void reduce_specials(uint64_t nan, uint64_t pos_inf, uint64_t neg_inf, uint64_t nan_index,
+                                             uint64_t pos_inf_index, uint64_t neg_inf_index, uint32_t count,
+                                             BlockMemory& memory) {
   const uint32_t thread = threadIdx.x, warp = thread / kWarp;
   uint64_t (*const fields)[kBlockThreads] = memory.fields;
-  const uint64_t counts[kSpecials] = {partial.nan, partial.pos_inf, partial.neg_inf};
-  const uint64_t indices[kSpecials] = {partial.nan_index, partial.pos_inf_index, partial.neg_inf_index};
+  const uint64_t counts[kSpecials] = {nan, pos_inf, neg_inf};
+  const uint64_t indices[kSpecials] = {nan_index, pos_inf_index, neg_inf_index};
   AOTI_DEBUG_UNROLL
   for (uint32_t kind = 0; kind < kSpecials; ++kind) {
     fields[kind][thread] = counts[kind];
@@ -148,9 +151,50 @@ __device__ __forceinline__ void reduce_specials(const Partial& partial, uint32_t
   __syncthreads();
 }
 
+// From what the first `count` threads have put there to the total: each number is one warp's work, several short chains
+// of instructions side by side. Called, since its registers would otherwise be taken from what reads the tensor.
+template <class Type>
+__device__ __noinline__ void sum_up(uint32_t count, BlockMemory& memory) {
+  using Number = typename Type::Number;
+  using Wide = typename Type::Wide;
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  uint64_t (*const fields)[kBlockThreads] = memory.fields;
+  uint64_t* const totals = memory.totals;
+  if (Type::counted && warp < kFinite) {
+    const uint64_t total = sum_of<double>(fields[warp], count);
+    if (lane == 0) totals[warp] = total;
+  } else if (warp == kHash || (Type::counted && warp < kHash)) {
+    const uint64_t total = sum_of<uint64_t>(fields[warp], count);
+    if (lane == 0) totals[warp] = total;
+  } else if (Type::counted && warp <= kMax) {
+    const uint32_t index = warp + kMinIndex - kMin;
+    const Extreme found = extreme_of<Number, Wide>(fields[warp], fields[index], count, warp == kMin);
+    if (lane == 0) {
+      totals[warp] = found.value;
+      totals[index] = found.index;
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    Partial& total = memory.total;
+    total.hash = totals[kHash];
+    total.finite = total.zero = 0;
+    if (Type::counted && totals[kFinite] != 0) {
+      total.finite = totals[kFinite];
+      total.zero = totals[kZero];
+      total.min = totals[kMin];
+      total.max = totals[kMax];
+      total.min_index = totals[kMinIndex];
+      total.max_index = totals[kMaxIndex];
+      set_moments(total, memory.pivot, bits_as<double>(totals[kSum]), bits_as<double>(totals[kSquares]));
+    }
+  }
+  __syncwarp();
+}
+
 // Leaves the sum of the partials of the block's first `count` threads in `memory.total`, for the first warp to read;
-// those of the other threads must be empty. Each number of all threads is one warp's work: several short chains of
-// instructions side by side. Moments are summed by the deviations from the mean of a part that is as large as any.
+// those of the other threads must be empty. Moments are summed by the deviations from the mean of a part that is as
+// large as any.
 template <class Type>
 __device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, BlockMemory& memory) {
   using Wide = typename Type::Wide;
@@ -166,16 +210,15 @@ __device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, B
       memory.mean[warp] = mean;
     }
   }
-  const bool any_special = __syncthreads_or((partial.nan | partial.pos_inf | partial.neg_inf) != 0);
-  if (any_special) {
-    reduce_specials(partial, count, memory);
+  if (__syncthreads_or((partial.nan | partial.pos_inf | partial.neg_inf) != 0)) {
+    reduce_specials(partial.nan, partial.pos_inf, partial.neg_inf, partial.nan_index, partial.pos_inf_index,
+                    partial.neg_inf_index, count, memory);
   } else if (thread == 0) {
     memory.total.nan = memory.total.pos_inf = memory.total.neg_inf = 0;
   }
   uint64_t (*const fields)[kBlockThreads] = memory.fields;
-  double pivot = 0;
   if constexpr (Type::counted) {
-    pivot = memory.mean[lane_of_most(lane < kWarps ? memory.finite[lane] : 0, kWarp)];
+    const double pivot = memory.mean[lane_of_most(lane < kWarps ? memory.finite[lane] : 0, kWarp)];
     const double deviation = partial.mean - pivot;
     const double sum = static_cast<double>(partial.finite) * deviation;
     fields[kSum][thread] = bits_as<uint64_t>(sum);
@@ -187,41 +230,14 @@ __device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, B
     fields[kMax][thread] = none ? bits_as<uint64_t>(Limits<Wide>::lowest) : partial.max;
     fields[kMinIndex][thread] = none ? kNoIndex : partial.min_index;
     fields[kMaxIndex][thread] = none ? kNoIndex : partial.max_index;
+    if (thread == 0) {
+      memory.pivot = pivot;
+      memory.total.exponent = Type::scaled ? partial.exponent : Moments::unit_exponent;
+    }
   }
   fields[kHash][thread] = partial.hash;
   __syncthreads();
-  uint64_t* const totals = memory.totals;
-  if (Type::counted && warp < kFinite) {
-    const uint64_t total = sum_of<double>(fields[warp], count);
-    if (lane == 0) totals[warp] = total;
-  } else if (warp == kHash || (Type::counted && warp < kHash)) {
-    const uint64_t total = sum_of<uint64_t>(fields[warp], count);
-    if (lane == 0) totals[warp] = total;
-  } else if (Type::counted && warp <= kMax) {
-    const Extreme found =
-        extreme_of<typename Type::Number, Wide>(fields[warp], fields[warp + kMinIndex - kMin], count, warp == kMin);
-    if (lane == 0) {
-      totals[warp] = found.value;
-      totals[warp + kMinIndex - kMin] = found.index;
-    }
-  }
-  __syncthreads();
-  if (thread == 0) {
-    Partial& total = memory.total;
-    total.hash = totals[kHash];
-    total.finite = total.zero = 0;
-    if (Type::counted && totals[kFinite] != 0) {
-      total.finite = totals[kFinite];
-      total.zero = totals[kZero];
-      total.min = totals[kMin];
-      total.max = totals[kMax];
-      total.min_index = totals[kMinIndex];
-      total.max_index = totals[kMaxIndex];
-      total.exponent = Type::scaled ? partial.exponent : Moments::unit_exponent;
-      set_moments(total, pivot, bits_as<double>(totals[kSum]), bits_as<double>(totals[kSquares]));
-    }
-  }
-  __syncwarp();
+  sum_up<Type>(count, memory);
 }
 
 __device__ __forceinline__ uint32_t word_of(const Partial& partial, uint32_t number) {

@@ -56,7 +56,7 @@ def test_more_than_a_launch_takes(device: DeviceLibrary) -> None:
 
 def test_large_ones_share_the_blocks(device: DeviceLibrary) -> None:
     tensors = [samples.ordinary(torch.float32, count, seed=count) for count in (70_001, 3, 30_000, 9000, 65)]
-    for _ in range(2):  # the counters of finished blocks are ready for the next launch
+    for _ in range(2):  # the mailboxes are empty for the next launch
         assert device.begin_all(tensors, STREAM) == 5
         check_taken(device, tensors)
 

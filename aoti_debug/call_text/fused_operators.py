@@ -13,8 +13,6 @@ from aoti_debug.manifest import Manifest, Site
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, TensorType, nodes_in
 from aoti_debug.show.fx_nodes import own_nodes
 
-_GETITEM = "_operator.getitem"
-
 
 @dataclass(frozen=True)
 class _SiteOperators:
@@ -64,7 +62,7 @@ class FusedOperators:
             return None
         names = graph.sorted(name for name in own_nodes(site, self._manifest.sites) if name in graph.by_name)
         called = (graph.by_name[name] for name in names)
-        nodes = tuple(node for node in called if node.kind is NodeKind.CALL and node.target != _GETITEM)
+        nodes = tuple(node for node in called if node.kind is NodeKind.CALL and not node.is_member)
         named = {name for node in nodes for name in (node.name, *nodes_in([node.args, node.kwargs]))}
         variables = self._variables_of(graph)
         return _SiteOperators(graph, nodes, tuple(sorted({variables[name] for name in named})))
@@ -118,7 +116,7 @@ class _Words:
 
     def _node(self, name: str) -> str:
         node = self._graph.by_name[name]
-        if node.target == _GETITEM:
+        if node.is_member:
             origin, index = node.args[0]["node"], node.args[1]
             return str(self._tensor(name, f"%{origin}[{index}]", node.types[0] if node.types else None))
         if not node.types:

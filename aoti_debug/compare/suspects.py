@@ -68,7 +68,7 @@ def suspects_of(
         return found
 
     blamed, innocent = ancestors(wrong), ancestors(right)
-    other_results = [n for n in blamed - innocent if graph.by_name[n].target == "_operator.getitem"]
+    other_results = [n for n in blamed - innocent if graph.by_name[n].is_member]
     innocent -= {name for result in other_results for name in graph.by_name[result].inputs}
     held = {item.recorded.argument: item.value.after or item.value.node for item in region.outputs}
     explained = {item.node: item.how for item in result.explanations if item.node in blamed}
@@ -89,7 +89,7 @@ def suspects_of(
             place_in_subgraph(graph, node, loops),
         )
         for node in nodes
-        if node.kind is NodeKind.CALL and node.target != "_operator.getitem"
+        if node.kind is NodeKind.CALL and not node.is_member
     )
 
 

@@ -161,7 +161,7 @@ class _Writer:
             raise UsageError("it is a Triton kernel of the user's own: no operator stands for it", hint=HINT)
         if parts[0] == "higher_order":
             raise UsageError(f"{parts[1]} has no form in such a module", hint=HINT)
-        if node.target == "_operator.getitem" and len(arguments) == 2:
+        if node.is_member and len(arguments) == 2:
             return f"{arguments[0]}[{arguments[1]}]"
         if parts[0] == "prims":
             self._imports["torch._inductor.inductor_prims"] = None

@@ -62,7 +62,6 @@ _REDUCTIONS = frozenset(
         "prepare_softmax_online",
     )
 )
-_GETITEM = "_operator.getitem"
 
 
 def operator(node: Node) -> str:
@@ -93,7 +92,7 @@ class GraphValues:
     def computed(self, name: str) -> str:
         """The call that computed the value of a node: that which returned the tuple, for a member of one."""
         node = self._graph.by_name[self.value(name)]
-        return node.inputs[0] if node.target == _GETITEM else node.name
+        return node.inputs[0] if node.is_member else node.name
 
     def reduces(self, name: str) -> bool:
         """True if a node combines the elements of a row: its kernel has intermediate results."""
@@ -134,7 +133,7 @@ class GraphValues:
     def _readers(self) -> Mapping[str, frozenset[str]]:
         readers: dict[str, set[str]] = {}
         for node in self._graph.nodes:
-            if node.kind is NodeKind.CALL and node.target != _GETITEM and self.value(node.name) == node.name:
+            if node.kind is NodeKind.CALL and not node.is_member and self.value(node.name) == node.name:
                 for read in self.inputs(node.name):
                     readers.setdefault(read, set()).add(node.name)
         return {name: frozenset(nodes) for name, nodes in readers.items()}
@@ -143,6 +142,6 @@ class GraphValues:
     def _members(self) -> Mapping[str, frozenset[str]]:
         members: dict[str, set[str]] = {}
         for node in self._graph.nodes:
-            if node.target == _GETITEM and node.inputs:
+            if node.is_member and node.inputs:
                 members.setdefault(node.inputs[0], set()).add(node.name)
         return {name: frozenset(nodes) for name, nodes in members.items()}

@@ -96,6 +96,11 @@ class Node:
     value: tuple[Any, ...] | None = None
 
     @property
+    def is_member(self) -> bool:
+        """True if it takes one of the several results of its first input."""
+        return self.target == MEMBER_OF
+
+    @property
     def is_empty(self) -> bool:
         """True for an input or a weight without elements: no launch needs to read it."""
         given = self.kind in (NodeKind.INPUT, NodeKind.WEIGHT) and len(self.types) == 1
@@ -187,11 +192,11 @@ class Graph:
 
     def viewed(self, node: Node) -> Node | None:
         """The node that a node's result, or a member of it, is a view of, or reshaped from; None if it is neither."""
-        if not node.inputs or not (is_view(node) or node.target in (MEMBER_OF, RESHAPE)):
+        if not node.inputs or not (is_view(node) or node.is_member or node.target == RESHAPE):
             return None
         base = self.by_name[node.inputs[0]]
         is_part = is_view(base) and base.target.split(".")[1] in _VIEWS_OF_PARTS
-        return None if node.target == MEMBER_OF and not is_part else base
+        return None if node.is_member and not is_part else base
 
     def behind(self, name: str) -> tuple[Node, ...]:
         """The nodes that a node depends on, and itself; also those that overwrite what it reads."""

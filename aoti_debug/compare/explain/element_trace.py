@@ -12,8 +12,6 @@ from aoti_debug.compare.protocol.origin import Made, Operand
 from aoti_debug.recording.values import unravel
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
-_GETITEM = "_operator.getitem"
-
 
 class ElementTrace:
     """The way of one element through evaluated nodes."""
@@ -46,7 +44,7 @@ class ElementTrace:
             node = self._node(place.key)
             if node is None or node.kind is not NodeKind.CALL:
                 return None
-            if node.target == _GETITEM:
+            if node.is_member:
                 producer = self._graph.value_for(node.inputs[0], node.name)
                 place = Place(producer, int(node.args[1]), place.element)
                 continue

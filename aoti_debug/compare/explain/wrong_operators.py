@@ -121,11 +121,11 @@ class WrongOperators:
 
     def _operator(self, node: Node) -> str:
         """The node of the operator itself: a member of its result stands for it."""
-        return node.inputs[0] if node.target == "_operator.getitem" and node.inputs else node.name
+        return node.inputs[0] if node.is_member and node.inputs else node.name
 
     def _variants(self, node: Node) -> Iterator[Variant]:
         args, kwargs = self._right.arguments(node)
-        if node.target != "_operator.getitem":
+        if not node.is_member:
             for variant in variants(node, args, kwargs, lambda a, k: self._right.call(node, a, k)):
                 yield variant
                 yield from self._in_parts(node, variant)

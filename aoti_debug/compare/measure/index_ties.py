@@ -54,7 +54,7 @@ def _selection(graph: Graph, node: Node) -> Node | None:
     """The operator that chose the indices; None if the node holds no indices."""
     if node.target in INDEX_ALONE:
         return node
-    if node.target == "_operator.getitem" and node.args[1:] == (1,):
+    if node.is_member and node.args[1:] == (1,):
         source = graph.by_name[node.inputs[0]]
         return source if source.target in WITH_VALUES else None
     return None

@@ -186,7 +186,7 @@ class RegionEvaluator:
             return as_written(evaluation.value(item.value), actual, item, symbols)
 
         node = graph.by_name[item.value.after or item.value.node]
-        named = graph.by_name[node.inputs[0]] if node.target == "_operator.getitem" and node.inputs else node
+        named = graph.by_name[node.inputs[0]] if node.is_member and node.inputs else node
         subject = Subject(item.recorded.argument, str(item.value), named.target)
         ties = index_ties.equal_choices(graph, item.value.node, actual, eager)
         in_eager = expected(eager)

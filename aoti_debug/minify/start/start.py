@@ -72,7 +72,7 @@ class Start:
             node = self.graph.by_name[name]
             if node.kind is not NodeKind.CALL or node.size:
                 continue
-            made_by = node.inputs[0] if node.target == "_operator.getitem" else ""
+            made_by = node.inputs[0] if node.is_member else ""
             if made_by in found:
                 found[made_by].append(name)
             else:

@@ -8,9 +8,10 @@ The enums that the manifest needs too (form, role, C type) are in manifest.py.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import Enum, IntFlag
 from functools import cached_property
+
+from aoti_debug.lazy.dataclass import dataclass
 
 ABI_VERSION = 1
 JOURNAL_MAGIC = b"AOTIDBJ1"

@@ -6,8 +6,9 @@ The rows are in the order of runtime_shims/tensors/dtype.cpp, which is c10::Scal
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
+
+from aoti_debug.lazy.dataclass import dataclass
 
 
 class Category(Enum):

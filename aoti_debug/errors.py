@@ -15,8 +15,9 @@ So is 7: a finding for which nothing was found that a triage confirms.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
+
+from aoti_debug.lazy.dataclass import dataclass
 
 EXIT_CLEAN = 0
 EXIT_FINDING = 1

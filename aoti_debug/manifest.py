@@ -6,11 +6,11 @@ dataclasses are its only specification; `from_json` is the inverse of `to_json`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
 from aoti_debug.errors import ArtifactError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 from aoti_debug.wording import printable, truncated
 

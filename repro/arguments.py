@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Role
 from aoti_debug.recording.values import Layout, Tensor
 from aoti_debug.repro.literals import identifiers

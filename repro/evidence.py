@@ -8,10 +8,10 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.fork_server.python_process import PythonCommand

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.builder.compiling import precompiled_headers
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.compiler import check_compiler, find_torch
 from aoti_debug.manifest import KernelCompilation
 from aoti_debug.repro.templates.header_name import header_name

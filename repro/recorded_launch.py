@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Arg, Form, Site
 from aoti_debug.recording.values import Absent, Tensor, Value
 from aoti_debug.rundir.timeline import Grid

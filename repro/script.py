@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.recording.values import Layout
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Kernel
 from aoti_debug.repro.triton_source import kernel_of
 

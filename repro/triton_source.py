@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.repro.literals import RESERVED
 from aoti_debug.wrapper.callees.triton_helpers import (
     MODULE,

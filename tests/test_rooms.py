@@ -15,6 +15,7 @@ from paths import PACKAGE, ROOT, package_sources
 ROOMS = (  # along the way of the data; a room imports those before it and itself
     *(
         "version",
+        "lazy",
         "errors",
         "dtypes",
         "abi",

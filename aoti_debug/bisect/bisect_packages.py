@@ -8,7 +8,7 @@ there are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
@@ -22,6 +22,7 @@ from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.diff.diff_runs import difference_of, differing_inputs, pair_runs
 from aoti_debug.diff.pairing.pair import Pairing
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.replay.healed_outputs import Outputs

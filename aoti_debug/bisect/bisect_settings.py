@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import output_text, state_text
 from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.frontend.protocol.inductor_parts import Applied
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.pt2 import archive

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
 from aoti_debug import wording
 from aoti_debug.frontend.protocol.inductor_parts import Candidate, LeftOut
+from aoti_debug.lazy.dataclass import dataclass
 
 _DISABLED = "disabled_passes"
 _MOST = 3  # names in a line

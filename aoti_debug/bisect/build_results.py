@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from aoti_debug.bisect.delta_debugging import Outcome
 from aoti_debug.bisect.search_state import interrupted
 from aoti_debug.frontend.protocol.inductor_parts import Applied
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, json_data
 
 FORMAT = 2

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from aoti_debug.lazy.dataclass import dataclass
 
 BASE = "aoti_debug_bisects"
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.diff.difference import TensorDifference
 from aoti_debug.diff.pairing.pair import PairedBy
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.replay.healed_outputs import Outputs
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch

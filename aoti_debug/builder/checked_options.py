@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from aoti_debug.builder import write_package
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import input_files
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.recording import levels, site_filter

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from aoti_debug.builder.compiling.site_tables import c_literal
 from aoti_debug.errors import ArtifactError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Kernel, Site
 from aoti_debug.wrapper import allocations
 from aoti_debug.wrapper.callees.kernels import functions

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 
 from aoti_debug.builder.kernels.kernel_text import normalised_source
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Certainty, Kernel, Manifest, PackageOrigin, Provenance, Site
 
 NO_MODEL_LINES = "none were compiled in; --exported PROGRAM.pt2 joins those of its program"

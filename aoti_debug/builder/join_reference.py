@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from aoti_debug.builder.kernels.kernel_text import normalised_source
 from aoti_debug.frontend.lowered_model import LoweredModel
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Arg, Promise, Site
 from aoti_debug.reference import program
 from aoti_debug.reference.program import BufferValue, Graph, Reference

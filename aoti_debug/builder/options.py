@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.recording.site_filter import SiteFilter
 

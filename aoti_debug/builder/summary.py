@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.builder.kernels.compare_kernels import KernelComparison
 from aoti_debug.inputs.signature import ModelSignature
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Manifest
 from aoti_debug.recording.site_filter import Unmatched
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.bundle.archive import check_output, default_name, write_archive
 from aoti_debug.bundle.contents import Contents, contents_of
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.report.redaction import RedactedPart
 from aoti_debug.report.subject import ReportSubject
 

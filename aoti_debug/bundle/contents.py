@@ -5,9 +5,9 @@ The folder in the archive is laid out like the directory that it comes from, so 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import platform
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aoti_debug import manifest, wording
@@ -15,6 +15,7 @@ from aoti_debug.bundle import redact_journal, redact_manifest
 from aoti_debug.compare import stored_comparison
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import untrusted_files
 from aoti_debug.native import crash_stacks
 from aoti_debug.report import report
@@ -72,7 +73,7 @@ class LeftOut:
     why: str
 
 
-@dataclass
+@dataclasses.dataclass
 class Contents:
     """The files of an archive, and what was left out of it.
 
@@ -81,8 +82,8 @@ class Contents:
     """
 
     root: str
-    items: list[Item] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    items: list[Item] = dataclasses.field(default_factory=list)
+    left_out: list[LeftOut] = dataclasses.field(default_factory=list)
 
     def add(self, name: str, content: str | bytes | Path) -> None:
         """Adds a file: a text, bytes, or the path of a file."""
@@ -131,7 +132,7 @@ def _verdict(contents: Contents, subject: ReportSubject, redaction: Redaction) -
         finding=findings.map_repros(
             finding, lambda repro: "" if redaction.parts else str(directory / _name_of_repro(repro))
         ),
-        steps=tuple(replace(step, text=redaction.redact(step.text)) for step in subject.steps),
+        steps=tuple(dataclasses.replace(step, text=redaction.redact(step.text)) for step in subject.steps),
         versions=subject.versions,
         command=subject.command,
         run="" if run is None else str(directory / triage_directory.RUNS / run.path.name),
@@ -174,7 +175,9 @@ def _repro(contents: Contents, finding: Finding, subject: ReportSubject, redacti
 
 
 def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, redaction: Redaction) -> None:
-    info = replace(run.info, exit=replace(run.info.exit, detail=redaction.redact(run.info.exit.detail)))
+    info = dataclasses.replace(
+        run.info, exit=dataclasses.replace(run.info.exit, detail=redaction.redact(run.info.exit.detail))
+    )
     contents.add(f"{prefix}{run_json.NAME}", run_json.to_json(info))
     package = redact_manifest.remove_source(run.manifest) if redaction.removes_source else run.manifest
     contents.add(f"{prefix}{run_directory.MANIFEST}", manifest.to_json(package))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from aoti_debug import dtypes
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.recording import site_filter
 from aoti_debug.rundir.formats.statistics import Statistics
 

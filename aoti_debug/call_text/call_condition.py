@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from aoti_debug import dtypes
 from aoti_debug.call_text.call import CallTensor
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir import watch_condition
 from aoti_debug.rundir.watch_condition import Condition, ConditionError, Quantity
 

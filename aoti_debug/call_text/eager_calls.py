@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.call_text.call import Call
 from aoti_debug.call_text.eager_protocol import EagerAnswer, EagerRequest
 from aoti_debug.errors import ArtifactError, RunDirError, TargetError, UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine import cache
 from aoti_debug.machine.files import json_data
 from aoti_debug.machine.fork_server import python_process

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aoti_debug.call_text.call import Call
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.processes.error_data import ErrorData
 
 

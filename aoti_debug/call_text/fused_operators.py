@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aoti_debug.call_text.call import Call, CallTensor, list_text
 from aoti_debug.call_text.operator_arguments import operator_name
 from aoti_debug.call_text.tensor_numbers import TensorNumbers
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Manifest, Site
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, TensorType, nodes_in
 from aoti_debug.show.fx_nodes import own_nodes

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from aoti_debug import wording
 from aoti_debug.compare.protocol.limits import EXPLAINED, LEAST
 from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import ModelLine
 from aoti_debug.recording.values import unravel
 from aoti_debug.reference.node_text import node_text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
@@ -25,6 +25,7 @@ from aoti_debug.compare.regions.states import call_states, untouched_states
 from aoti_debug.compare.rows import assemble
 from aoti_debug.compare.run_worker import Evaluated, EvaluationProcess, evaluate
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind

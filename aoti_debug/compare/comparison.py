@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from aoti_debug import wording
 from aoti_debug.compare.alteration import Alteration
@@ -11,6 +10,7 @@ from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
 from aoti_debug.compare.protocol.measurement import Advance, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch

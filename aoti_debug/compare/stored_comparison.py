@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from aoti_debug.compare.protocol.limits import LEAST
 from aoti_debug.compare.protocol.measurement import Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
 from aoti_debug.machine.files.json_data import DamagedJsonError, OtherFormatError
 from aoti_debug.machine.progress.steps import Steps

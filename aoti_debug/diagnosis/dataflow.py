@@ -7,9 +7,9 @@ tensor is identified by the range of bytes that contains its elements.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from aoti_debug.abi import Phase
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Manifest, Role
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import RunInfo
 from aoti_debug.rundir.timeline import Launch

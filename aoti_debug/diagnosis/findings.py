@@ -6,9 +6,10 @@ A finding is plain data: it is stored as JSON (docs/triage.schema.json) and rend
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 from aoti_debug.machine.files.json_data import DamagedJsonError
 from aoti_debug.manifest import ModelLine

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write
 from aoti_debug.recording.values import Layout, Tensor
 from aoti_debug.rundir import flight_recorder, rescued_tensors, run_directory

@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
 from aoti_debug import wording
 from aoti_debug.abi import FaultDomain, NoteCode, Variable
 from aoti_debug.diagnosis import suggested_commands
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.native import crash_stacks, exception_text
 from aoti_debug.rundir.breadcrumbs import Crumb
 from aoti_debug.rundir.run_directory import RunDir

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from aoti_debug.diff.difference import Diff, TensorDifference
 from aoti_debug.diff.explanation import Explanation
 from aoti_debug.diff.pairing.pair import PairedBy
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.diff.differing_settings import Setting
 from aoti_debug.diff.element_difference import ElementDifference
 from aoti_debug.diff.explanation import Explanation, SideError
 from aoti_debug.diff.pairing.pair import LaunchPair, Outcome, PairedBy, TensorPair
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from aoti_debug import wording
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Kernel, Manifest
 from aoti_debug.rundir.run_directory import RunDir
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes
 from aoti_debug.dtypes import Category
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.formats.stored_tensor import StoredTensor, numbers
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ Where the two are not the same expression, the largest difference must not excee
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import dtypes, wording
@@ -30,6 +30,7 @@ from aoti_debug.diff.pairing.recorded_tensor import RecordedTensor
 from aoti_debug.diff.pairing.same_expressions import SameExpressions
 from aoti_debug.dtypes import Category
 from aoti_debug.errors import AotiDebugError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files.scratch_directory import scratch_directory
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.rundir.run_directory import RunDir

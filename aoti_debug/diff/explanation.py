@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from aoti_debug.lazy.dataclass import dataclass
 
 
 class Cause(str, Enum):

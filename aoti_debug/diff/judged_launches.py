@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import PRIVATE, Row
@@ -12,6 +12,7 @@ from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.regions.recorded_values import RecordedValues
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diff.pairing.recorded_tensor import RecordedTensors
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.timeline import Argument, Launch
 

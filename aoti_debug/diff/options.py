@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from aoti_debug.lazy.dataclass import dataclass
 
 BASE = "aoti_debug_diffs"
 

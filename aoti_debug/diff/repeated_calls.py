@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from aoti_debug.abi import CallKind
 from aoti_debug.diagnosis.dataflow import input_or_weight_name
@@ -14,6 +13,7 @@ from aoti_debug.diff.pairing.pair import LaunchPair, Outcome
 from aoti_debug.diff.pairing.pair_by_launch import launches_by_call, pair_launches
 from aoti_debug.diff.pairing.recorded_tensor import RecordedTensors
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Kernel
 from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from aoti_debug import wording
 from aoti_debug.doctor.check import MachineCheck, missing, missing_required, ok, warning
 from aoti_debug.doctor.host import torch_cuda
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine import cuda_toolkit
 
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR

@@ -10,10 +10,11 @@ import re
 import shlex
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.frontend.sources import Flags
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine import cuda_toolkit
 
 _COMMAND = re.compile(r"^// (Compile|Link) cmd\n// (.*)$", re.MULTILINE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from aoti_debug.frontend.protocol.messages import Answer, TritonConfig
 from aoti_debug.frontend.sources import Sources
 from aoti_debug.inputs import signature
 from aoti_debug.inputs.signature import ModelSignature
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2.archive import Artifact
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from aoti_debug.errors import ArtifactError, ToolchainError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from aoti_debug.fx_repro.module_text import HINT, ModuleText, module_text, witho
 from aoti_debug.fx_repro.recorded_region import recorded_region
 from aoti_debug.fx_repro.request import Saved, SaveRequest
 from aoti_debug.fx_repro.script_text import DIFFERS, LAUNCHER, SCRIPT, launcher_text, script_text
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 from aoti_debug.machine.files.scratch_directory import scratch_directory
 from aoti_debug.machine.fork_server import python_process

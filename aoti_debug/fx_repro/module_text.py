@@ -5,9 +5,9 @@ A pure text generator: a region and its graph in, Python source out.
 
 from __future__ import annotations
 
+import dataclasses
 import keyword
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
@@ -15,6 +15,7 @@ from aoti_debug.compare.evaluate.functions import WITHOUT_VALUE
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.program import USER_TRITON, Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.repro import literals
@@ -71,16 +72,16 @@ def module_text(
     return _Writer(reference, graph, region, worded).text()
 
 
-@dataclass
+@dataclasses.dataclass
 class _Writer:
     reference: Reference
     graph: Graph
     region: Region
     worded: Callable[[ModelLine], str]
-    _lines: list[str] = field(default_factory=list)
-    _constants: list[str] = field(default_factory=list)
-    _imports: dict[str, None] = field(default_factory=dict)
-    _expressions: dict[ValueKey, str] = field(default_factory=dict)
+    _lines: list[str] = dataclasses.field(default_factory=list)
+    _constants: list[str] = dataclasses.field(default_factory=list)
+    _imports: dict[str, None] = dataclasses.field(default_factory=dict)
+    _expressions: dict[ValueKey, str] = dataclasses.field(default_factory=dict)
     _last_line: ModelLine | None = None
 
     def text(self) -> ModuleText:

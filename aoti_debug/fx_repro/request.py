@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aoti_debug.compare.protocol.request import Region
+from aoti_debug.lazy.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import ast
 import io
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from aoti_debug.errors import ArtifactError, InputMismatch
 from aoti_debug.inputs import signature as signatures
 from aoti_debug.inputs import validate
 from aoti_debug.inputs.signature import Leaf, ModelSignature
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import untrusted_files
 from aoti_debug.pt2.archive import INPUTS_MEMBER, SIGNATURE_MEMBER, Artifact
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aoti_debug import dtypes
 from aoti_debug.errors import ArtifactError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from aoti_debug.kernel_code.graph_values import GraphValues, operator
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.reference.program import Graph
 
 _BINARY: dict[type[ast.operator], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aoti_debug.kernel_code.line_origins import LineOrigin, line_origins
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Kernel
 from aoti_debug.reference.program import Reference

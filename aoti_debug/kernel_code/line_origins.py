@@ -8,9 +8,9 @@ that gives no single answer has no origin.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from aoti_debug.kernel_code.statement_nodes import StatementNodes
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Kernel, Manifest, ModelLine, Site
 from aoti_debug.reference.program import Reference
 from aoti_debug.triage.kernel_source.result_slices import statements

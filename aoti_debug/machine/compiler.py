@@ -9,10 +9,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.errors import ToolchainError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine import cache
 
 OLDEST_TORCH = "2.11"

@@ -6,9 +6,9 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 
 VARIABLE = "RANK"  # set by torchrun
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
 from pathlib import Path
+
+from aoti_debug.lazy.dataclass import dataclass
 
 CPUINFO = Path("/proc/cpuinfo")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import runpy
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aoti_debug import wording
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 
 
 @dataclass(frozen=True)

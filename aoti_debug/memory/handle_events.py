@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Allocation
 from aoti_debug.wrapper.cpp_syntax import lexer
 from aoti_debug.wrapper.cpp_syntax.functions import Body, entry_points

@@ -6,7 +6,6 @@ aoti_debug_memory/20261120-231501-4711/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import wording
@@ -14,6 +13,7 @@ from aoti_debug.abi import Level
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.build_step import build_step, require_inputs
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import stamped_directories
 from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.memory.options import MemoryOptions

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.memory.storage_timeline import CallMemory, Storage
 
 WIDTH, HEIGHT = 1000.0, 320.0

@@ -7,11 +7,12 @@ its memory used again under another name, the wrapper says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cached_property
 
 from aoti_debug.abi import CallKind
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.timeline import Launch
 
 

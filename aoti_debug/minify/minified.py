@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.diagnosis.findings import CLEAN, Finding
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.minify.scripts.script_results import Trial
 from aoti_debug.minify.scripts.triage_verdict import Candidate, Confirmation, Verdict
 

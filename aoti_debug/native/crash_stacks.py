@@ -11,11 +11,12 @@ import json
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import chain, groupby
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
 from aoti_debug.machine.processes import signal_names
 from aoti_debug.native.complete_lines import complete_lines

@@ -6,8 +6,9 @@ import mmap
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from aoti_debug.lazy.dataclass import dataclass
 
 _IDENTITY = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")

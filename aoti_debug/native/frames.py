@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 from pathlib import PurePath
 
 from aoti_debug import wording
+from aoti_debug.lazy.dataclass import dataclass
 
 MAX_FRAMES = 6  # shown of a stack
 _NAME_WIDTH = 110  # characters

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.processes import child_process
 from aoti_debug.native.complete_lines import complete_lines
 from aoti_debug.native.elf import Library

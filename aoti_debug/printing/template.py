@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from aoti_debug.lazy.dataclass import dataclass
 
 _SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?0?\d*(?:\.\d+)?[fFeEgG%d]?\Z", re.DOTALL)
 _UNTYPED_PRECISION = re.compile(r"\.\d+\Z")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from aoti_debug import wording
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.profile.measured_call import MeasuredCall
 from aoti_debug.profile.rank_test import chance_of_larger
 from aoti_debug.profile.site_groups import SiteGroup

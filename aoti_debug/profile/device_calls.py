@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import SequenceMatcher
 from functools import cached_property
 
 from aoti_debug.abi import CallKind
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.profile.measured_call import MeasuredCall, complete_calls
 from aoti_debug.rundir.device_activity import Activity, DeviceActivity
 from aoti_debug.rundir.run_directory import RunDir

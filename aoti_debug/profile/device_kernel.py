@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from aoti_debug.kernel_code.resources import kernel_resources
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Kernel, Origin
 from aoti_debug.profile.occupancy import Occupancy, occupancy
 from aoti_debug.repro.kernel_binary import kernel_binary

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.profile.frames import Frame
 
 MOST_BOXES = 4000  # the widest; a page of more is slow

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.profile.model_profile import ModelProfile, SiteProfile
 from aoti_debug.recording.site_filter import common_module, containing
 from aoti_debug.show import text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from aoti_debug.abi import CallKind
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch, ModelCall
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.device_activity import DeviceActivity
 
 

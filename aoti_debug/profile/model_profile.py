@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Site
 from aoti_debug.profile.changes import Changes
 from aoti_debug.profile.device_calls import DeviceCall

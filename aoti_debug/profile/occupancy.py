@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from aoti_debug.lazy.dataclass import dataclass
 
 _THREADS = 32  # of a warp
 _KIB = 1024

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.profile.work import Work
 
 _LAUNCH_BOUND = 0.1  # of the roofline, below which a short launch is bound by what every launch costs

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.profile.device_calls import DeviceCall, device_calls
 from aoti_debug.profile.measured_call import MeasuredCall, measured_calls
 from aoti_debug.profile.measuring_cost import MeasuringCost

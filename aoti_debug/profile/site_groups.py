@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from aoti_debug.abi import CallKind
 from aoti_debug.diff.diff_runs import pair_runs
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Site
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch

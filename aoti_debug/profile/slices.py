@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aoti_debug.abi import CallKind
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.profile.device_calls import DeviceCall
 from aoti_debug.profile.measured_call import complete_calls
 from aoti_debug.rundir.run_directory import RunDir

@@ -8,12 +8,12 @@ one with the manifest of this debugger beside it.
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from aoti_debug import manifest
 from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import untrusted_files
 from aoti_debug.pt2 import archive_safety
 

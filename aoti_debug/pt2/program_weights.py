@@ -12,11 +12,11 @@ import math
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aoti_debug import dtypes
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.pt2.archive_safety import DAMAGED
 from aoti_debug.recording.values import extent_elements
 

@@ -7,12 +7,12 @@ of all ranks that are equal on every rank; and the arguments that a pattern of t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 
 from aoti_debug.abi import CallKind, Phase, SaveStatus
 from aoti_debug.diagnosis.dataflow import input_or_weight_name
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Manifest, Role
 from aoti_debug.ranks.collectives import gives_equal_results, is_of_all_ranks, waits
 from aoti_debug.ranks.ranks_run import RankRun

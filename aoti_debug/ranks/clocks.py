@@ -9,8 +9,8 @@ For a collective of ranks a and b of two machines, b's clock being ahead by d: b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.ranks.collectives import is_of_all_ranks, is_synchronous, waits
 from aoti_debug.ranks.ranks_run import RankRun
 from aoti_debug.rundir.formats.journal_records import LaunchKey

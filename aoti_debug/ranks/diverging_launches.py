@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from aoti_debug.abi import CallKind
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.ranks.ranks_run import RankRun
 
 _Sequence = tuple[str, ...]  # kernels in the order of the call

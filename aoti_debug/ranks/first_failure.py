@@ -8,10 +8,11 @@ that is behind all others is to blame: they wait for it. Ranks that somebody end
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.diagnosis.verdict import CRASHES
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.ranks.clocks import Clocks
 from aoti_debug.ranks.rank_progress import SECOND, End
 from aoti_debug.ranks.ranks_run import RankRun

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.native import crash_stacks
 from aoti_debug.native.frames import StackFrame
 from aoti_debug.rundir.run_directory import RunDir

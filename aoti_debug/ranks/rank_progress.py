@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from aoti_debug.abi import CallKind
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import DEATHS, Verdict, signal_text
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.native import crash_stacks
 from aoti_debug.ranks.collectives import is_collective
 from aoti_debug.ranks.outside_package import Outside, outside

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.ranks.agreement import Agreement, Expectation, agreement
 from aoti_debug.ranks.clocks import Clocks, clocks_of
 from aoti_debug.ranks.diverging_launches import Parting, partings

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.ranks.rank_progress import Progress, progress_of
 from aoti_debug.rundir import ranks_directory
 from aoti_debug.rundir.ranks_directory import RanksInfo

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.ranks.rank_progress import End
 from aoti_debug.ranks.ranks_run import RankRun
 from aoti_debug.rundir.timeline import Launch

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Manifest, ModelLine, PackageOrigin, Provenance, Site
 from aoti_debug.recording.stack_frames import traced_lines
 

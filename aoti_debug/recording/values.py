@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import TypeAlias
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import CType
 
 

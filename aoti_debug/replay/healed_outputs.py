@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.lazy.dataclass import dataclass
 
 _FACTOR = 8.0  # an error that is smaller by this factor is clearly smaller
 

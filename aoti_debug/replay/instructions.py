@@ -6,12 +6,12 @@ A file has one a line, with tabs between its fields; runtime_shims/run/substitut
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from aoti_debug import dtypes
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.formats.stored_tensor import opened_file
 
 _NUMBERS = {dtype.name: number for number, dtype in enumerate(dtypes.DTYPES)}  # c10::ScalarType

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.compare.compare_run import Scope, reference_of, request_for
@@ -12,6 +12,7 @@ from aoti_debug.compare.regions.programs import program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.run_worker import evaluate
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.replay.instructions import Replace
 from aoti_debug.rundir.run_directory import RunDir
 

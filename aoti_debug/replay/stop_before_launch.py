@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.errors import TargetError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.replay.instructions import Instruction, Stop, Wait
 from aoti_debug.replay.replay_session import ReplaySession
 from aoti_debug.run.supervise import Observer

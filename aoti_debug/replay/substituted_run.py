@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.abi import NoteCode
 from aoti_debug.errors import ArtifactError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.replay import instructions as instruction_file
 from aoti_debug.replay.instructions import Instruction
 from aoti_debug.run import saved_outputs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
@@ -12,6 +12,7 @@ from aoti_debug.compare.measure.output_errors import errors
 from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.diff.diff_runs import pair_runs
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Form, Role
 from aoti_debug.replay.healed_outputs import Outputs
 from aoti_debug.replay.instructions import Instruction, Replace, Skip

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aoti_debug.diff.difference import Diff
 from aoti_debug.diff.document import document
 from aoti_debug.diff.pairing.pair import Outcome
 from aoti_debug.diff.text import OUTCOMES, explanation_text
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 from aoti_debug.manifest import Site
 from aoti_debug.report.compact_launches import Table

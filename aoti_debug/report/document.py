@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from aoti_debug import wording
@@ -11,6 +11,7 @@ from aoti_debug.abi import Level
 from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.diagnosis import findings, suggested_commands
 from aoti_debug.diagnosis.findings import FindingKind
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import ModelLine
 from aoti_debug.recording import levels
 from aoti_debug.recording.site_filter import SiteFilter

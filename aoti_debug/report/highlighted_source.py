@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CppLexer, PythonLexer
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Kernel, Site
 
 _MAX_CHARACTERS = 200_000  # of a source that is shown

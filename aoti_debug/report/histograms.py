@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from aoti_debug.lazy.dataclass import dataclass
 
 MOST_BINS, FEWEST_BINS = 48, 8
 _SPREAD = 50  # ratio of the magnitudes that the bins of the inner 98 % cover

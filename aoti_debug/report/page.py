@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -16,6 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from aoti_debug import wording
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.report import highlighted_source
 from aoti_debug.report.document import Document
 from aoti_debug.report.template_cache import TemplateCache

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from aoti_debug.diagnosis.findings import Finding, Place
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Manifest
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.diagnosis.findings import Place
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import ModelLine
 
 CONTEXT_LINES = 6  # before and after

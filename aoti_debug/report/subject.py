@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from aoti_debug.compare import stored_comparison
@@ -13,6 +13,7 @@ from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.diagnosis.verdict import Verdict, diagnose
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import stamped_directories
 from aoti_debug.machine.files.stamped_directories import LATEST
 from aoti_debug.machine.progress.steps import Step

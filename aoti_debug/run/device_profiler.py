@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from aoti_debug import wording
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir import device_activity
 from aoti_debug.rundir.device_activity import Activity, DeviceActivity, Enqueued
 from aoti_debug.rundir.run_json import CallPurpose

@@ -6,12 +6,12 @@ import ctypes
 import os
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from aoti_debug import wording
 from aoti_debug.abi import CallKind, Phase
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.user_function import UserFunction
 from aoti_debug.manifest import Form, Manifest, ModelLine, Role, Site
 from aoti_debug.printing.inspected_tensor import InspectedTensor

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from aoti_debug.errors import UsageError
 from aoti_debug.inputs import input_files
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine import current_rank
 from aoti_debug.machine.current_rank import Rank
 from aoti_debug.recording import levels, site_filter

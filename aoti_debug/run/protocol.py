@@ -5,8 +5,7 @@ A message is sent before the step that it announces.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.machine.processes.messages import Messages
 from aoti_debug.run.device_profiler import DeviceTimes

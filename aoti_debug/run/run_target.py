@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import MEMBER, Manifest
 from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import Artifact, ArtifactKind

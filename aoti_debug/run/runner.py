@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.abi import NoteCode
@@ -12,6 +12,7 @@ from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, TargetError, UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.current_rank import Rank
 from aoti_debug.machine.files import stamped_directories
 from aoti_debug.machine.files.scratch_directory import scratch_directory

@@ -7,10 +7,10 @@ import os
 import signal
 import struct
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import abi
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.native import crash_stacks
 from aoti_debug.rundir import breadcrumbs
 from aoti_debug.rundir.run_json import Stage

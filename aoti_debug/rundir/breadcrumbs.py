@@ -6,11 +6,11 @@ link to it until `preserve` replaces it with a copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import abi
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, untrusted_files
 from aoti_debug.rundir.formats import shared_files
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import mmap
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from aoti_debug.abi import CallKind
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.formats import flight_recorder_format
 from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
 from aoti_debug.rundir.formats.journal_records import LaunchKey

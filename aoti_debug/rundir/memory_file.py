@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
 from aoti_debug.machine.files.json_data import DamagedJsonError
 

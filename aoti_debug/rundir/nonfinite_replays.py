@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from aoti_debug.abi import CallKind, Phase
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir import summaries
 from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir

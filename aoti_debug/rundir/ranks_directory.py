@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.current_rank import MOST, Rank
 from aoti_debug.machine.files import atomic_write, json_data, stamped_directories, untrusted_files
 from aoti_debug.machine.files.json_data import DamagedJsonError

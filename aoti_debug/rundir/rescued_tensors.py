@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.abi import CallKind, Phase, SaveStatus
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
 from aoti_debug.rundir.formats.journal_records import LaunchKey, TensorFile
 

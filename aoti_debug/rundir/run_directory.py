@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -21,6 +21,7 @@ from pathlib import Path
 from aoti_debug import manifest, wording
 from aoti_debug.abi import CallKind, Variable
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import stamped_directories, untrusted_files
 from aoti_debug.machine.files.stamped_directories import LATEST
 from aoti_debug.manifest import Manifest

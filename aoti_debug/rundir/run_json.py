@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 from aoti_debug.abi import Variable
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
 from aoti_debug.machine.files.json_data import DamagedJsonError
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import dtypes
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import untrusted_files
 from aoti_debug.manifest import Manifest
 from aoti_debug.rundir import summaries_file

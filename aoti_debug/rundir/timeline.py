@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
 from aoti_debug.abi import CallKind, FaultDomain, Phase, SaveStatus
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Arg, CType, Kernel, Manifest, Role, Site
 from aoti_debug.recording.values import Absent, Layout, Number, Tensor, Value, number
 from aoti_debug.rundir import watchpoints

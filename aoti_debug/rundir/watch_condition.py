@@ -14,9 +14,9 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.formats.statistics import Statistics
 
 COUNTS = ("nan", "inf", "posinf", "neginf", "nonfinite", "zeros", "numel")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from aoti_debug.abi import Phase, WatchAction, WatchStatistic
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Manifest, Site
 from aoti_debug.rundir.formats.journal_records import LaunchKey, WatchCountRecord, WatchHitRecord, WatchRecord
 

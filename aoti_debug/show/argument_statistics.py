@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aoti_debug.abi import Phase
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.formats import statistics
 from aoti_debug.rundir.formats.statistics import Statistics

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.abi import Level
 from aoti_debug.diagnosis.verdict import Proof, Verdict
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.recording import levels
 from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.rundir.run_directory import RunDir

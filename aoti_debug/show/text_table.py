@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.show import terminal_cells
 
 _GAP = 2

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aoti_debug import wording
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.progress import timings
 
 START = "start aoti-debug"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from aoti_debug import dtypes
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.summaries import Sample, Series, finite
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.abi import Variable
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.processes.changed_environment import changed_environment
 from aoti_debug.pt2 import archive
 from aoti_debug.report import report

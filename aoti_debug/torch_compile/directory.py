@@ -11,9 +11,10 @@ aoti_debug_compiled/
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
 from pathlib import Path
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, json_data, stamped_directories
 
 GRAPHS, PROGRAM, PACKAGE = "graphs.json", "program.pt2", "package.pt2"
@@ -46,7 +47,7 @@ class _Graphs:
     graphs: tuple[GraphEntry, ...]
 
 
-@dataclass
+@dataclasses.dataclass
 class CompilationDirectory:
     """The packages of the graphs that one process has compiled.
 
@@ -55,7 +56,7 @@ class CompilationDirectory:
     """
 
     path: Path
-    _graphs: list[GraphEntry] = field(default_factory=list)
+    _graphs: list[GraphEntry] = dataclasses.field(default_factory=list)
     _folders: int = 0
 
     @classmethod

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.recording.stack_frames import own_frames
 
 if TYPE_CHECKING:

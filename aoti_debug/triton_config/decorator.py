@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from aoti_debug.lazy.dataclass import dataclass
 
 _MODULE = "triton_heuristics"
 _CONSTEXPR = "constexpr"

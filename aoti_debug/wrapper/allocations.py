@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Allocation, Form, Kernel, Role, Site
 from aoti_debug.wrapper.cpp_syntax import calls, expressions
 from aoti_debug.wrapper.cpp_syntax.calls import CallExpression

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Allocation, Constant, Kernel, Site, Unrecognised
 from aoti_debug.wrapper import allocations, model_variables
 from aoti_debug.wrapper.callees.kernels import cpp_kernels, functions, triton_kernels

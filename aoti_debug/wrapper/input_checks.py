@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aoti_debug.abi import device_name
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 
 _CHECK = re.compile(

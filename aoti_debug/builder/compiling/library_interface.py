@@ -7,7 +7,8 @@ base class of a model, which is the same in every library as well, is compiled w
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from aoti_debug.lazy.dataclass import dataclass
 
 _BASE = "class torch::aot_inductor::AOTInductorModelBase<torch::aot_inductor::AOTInductorModel>;\n"
 BASE_DECLARATION, BASE_DEFINITION = f"extern template {_BASE}", f"template {_BASE}"

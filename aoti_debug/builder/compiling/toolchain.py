@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Compiler, Torch
 from aoti_debug.machine.processes import child_process

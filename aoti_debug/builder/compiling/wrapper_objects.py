@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.builder.compiling import library_interface, precompiled_headers
@@ -12,6 +11,7 @@ from aoti_debug.builder.compiling.library_interface import BASE_DECLARATION, BAS
 from aoti_debug.builder.compiling.regex_templates import DECLARATIONS, compile_templates
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine import cache
 
 

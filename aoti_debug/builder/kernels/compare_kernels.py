@@ -7,7 +7,6 @@ on where it lies in its library, so these are compared by what they are compiled
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug.builder.kernels import kernel_details
@@ -15,6 +14,7 @@ from aoti_debug.builder.kernels.kernel_text import normalised_source
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import compile_commands, sources
 from aoti_debug.frontend.sources import Flags
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.compiler import Torch
 from aoti_debug.manifest import Kernel
 from aoti_debug.pt2 import extract

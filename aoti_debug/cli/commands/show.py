@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import UsageError
 from aoti_debug.kernel_code.options import CodeOptions
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.processes.changed_environment import changed_environment
 from aoti_debug.recording import site_filter
 from aoti_debug.recording.site_filter import SiteFilter

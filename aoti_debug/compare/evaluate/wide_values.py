@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, MutableMapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wider
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.reference.program import ValueKey
 
 if TYPE_CHECKING:

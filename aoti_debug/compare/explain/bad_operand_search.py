@@ -6,7 +6,6 @@ The operators are evaluated in their order; one with such an operand is not eval
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
@@ -16,6 +15,7 @@ from aoti_debug.compare.explain.element_sources import is_elementwise
 from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
 from aoti_debug.compare.protocol.origin import Operand
 from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.recording.values import unravel
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 

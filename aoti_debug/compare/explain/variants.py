@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.reference.program import Node
 
 Compute = Callable[[list[Any], dict[str, Any]], Any]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -20,6 +19,7 @@ from aoti_debug.compare.explain.variants import Variant, computes, reduces, vari
 from aoti_debug.compare.measure.ulp import finite, ulp
 from aoti_debug.compare.protocol.limits import SMALLEST
 from aoti_debug.compare.protocol.measurement import Explanation
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.reference.program import Graph, Node, NodeKind, ValueKey
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.compare.compare_run import Scope, reference_of, request_for
@@ -10,6 +10,7 @@ from aoti_debug.compare.locate.input_names import input_names, of_bad_operand
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.regions.fault_region import fault_region
 from aoti_debug.compare.run_worker import evaluate
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.node_text import place_in_subgraph
 from aoti_debug.rundir.run_directory import RunDir

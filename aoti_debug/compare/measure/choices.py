@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aoti_debug.compare.measure.evaluated import Evaluated
 from aoti_debug.compare.measure.ulp import ulp
+from aoti_debug.lazy.dataclass import dataclass
 
 if TYPE_CHECKING:
     import torch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aoti_debug import dtypes
@@ -10,6 +9,7 @@ from aoti_debug.compare.measure.error_spread import spread_of
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.limits import LARGEST
 from aoti_debug.compare.protocol.measurement import Element, Measurement
+from aoti_debug.lazy.dataclass import dataclass
 
 if TYPE_CHECKING:
     import torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aoti_debug.compare.evaluate.arithmetic import unit
@@ -15,6 +15,7 @@ from aoti_debug.compare.measure.ulp import finite, median, relative_difference
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
 from aoti_debug.compare.protocol.measurement import Measurement
+from aoti_debug.lazy.dataclass import dataclass
 
 if TYPE_CHECKING:
     import torch

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.formats.stored_tensor import FileLayout, StoredTensor, open_tensor, opened_file
 
 # The largest relative error, root mean square, that rounding in a whole model is taken to explain.

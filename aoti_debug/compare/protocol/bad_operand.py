@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aoti_debug.compare.protocol.origin import Operand
+from aoti_debug.lazy.dataclass import dataclass
 
 
 @dataclass(frozen=True)

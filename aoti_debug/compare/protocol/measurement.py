@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.limits import LEAST
+from aoti_debug.lazy.dataclass import dataclass
 
 # Folders beside the request: what the exported program returns.
 EXPORTED_EAGER, EXPORTED_DOUBLE = "exported_outputs", "exported_outputs_float64"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.measurement import (
     AlteredProgram,
@@ -19,6 +17,7 @@ from aoti_debug.compare.protocol.measurement import (
     StatesFailure,
 )
 from aoti_debug.compare.protocol.origin import Origin
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.machine.processes.messages import Messages
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from aoti_debug.compare.protocol.origin import TracedElement
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.user_function import UserFunction
 from aoti_debug.reference.program import ValueKey
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.compare.regions.kernel_stores import stores_to
 from aoti_debug.compare.regions.last_writes import LastWrites
 from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Kernel, Role
 from aoti_debug.recording.values import Number
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey

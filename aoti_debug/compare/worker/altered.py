@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
@@ -24,6 +23,7 @@ from aoti_debug.compare.protocol.request import ProgramRun
 from aoti_debug.compare.worker.layouts import load_value
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.reference.program import MODEL, Graph, Node, NodeKind, Reference, ValueKey, returned_nodes
 from aoti_debug.run import saved_outputs
 

@@ -8,7 +8,6 @@ alone, with the outputs that are right as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -18,6 +17,7 @@ from aoti_debug.compare.protocol.measurement import Explanation
 from aoti_debug.compare.protocol.request import KnownValue
 from aoti_debug.compare.worker.layouts import as_written
 from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.reference.program import Graph
 
 if TYPE_CHECKING:

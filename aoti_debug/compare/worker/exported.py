@@ -8,7 +8,7 @@ known; otherwise it is not called: its states and outputs are others each time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ from aoti_debug.compare.worker.exported_program import ExportedSource, Program
 from aoti_debug.compare.worker.recorded_outputs import misreturned
 from aoti_debug.compare.worker.recorded_tensor import has_equal_bits, recorded_tensor
 from aoti_debug.compare.worker.returned_outputs import judged_outputs
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import Reference
 from aoti_debug.run import saved_outputs

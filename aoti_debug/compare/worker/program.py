@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,7 @@ from aoti_debug.compare.worker.layouts import as_written, load, load_value
 from aoti_debug.compare.worker.saved_values import save_outputs
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from aoti_debug.diff.pairing.recorded_tensor import RecordedTensor
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.timeline import Launch
 
 

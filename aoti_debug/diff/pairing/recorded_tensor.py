@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aoti_debug.abi import Phase
 from aoti_debug.compare.regions.kernel_stores import begins_with_a_store
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus, SavedTensor

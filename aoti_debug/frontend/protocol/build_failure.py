@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.errors import ArtifactError, ToolchainError
 from aoti_debug.frontend.protocol.python_stack import innermost_frames
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 from aoti_debug.reference import program
 from aoti_debug.reference.program import MODEL, Reference

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, json_data
 from aoti_debug.manifest import OperatorSchema, Promise
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from aoti_debug import dtypes
 from aoti_debug.frontend.worker import after_fusion
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import ModelLine
 from aoti_debug.recording import stack_frames
 from aoti_debug.reference.program import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 
 PARENT = "{parent}"  # in an argument: replaced by the id of the parent process

@@ -8,12 +8,12 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Protocol
 
 from aoti_debug import wording
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.processes import signal_names
 
 

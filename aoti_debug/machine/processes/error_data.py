@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aoti_debug import errors
 from aoti_debug.errors import AotiDebugError, InputMismatch, Mismatch
+from aoti_debug.lazy.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.errors import ToolchainError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine import cache
 from aoti_debug.machine.files import atomic_write, json_data
 

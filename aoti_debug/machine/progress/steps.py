@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.progress.timings import covered
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.errors import UsageError
 from aoti_debug.fx_repro.module_text import ModuleText, module_text
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.minify.scripts.check import Check
 from aoti_debug.minify.scripts.input_texts import SMALL, Given, InputForm, InputTexts, input_texts
 from aoti_debug.minify.scripts.script_text import IN_EAGER, SCRIPT, Setting, script_text

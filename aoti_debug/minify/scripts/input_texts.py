@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
 
 from aoti_debug.fx_repro.input_text import input_text
 from aoti_debug.fx_repro.module_text import ModuleText
 from aoti_debug.fx_repro.request import InputTensor
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.minify.start.request import Value
 from aoti_debug.minify.start.start import Start
 from aoti_debug.repro import literals

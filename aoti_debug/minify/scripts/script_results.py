@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.bisect.search_state import interrupted
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, json_data
 from aoti_debug.minify.scripts.triage_verdict import Verdict
 

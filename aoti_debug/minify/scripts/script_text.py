@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from aoti_debug.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.fx_repro.script_text import standard_modules, torch_modules, user_statements
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.minify.scripts.check import Check
 from aoti_debug.repro import literals
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.fx_repro.request import InputTensor
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.reference.program import ValueKey
 
 REFERENCE, REGION, VALUES = "reference.json", "region.json", "values.jsonl"  # in the folder of a start

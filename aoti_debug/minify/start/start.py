@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.errors import TargetError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.fork_server.python_process import PythonCommand

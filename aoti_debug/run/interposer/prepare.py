@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import manifest
@@ -14,6 +14,7 @@ from aoti_debug.builder.compiling.site_tables import sites_cpp
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.errors import ArtifactError
 from aoti_debug.frontend import torch_mismatch
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.manifest import Kernel, Manifest, PackageOrigin

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Arg, Certainty, CType, Form, Kind, Provenance, Role, Site
 from aoti_debug.wrapper.callees.prototypes import Prototype, form_of, number_type
 from aoti_debug.wrapper.callees.shim_operators import operator_of, qualified

@@ -10,7 +10,6 @@ import errno
 import os
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,6 +28,7 @@ from aoti_debug.abi import (
     WatchStatistic,
 )
 from aoti_debug.errors import RunDirError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import untrusted_files
 from aoti_debug.recording.values import Layout, Value
 from aoti_debug.rundir.formats.journal_records import (

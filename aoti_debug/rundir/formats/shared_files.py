@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from aoti_debug.lazy.dataclass import dataclass
 
 DIRECTORY = Path("/dev/shm")
 _NAME = re.compile(r"aoti_debug-(\d+)-\d+(?:-(.+))?\Z")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.formats.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.protocol.build_failure import BuildFailure, BuildFailureError
 from aoti_debug.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.triage.build_failures.failing_part_text import part_text
 from aoti_debug.triage.build_failures.finding import finding_of

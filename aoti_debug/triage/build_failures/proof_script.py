@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from aoti_debug import wording
@@ -16,6 +15,7 @@ from aoti_debug.errors import UsageError
 from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Stage, innermost_exception
 from aoti_debug.fx_repro.input_text import input_text
 from aoti_debug.fx_repro.module_text import module_text
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine import user_modules
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.processes import child_process, tied_process

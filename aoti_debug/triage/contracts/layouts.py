@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from aoti_debug.inputs.symbolic_sizes import Symbols
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Promise
 from aoti_debug.recording.values import Layout
 from aoti_debug.rundir.run_directory import RunDir

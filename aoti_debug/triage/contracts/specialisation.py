@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from aoti_debug.errors import UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import CType, Kernel, Manifest
 from aoti_debug.recording.values import Number
 from aoti_debug.repro.triton_meta import Specialisation, specialisation

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import stamped_directories
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.run.options import RunOptions

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from aoti_debug import wording
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import AotiDebugError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.progress.steps import Step, Steps
 from aoti_debug.repro.evidence import FAILED, Evidence, Mode, gather, modes, this_machine
 from aoti_debug.repro.repro import write_repro

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +12,7 @@ from typing import Protocol
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.findings import Finding, FindingKind
 from aoti_debug.errors import AotiDebugError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir

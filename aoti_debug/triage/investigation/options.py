@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.builder.options import TIMEOUT
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.results.triage_directory import BASE
 

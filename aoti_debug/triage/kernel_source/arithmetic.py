@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug import dtypes
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.triage.kernel_source.statements import Statement
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.recording.values import unravel
 
 if TYPE_CHECKING:

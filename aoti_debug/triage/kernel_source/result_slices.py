@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Arg, Kernel, Manifest
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.kernel_source import cpp_text, triton_text

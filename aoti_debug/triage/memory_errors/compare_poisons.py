@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.recording.values import Layout
 from aoti_debug.rundir.formats.statistics import Statistics
 from aoti_debug.rundir.timeline import RecordedStats

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from aoti_debug import wording
 from aoti_debug.abi import NoteCode
 from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Manifest
 from aoti_debug.rundir.formats.journal_records import GuardDamage, LaunchKey
 from aoti_debug.rundir.run_directory import RunDir

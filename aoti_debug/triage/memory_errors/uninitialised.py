@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from aoti_debug import wording
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import ByteRange, Dataflow, span_of
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Role
 from aoti_debug.recording.values import Number
 from aoti_debug.rundir.run_directory import RunDir

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aoti_debug import dtypes
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Place, place_of
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Role
 from aoti_debug.recording.values import Tensor, ravel, unravel
 from aoti_debug.rundir.load_tensors import saved_values

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aoti_debug import wording
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.nonfinite_replays import first_replays
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aoti_debug import dtypes
 from aoti_debug.abi import CallKind
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after

@@ -8,11 +8,11 @@ model handles itself (isnan, nan_to_num, where) is no finding.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import explain_element as explanation

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Manifest, Role
 from aoti_debug.rundir.formats.statistics import Statistics
 from aoti_debug.rundir.timeline import Argument, Launch

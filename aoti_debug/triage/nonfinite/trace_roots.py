@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.diagnosis.dataflow import Dataflow, Writer
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.infinities import intended_signs

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, json_data, stamped_directories, untrusted_files
 from aoti_debug.machine.files.stamped_directories import LATEST
 from aoti_debug.machine.progress.steps import Step

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import CType, Form
 from aoti_debug.wrapper.cpp_syntax.lexer import mask
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import CType, KernelParam
 from aoti_debug.wrapper.callees.prototypes import NUMBERS, Param
 from aoti_debug.wrapper.cpp_syntax.functions import Body

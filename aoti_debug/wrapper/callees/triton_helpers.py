@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from aoti_debug.lazy.dataclass import dataclass
 
 MODULE = "triton_helpers"
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.wrapper.cpp_syntax.functions import Body
 from aoti_debug.wrapper.cpp_syntax.lexer import Lexeme, TextSpan, Token, split_arguments, tokenize
 
@@ -83,7 +84,7 @@ def scan(text: str, body: Body, lines: Lines, wanted: Callable[[str], bool]) -> 
     return _Scanner(text, body, lines, wanted).run()
 
 
-@dataclass
+@dataclasses.dataclass
 class _Scope:
     subgraph: str
     is_loop: bool

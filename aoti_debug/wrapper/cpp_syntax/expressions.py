@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.wrapper.cpp_syntax.lexer import Lexeme, split_arguments, tokenize
 
 _VIEW_WORDS = frozenset({"reinterpret_tensor_wrapper", "RAIIAtenTensorHandle"})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from aoti_debug.errors import ArtifactError
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.wrapper.cpp_syntax import lexer
 
 _ENTRY_HEAD = re.compile(r"^void AOTInductorModel\w*::(_const_run_impl|run_impl)\s*\(", re.MULTILINE)

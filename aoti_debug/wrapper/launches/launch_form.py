@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Kind, Operand
 from aoti_debug.wrapper.callees.prototypes import Prototype
 from aoti_debug.wrapper.callees.proxy_operators import Node

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Arg, Certainty, Kind, Provenance, Role, Site, Unrecognised
 from aoti_debug.wrapper.callees.prototypes import Prototype
 from aoti_debug.wrapper.cpp_syntax import calls

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Arg, CType, Form, Role
 from aoti_debug.wrapper.cpp_syntax import expressions
 

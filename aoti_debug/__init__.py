@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aoti_debug.builder.build import build
-    from aoti_debug.diagnosis.verdict import diagnose
+    from aoti_debug.diagnosis.diagnose import diagnose
     from aoti_debug.printing.inspectors import inspector
     from aoti_debug.printing.module_inspectors import inspect_modules
     from aoti_debug.printing.print_operator import print_
@@ -48,7 +48,7 @@ _MODULES = {
     "__version__": "aoti_debug.version",
     "build": "aoti_debug.builder.build",
     "debug": "aoti_debug.torch_compile.debug",
-    "diagnose": "aoti_debug.diagnosis.verdict",
+    "diagnose": "aoti_debug.diagnosis.diagnose",
     "inspect": "aoti_debug.run.inspect",
     "inspect_modules": "aoti_debug.printing.module_inspectors",
     "inspector": "aoti_debug.printing.inspectors",

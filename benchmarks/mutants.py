@@ -55,8 +55,8 @@ class Group:
 GROUPS = (
     Group(
         "diagnose",
-        ("aoti_debug/diagnosis/verdict.py", "aoti_debug/diagnosis/verdict_finding.py"),
-        ("tests/diagnosis/test_verdict.py", "tests/diagnosis/test_verdict_finding.py"),
+        ("aoti_debug/diagnosis/diagnose.py", "aoti_debug/diagnosis/verdict_finding.py"),
+        ("tests/diagnosis/test_diagnose.py", "tests/diagnosis/test_verdict_finding.py"),
         4,
     ),
     Group("dataflow", ("aoti_debug/diagnosis/dataflow.py",), ("tests/diagnosis/test_dataflow.py",), 3),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.diagnosis.rescue import open_diagnosed
+from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.errors import RunDirError
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Kind, Manifest

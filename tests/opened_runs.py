@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.diagnosis import diagnosed_run
+from aoti_debug.diagnosis import diagnose
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.report import subject
 from aoti_debug.rundir import run_json
@@ -55,7 +55,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counts:
 
     wrap(run_json, "read", counts.opened, of_path)
     wrap(journal, "read", counts.journals, of_file)
-    wrap(diagnosed_run, "diagnose", counts.diagnosed, of_run)
+    wrap(diagnose, "diagnose", counts.diagnosed, of_run)
     wrap(subject, "diagnose", counts.diagnosed, of_run)
     wrap(Dataflow, "__init__", counts.dataflows, of_dataflow)
     return counts

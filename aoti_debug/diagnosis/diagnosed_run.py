@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.verdict import Verdict, diagnose
+from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import RunInfo
@@ -26,6 +26,10 @@ class DiagnosedRun:
         Raises:
             RunDirError: a record of the run cannot be read.
         """
+        if not self.run.state.is_failure:
+            return None
+        from aoti_debug.diagnosis.diagnose import diagnose  # reads native stacks; most runs end well
+
         return diagnose(self.run)
 
     @cached_property

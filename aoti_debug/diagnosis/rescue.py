@@ -37,16 +37,6 @@ class Rescue:
     failure: str = ""
 
 
-def open_diagnosed(name: str | Path | None = None, base: Path | None = None) -> DiagnosedRun:
-    """Opens a run (see `run_directory.find`) after rescuing the tensors that its flight recorder holds.
-
-    Raises:
-        RunDirError: there is none, or it is damaged or of another version.
-    """
-    diagnosed, _ = rescued(DiagnosedRun(run_directory.open_run(name, base)))
-    return diagnosed
-
-
 def rescue(path: Path) -> Rescue:
     """Rescues the tensors of the run in a directory (see `rescued`).
 
@@ -71,7 +61,9 @@ def rescued(diagnosed: DiagnosedRun) -> tuple[DiagnosedRun, Rescue]:
         RunDirError: the run cannot be read.
     """
     run = diagnosed.run
-    memory = shared_files.linked(run.path, flight_recorder.NAME)  # a copied run links to memory of another machine
+    memory = shared_files.linked(
+        run.path, shared_files.FLIGHT_RECORDER
+    )  # a copied run links to memory of another machine
     if memory is None or run.state is ExitKind.RUNNING:
         return diagnosed, Rescue()
     verdict = diagnosed.verdict

@@ -12,7 +12,7 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.diagnosis.rescue import open_diagnosed
+from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.errors import TargetError, UsageError
 from aoti_debug.fx_repro.issue_text import ISSUE, issue_text
 from aoti_debug.fx_repro.module_text import HINT, ModuleText, module_text, without_folder

@@ -23,6 +23,7 @@ else:
 
 
 def _frozen_dataclass(cls: type[T]) -> type[T]:
+    cls.__doc__ = cls.__doc__ or cls.__name__  # without a text, the signature of a method would be written out for it
     made = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
     methods = {
         "__init__": _Initializer(made),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aoti_debug import wording
-from aoti_debug.diagnosis.verdict import CRASHES
+from aoti_debug.diagnosis.diagnose import CRASHES
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.ranks.clocks import Clocks
 from aoti_debug.ranks.rank_progress import SECOND, End

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from enum import Enum
 
 from aoti_debug.abi import CallKind
+from aoti_debug.diagnosis.diagnose import DEATHS, signal_text
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.diagnosis.verdict import DEATHS, Verdict, signal_text
+from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.native import crash_stacks
 from aoti_debug.ranks.collectives import is_collective

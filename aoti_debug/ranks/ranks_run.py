@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.errors import RunDirError
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.ranks.rank_progress import Progress, progress_of
@@ -88,6 +88,6 @@ def _open(number: int, found: Path | None, path: Path) -> RankRun:
     if found is None:
         return RankRun(number, path, None, "it has not called the package")
     try:
-        return RankRun(number, found, rescue.open_diagnosed(found))
+        return RankRun(number, found, open_diagnosed(found))
     except RunDirError as error:
         return RankRun(number, found, None, str(error))

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison
+from aoti_debug.diagnosis.diagnose import diagnose
 from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.diagnosis.verdict import Verdict, diagnose
+from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import RunDirError
 from aoti_debug.lazy.dataclass import dataclass

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.rundir import summaries
 from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 
@@ -54,6 +53,8 @@ def _watched(run: RunDir) -> Iterator[FirstReplay]:
 
 
 def _summarised(run: RunDir) -> Iterator[FirstReplay]:
+    from aoti_debug.rundir import summaries  # reads archives of arrays; only a run with a CUDA graph needs it
+
     found = summaries.read(run)
     for series in () if found is None else found.series:
         if series.captured_call is None:

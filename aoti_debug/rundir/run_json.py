@@ -35,6 +35,11 @@ class ExitKind(str, Enum):
     STOPPED = "stopped"  # by a watchpoint or an inspector, or before a launch
     ERROR = "error"  # loading the model failed
 
+    @property
+    def is_failure(self) -> bool:
+        """True if the run ended, and neither cleanly nor because it was asked to stop."""
+        return self not in (ExitKind.RUNNING, ExitKind.CLEAN, ExitKind.STOPPED)
+
 
 class Stage(str, Enum):
     """The stages of the process of `aoti-debug run`, in order."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from aoti_debug import wording
 from aoti_debug.abi import Phase, WatchAction
-from aoti_debug.native import crash_stacks
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.watchpoints import WatchHit, Watchpoint
 from aoti_debug.show import terminal_cells, text
@@ -63,6 +62,8 @@ def _watchpoint_lines(watchpoint: Watchpoint, width: int) -> list[str]:
 
 
 def _stack_lines(run: RunDir, width: int) -> list[str]:
+    from aoti_debug.native import crash_stacks  # reads native stacks; most runs have no watchpoints
+
     caught = crash_stacks.read(run.path)
     frames = () if caught is None else caught.useful()
     shown = [terminal_cells.shorten_middle(frame, width - 11) for frame in frames[:_FRAMES]]

@@ -14,8 +14,8 @@ from aoti_debug.abi import Phase
 from aoti_debug.bundle.bundle import write_bundle
 from aoti_debug.bundle.contents import contents_of
 from aoti_debug.compare import stored_comparison
+from aoti_debug.diagnosis.diagnose import diagnose
 from aoti_debug.diagnosis.findings import Place
-from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.errors import UsageError
 from aoti_debug.report import report
 from aoti_debug.report.redaction import RedactedPart

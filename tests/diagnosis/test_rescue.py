@@ -16,7 +16,8 @@ from flight_file import FlightFile, Given
 
 from aoti_debug.abi import Phase, SaveStatus
 from aoti_debug.diagnosis import rescue
-from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.diagnosis.diagnose import diagnose
+from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.errors import RunDirError
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner, shared_memory
@@ -53,7 +54,7 @@ def test_the_suspect_and_the_launches_before_it_are_saved(tmp_path: Path) -> Non
     assert not (path / flight_recorder.NAME).is_symlink()
     assert not list(tmp_path.glob("aoti_debug-*"))
     assert rescue.rescue(path).launches == ()
-    assert values(rescue.open_diagnosed(path).run, "0.0") == {"x": [[1, 2], [3, 4]]}
+    assert values(open_diagnosed(path).run, "0.0") == {"x": [[1, 2], [3, 4]]}
 
 
 @pytest.mark.usefixtures("shared")
@@ -66,7 +67,7 @@ def test_no_more_launches_than_were_asked_for(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("shared")
 def test_opening_a_run_that_was_not_finished_rescues_it(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY)
-    run = rescue.open_diagnosed(path).run
+    run = open_diagnosed(path).run
     assert run.state is ExitKind.ABORTED
     assert values(run, "0.1") == {"y": [[5, 6], [7, 8]], "w": [[9, 11], [10, 12]]}
 
@@ -77,7 +78,7 @@ def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
 
     started = datetime.now().astimezone().isoformat(timespec="seconds")
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=os.getpid(), started=started)
-    assert rescue.open_diagnosed(path).run.launch("0.1").args[0].files == {}
+    assert open_diagnosed(path).run.launch("0.1").args[0].files == {}
     assert (path / flight_recorder.NAME).exists()
 
 
@@ -134,7 +135,7 @@ def test_without_room_on_the_disk_the_memory_stays(tmp_path: Path) -> None:
     assert (done.tensors, done.failure) == (0, "not every tensor could be rescued: Not a directory")
     assert "could be rescued" in rundir.open_run(path).launch("0.1").args[0].files[Phase.BEFORE].reason
     (path / "tensors").unlink()
-    assert values(rescue.open_diagnosed(path).run, "0.0") == {"x": [[1, 2], [3, 4]]}
+    assert values(open_diagnosed(path).run, "0.0") == {"x": [[1, 2], [3, 4]]}
     assert not list(tmp_path.glob("aoti_debug-*"))
 
 
@@ -269,7 +270,7 @@ def _once_ended(path: Path) -> RunDir:
     import time
 
     for _ in range(100):
-        run = rescue.open_diagnosed(path).run
+        run = open_diagnosed(path).run
         if run.state is not ExitKind.RUNNING:
             return run
         time.sleep(0.1)

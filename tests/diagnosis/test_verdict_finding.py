@@ -8,8 +8,8 @@ from subjects import manifest, run
 
 from aoti_debug.abi import FaultDomain
 from aoti_debug.diagnosis import verdict_finding
+from aoti_debug.diagnosis.diagnose import diagnose
 from aoti_debug.diagnosis.findings import CLEAN, FAULT, HANG, Finding
-from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 

@@ -14,7 +14,7 @@ import torch
 from built_model import Built
 
 from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.diagnosis.diagnose import diagnose
 from aoti_debug.manifest import Role
 from aoti_debug.rundir import run_directory, summaries
 from aoti_debug.rundir.run_directory import RunDir

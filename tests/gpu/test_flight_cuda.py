@@ -14,8 +14,8 @@ from built_model import Built
 from queued import QUEUED
 
 from aoti_debug.abi import Phase
-from aoti_debug.diagnosis import rescue
-from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.diagnosis.diagnose import diagnose
+from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner
 from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors
@@ -86,7 +86,7 @@ def test_the_host_may_be_far_ahead_of_the_device(gather: Callable[[], Built], tm
     env = hosted(tmp_path / "runs", FLIGHT_BYTES=room)
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode < 0, done.stderr
-    run = rescue.open_diagnosed(base=tmp_path / "runs").run
+    run = open_diagnosed(base=tmp_path / "runs").run
     verdict = diagnose(run)
     assert verdict is not None
     assert verdict.launch is not None
@@ -124,7 +124,7 @@ def test_streams_do_not_tear_each_others_launches(gather: Callable[[], Built], t
         assert not (path / flight_recorder.NAME).is_symlink()
         return
     assert done.returncode < 0, done.stderr
-    run = rescue.open_diagnosed(path).run
+    run = open_diagnosed(path).run
     found = {record.key for record in rescued_tensors.read(path) if record.path}
     gathers = [launch for launch in run.launches if launch.key in found and launch.kernel.startswith(KERNEL)]
     assert gathers

@@ -18,7 +18,8 @@ from built_model import Built
 from queued import BURST, QUEUED
 
 from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.verdict import Proof, diagnose
+from aoti_debug.diagnosis.diagnose import diagnose
+from aoti_debug.diagnosis.verdict import Proof
 from aoti_debug.manifest import Certainty, Kind
 from aoti_debug.run import runner
 from aoti_debug.rundir import load_tensors, run_directory

@@ -13,7 +13,8 @@ from native_library import SOURCE, line_of
 from once import once
 from wrong_types import assert_refused
 
-from aoti_debug.diagnosis.verdict import Proof, Verdict, diagnose
+from aoti_debug.diagnosis.diagnose import diagnose
+from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.errors import RunDirError
 from aoti_debug.native import crash_stacks
 from aoti_debug.native.crash_stacks import Backtrace, Stack

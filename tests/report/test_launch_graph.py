@@ -5,8 +5,8 @@ from typing import Any
 
 from subjects import FINDING, run
 
+from aoti_debug.diagnosis.diagnose import diagnose
 from aoti_debug.diagnosis.findings import CLEAN, Finding
-from aoti_debug.diagnosis.verdict import diagnose
 from aoti_debug.report import launch_graph
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 

@@ -6,7 +6,7 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.abi import FaultDomain, Phase, SaveStatus
-from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.diagnosis.diagnose import diagnose
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.manifest import Form, Role
 from aoti_debug.recording.values import Absent

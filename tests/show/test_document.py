@@ -11,7 +11,8 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from recorded import crashed, device_fault, hashes, level_2, replayed
 
 from aoti_debug.abi import CallKind, Phase
-from aoti_debug.diagnosis.verdict import Proof, diagnose
+from aoti_debug.diagnosis.diagnose import diagnose
+from aoti_debug.diagnosis.verdict import Proof
 from aoti_debug.manifest import Certainty, CType, Form, Kind, Role
 from aoti_debug.recording.values import Absent, Number
 from aoti_debug.rundir.run_directory import RunDir, open_run

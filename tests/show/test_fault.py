@@ -8,7 +8,7 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 from recorded import INFERRED, SEGV, device_fault, long_names
 
-from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.diagnosis.diagnose import diagnose
 from aoti_debug.manifest import CType, Form, Kind, Role
 from aoti_debug.native import crash_stacks
 from aoti_debug.recording.values import Number

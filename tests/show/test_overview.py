@@ -7,7 +7,7 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from recorded import CPU, KERNELS, LAYER, crashed, device_fault, hashes, level_2, long_names, replayed
 
 from aoti_debug.abi import LaunchFlag, NoteCode
-from aoti_debug.diagnosis.verdict import diagnose
+from aoti_debug.diagnosis.diagnose import diagnose
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind
 from aoti_debug.show import terminal_cells

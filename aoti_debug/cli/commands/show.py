@@ -18,8 +18,8 @@ from aoti_debug.cli.arguments import options
 from aoti_debug.cli.arguments.filters import modules_and_lines
 from aoti_debug.cli.arguments.ranks import one_rank, ranks_named
 from aoti_debug.cli.terminal.lines import print_lines, width
-from aoti_debug.diagnosis import rescue
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.errors import UsageError
 from aoti_debug.kernel_code.options import CodeOptions
 from aoti_debug.lazy.dataclass import dataclass
@@ -203,8 +203,8 @@ def select(what: str | None, run: str | None) -> Selection:
         RunDirError: there is no such run or launch, or the run is damaged.
     """
     if run is None and what is not None and names_a_run(what):
-        return Selection(rescue.open_diagnosed(what), None)
-    diagnosed = rescue.open_diagnosed(one_rank(run))
+        return Selection(open_diagnosed(what), None)
+    diagnosed = open_diagnosed(one_rank(run))
     opened = diagnosed.run
     if what is None:
         return Selection(diagnosed, None)

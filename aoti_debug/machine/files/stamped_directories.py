@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -79,6 +78,8 @@ def remove(path: Path, base: Path | None) -> None:
     Raises:
         OSError: it cannot be removed.
     """
+    import shutil  # loads libraries for compression; only a failure needs it
+
     shutil.rmtree(path)
     if base is not None and not any(base.iterdir()):
         base.rmdir()

@@ -14,6 +14,7 @@ from pathlib import Path
 from aoti_debug.lazy.dataclass import dataclass
 
 DIRECTORY = Path("/dev/shm")
+FLIGHT_RECORDER = "flight.bin"  # the link to the memory of the flight recorder
 _NAME = re.compile(r"aoti_debug-(\d+)-\d+(?:-(.+))?\Z")
 _PAGE = 4096  # the last page of the file is the run directory's path
 

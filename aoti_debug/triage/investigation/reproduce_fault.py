@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.abi import Phase, SaveStatus
+from aoti_debug.diagnosis.diagnose import DEATHS
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.diagnosis.verdict import DEATHS, Proof
+from aoti_debug.diagnosis.verdict import Proof
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import TargetError
 from aoti_debug.run.runner import RunResult

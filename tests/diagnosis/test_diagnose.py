@@ -25,7 +25,8 @@ from judged_runs import (
 )
 
 from aoti_debug.abi import FaultDomain
-from aoti_debug.diagnosis.verdict import Proof, diagnose
+from aoti_debug.diagnosis.diagnose import diagnose
+from aoti_debug.diagnosis.verdict import Proof
 from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.lazy.dataclass import dataclass
@@ -47,11 +48,16 @@ def tensor_statistics(tensor: StoredTensor) -> Statistics:
     """
     starts = range(0, tensor.numel, _CHUNK)
     tensor.numbers(0, 0)  # its dtype has numbers
+
+    @lru_cache(maxsize=1)  # a tensor of one part is read once
+    def part_at(start: int) -> _Part:
+        return _Part(_comparable(tensor.numbers(start, start + _CHUNK)), start)
+
     counts = [0, 0, 0, 0]
     low: tuple[Any, int] | None = None
     high: tuple[Any, int] | None = None
     for start in starts:
-        part = _Part(_comparable(tensor.numbers(start, start + _CHUNK)), start)
+        part = part_at(start)
         counts = [a + b for a, b in zip(counts, part.counts(), strict=True)]
         if (part_low := part.lowest()) and (low is None or part_low[0] < low[0]):
             low = part_low
@@ -64,7 +70,7 @@ def tensor_statistics(tensor: StoredTensor) -> Statistics:
     scale = 2.0 ** (math.frexp(largest)[1] - 1) if largest > 1e100 else 1.0
     moments = _Moments()
     for start in starts:
-        moments.add(_Part(_comparable(tensor.numbers(start, start + _CHUNK)), start).finite() / scale)
+        moments.add(part_at(start).finite() / scale)
     return Statistics(
         numel=tensor.numel,
         n_nan=n_nan,
@@ -88,29 +94,32 @@ class _Part:
 
         self.values = values
         self.start = start
-        self.finite_positions = np.flatnonzero(np.isfinite(values))
+        is_finite = np.isfinite(values)
+        self.finite_positions = None if is_finite.all() else np.flatnonzero(is_finite)  # None: all
 
     def counts(self) -> tuple[int, int, int, int]:
         """The counts of NaN, +Inf, -Inf and zeros."""
         import numpy as np
 
         zeros = self.values.size - int(np.count_nonzero(self.values))
-        if len(self.finite_positions) == self.values.size:
+        if self.finite_positions is None:
             return 0, 0, 0, zeros
         above, below = int((self.values == math.inf).sum()), int((self.values == -math.inf).sum())
         return self.values.size - len(self.finite_positions) - above - below, above, below, zeros
 
     def finite(self) -> Any:
-        return self.values[self.finite_positions]
+        return self.values if self.finite_positions is None else self.values[self.finite_positions]
 
     def lowest(self) -> tuple[Any, int] | None:
-        return self._at(int(self.finite().argmin())) if len(self.finite_positions) else None
+        finite = self.finite()
+        return self._at(int(finite.argmin())) if finite.size else None
 
     def highest(self) -> tuple[Any, int] | None:
-        return self._at(int(self.finite().argmax())) if len(self.finite_positions) else None
+        finite = self.finite()
+        return self._at(int(finite.argmax())) if finite.size else None
 
     def _at(self, position: int) -> tuple[Any, int]:
-        index = int(self.finite_positions[position])
+        index = position if self.finite_positions is None else int(self.finite_positions[position])
         return self.values[index], self.start + index
 
 

@@ -170,11 +170,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def main() -> None:
     """The console script. On SIGTERM, child processes are ended and temporary files deleted before it exits.
 
-    Python's cycle collector is off: a run of many launches is millions of objects, none of them in a cycle. As it ends,
-    Python would look through all objects even so, if they were not frozen.
+    As it ends, Python looks for cycles in all objects that are not frozen, also where its collector is off.
     """
     signal.signal(signal.SIGTERM, _terminate)
-    gc.disable()
     code = run()
     gc.freeze()
     sys.exit(code)

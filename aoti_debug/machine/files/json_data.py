@@ -12,6 +12,7 @@ import contextlib
 import functools
 import json
 import math
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -218,25 +219,36 @@ def _union(args: tuple[Any, ...]) -> _Reader:
 
 @functools.cache  # by class only: `str | int` and `int | str` are equal keys, and differ in their messages
 def _dataclass(cls: type) -> _Reader:
-    hints: dict[str, _Reader] | None = None
+    readers: dict[str, _Reader] = {}
+    required: list[str] = []
 
     def read(value: Any, where: str) -> Any:
-        nonlocal hints
         if not isinstance(value, Mapping):
             raise _wrong(value, where, "an object")
-        if hints is None:  # at the first use: a class may contain itself
-            annotations = typing.get_type_hints(cls)
-            hints = {field.name: _reader_of(annotations[field.name]) for field in fields(cls) if field.init}
-        values = {name: reader(value[name], _member(where, name)) for name, reader in hints.items() if name in value}
-        missing = [f.name for f in fields(cls) if f.init and f.name not in values and _required(f)]
-        if missing:
-            raise DamagedJsonError(f"{_member(where, missing[0])} is missing")
+        if not readers:  # at the first use: a class may contain itself
+            scope = vars(sys.modules[cls.__module__])
+            members = [field for field in fields(cls) if field.init]
+            required.extend(field.name for field in members if _is_required(field))
+            readers.update({field.name: _reader_of(_type_of(field, scope)) for field in members})
+        values = {name: reader(value[name], _member(where, name)) for name, reader in readers.items() if name in value}
+        for name in required:
+            if name not in values:
+                raise DamagedJsonError(f"{_member(where, name)} is missing")
         return cls(**values)
 
     return read
 
 
-def _required(field: Any) -> bool:
+def _type_of(field: Any, scope: dict[str, Any]) -> Any:
+    """The type of a field, like `typing.get_type_hints`, which compiles every text."""
+    text = field.type
+    return (_TYPES.get(text) or eval(text, scope)) if isinstance(text, str) else text
+
+
+_TYPES = {"str": str, "int": int, "float": float, "bool": bool}
+
+
+def _is_required(field: Any) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
 
 

@@ -8,14 +8,17 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.machine.files import atomic_write
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.kernel_header import KernelHeader
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.repro.replay_modules import PACKAGE, modules_of
 from aoti_debug.rundir.timeline import Launch
+
+if TYPE_CHECKING:
+    from aoti_debug.repro.kernel_header import KernelHeader
 
 
 def default_folder(launch: RecordedLaunch | Launch, prefix: str = "repro") -> str:

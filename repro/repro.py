@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
@@ -11,18 +12,18 @@ from aoti_debug.errors import RunDirError
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Kind, Manifest
 from aoti_debug.recording import levels
-from aoti_debug.repro import kernel_header
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.collect_launch import recorded_launch
 from aoti_debug.repro.find_launch import fault_of, find_launch
 from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
 from aoti_debug.repro.generate_texts import generate
-from aoti_debug.repro.kernel_header import KernelHeader
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.repro.required_trust import require_trust
-from aoti_debug.repro.single_file import single_file
 from aoti_debug.rundir.timeline import Launch
+
+if TYPE_CHECKING:
+    from aoti_debug.repro.kernel_header import KernelHeader
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ def write_repro(
     if one_file is None:
         write_folder(path, contents, arguments, _header(recorded, opened.manifest))
     else:
+        from aoti_debug.repro.single_file import single_file  # makes an archive; a folder does without it
+
         write_file(path, single_file(contents, tensors, one_file))
     size = sum(file.stat().st_size for file in tensors.values())
     count = len(arguments.tensors) + len(arguments.results)
@@ -115,6 +118,8 @@ def _recorded(diagnosed: DiagnosedRun, launch: Launch) -> RecordedLaunch:
 def _header(recorded: RecordedLaunch, manifest: Manifest) -> KernelHeader | None:
     if recorded.site.kind is not Kind.CPP:
         return None
+    from aoti_debug.repro import kernel_header  # finds a compiler; other kernels and operators do without it
+
     kernel = manifest.kernel(recorded.site.kernel)
     return None if kernel is None else kernel_header.find(manifest.compiler, kernel.source)
 

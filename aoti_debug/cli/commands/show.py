@@ -31,8 +31,6 @@ from aoti_debug.rundir.run_directory import RunDir, name_hint
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.argument_statistics import Measurer
-from aoti_debug.show.detail import detail
-from aoti_debug.show.document import document
 from aoti_debug.show.overview import BUDGET, excerpt, header, overview, table
 from aoti_debug.show.terminal_cells import UNLIMITED
 
@@ -284,6 +282,8 @@ def _print_launches(
         part = excerpt(launches, limit, None)
         print_lines([*header(run, columns), "", *table(run, selection.diagnosed.verdict, part, columns), ""])
         shown = launches[:1] if selection.in_full else ()
+    from aoti_debug.show.detail import detail  # the table of a run does without it
+
     for launch in shown:
         code_lines = _code(run, code).lines(launch, columns) if code else ()
         print_lines([*detail(run, launch, columns, phases, all_), *code_lines, ""])
@@ -299,6 +299,8 @@ def _print_document(selection: Selection, code: CodeOptions) -> None:
     run = selection.run
     one_by_one = selection.launches is not None
     launches = run.launches if selection.launches is None else selection.launches
+    from aoti_debug.show.document import document  # what is shown as text does without it
+
     measurer = Measurer(run, None if one_by_one else BUDGET)
     whole = document(run, selection.diagnosed.verdict, launches, measurer)
     if code:

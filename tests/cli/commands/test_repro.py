@@ -132,7 +132,11 @@ def test_one_file(
 
 def test_a_start_imports_what_it_needs() -> None:
     """Where no bytecode is kept, every module that is imported is compiled at every start."""
-    unused = ("torch", "numpy", "jinja2", "pygments", "concurrent", "difflib", "aoti_debug.report", "aoti_debug.ranks")
+    unused = (
+        *("torch", "numpy", "jinja2", "pygments", "concurrent", "difflib", "ctypes", "subprocess", "base64"),
+        *("aoti_debug.report", "aoti_debug.ranks", "aoti_debug.native", "aoti_debug.builder", "aoti_debug.frontend"),
+        *("aoti_debug.diagnosis.diagnose", "aoti_debug.diagnosis.rescue", "aoti_debug.repro.single_file"),
+    )
     code = f"""import sys
 import aoti_debug.cli.commands.repro
 print(*(name for name in {unused} if name in sys.modules))"""

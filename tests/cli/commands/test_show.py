@@ -236,6 +236,26 @@ print(*(name for name in {unused} if name in sys.modules), file=sys.stderr)"""
     assert found.stderr == b"\n"
 
 
+def test_the_table_of_a_run_that_ended_well_needs_little(base: Path) -> None:
+    """Of the tool, and of what takes longest to import."""
+    unused = (
+        *("numpy", "safetensors", "ctypes", "zipfile", "shutil", "bz2", "tempfile", "hashlib"),
+        *("aoti_debug.native", "aoti_debug.wrapper", "aoti_debug.diagnosis.diagnose", "aoti_debug.diagnosis.rescue"),
+        *("aoti_debug.rundir.flight_recorder", "aoti_debug.rundir.summaries"),
+        *("aoti_debug.show.detail", "aoti_debug.show.document"),
+    )
+    code = f"""import sys
+from aoti_debug.cli import main
+main.run(["show", {NEW!r}])
+print(*(name for name in {unused} if name in sys.modules), file=sys.stderr)
+print(len([name for name in sys.modules if name.startswith("aoti_debug.")]), file=sys.stderr)"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    loaded, count = done.stderr.splitlines()
+    assert loaded == ""
+    assert int(count) <= 70
+
+
 def test_values_of_saved_tensors_are_measured_without_threads(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     writer = JournalWriter(level=1)

@@ -154,9 +154,10 @@ def _statistics(tensor: torch.Tensor) -> Statistics | None:
     """The statistics of a tensor; None if its elements are no numbers."""
     data = np.frombuffer(_bytes(tensor), np.uint8)
     try:
-        return tensor_statistics(StoredTensor(data, dtypes.bare_name(tensor.dtype), tensor.numel()))
+        measured = tensor_statistics(StoredTensor(data, dtypes.bare_name(tensor.dtype), tensor.numel()))
     except TypeError:
         return None
+    return measured if measured.n_finite else measured._replace(mean=0.0, std=0.0)  # the answer is JSON: no NaN
 
 
 def main() -> None:

@@ -207,7 +207,7 @@ def _hash(recorded: RecordedStats | None, saved: SavedTensor | None) -> str | No
 
 
 def _statistics(statistics: Statistics) -> dict[str, Any]:
-    return {name: None if value is None else _number(value) for name, value in json_data.to_data(statistics).items()}
+    return {name: None if value is None else _number(value) for name, value in statistics._asdict().items()}
 
 
 def _grid(grid: Grid) -> dict[str, Any]:

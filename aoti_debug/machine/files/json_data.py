@@ -1,6 +1,6 @@
 """Converts frozen dataclasses to JSON and back: the one strict reader for all JSON files and messages of this tool.
 
-Accepted annotations of fields: `str`, `int`, `float`, `bool`, an `Enum`, another dataclass, `Any`,
+Accepted annotations of fields: `str`, `int`, `float`, `bool`, an `Enum`, another dataclass, a named tuple, `Any`,
 `tuple[X, ...]`, `tuple[X, Y]`, `Mapping[str, X]`, `X | None`. Scalars are not converted: neither `true` nor `"3"` is an
 int; an int is accepted as a float. A missing field takes its default, an unknown one is ignored, so that a later
 version may add fields.
@@ -15,7 +15,7 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar, Union
@@ -40,7 +40,7 @@ def to_text(value: Any, *, indent: int | None = 1) -> str:
 
 
 def to_data(value: Any) -> Any:
-    """A dataclass instance as a dict by field name, at any depth; unlike `dataclasses.asdict` it copies no leaves."""
+    """A dataclass instance or named tuple as a dict by field name, at any depth; `dataclasses.asdict` copies leaves."""
     kind = type(value)
     if kind in (str, int, float, bool, type(None)):
         return value
@@ -48,6 +48,8 @@ def to_data(value: Any) -> Any:
         return [to_data(item) for item in value]
     if is_dataclass(kind):
         return {name: to_data(getattr(value, name)) for name in kind.__dataclass_fields__}
+    if _is_named_tuple(kind):
+        return {name: to_data(item) for name, item in zip(kind._fields, value, strict=True)}
     return {key: to_data(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
@@ -126,8 +128,8 @@ def _reader_of(hint: Any) -> _Reader:
         return _mapping(_reader_of(args[1]))
     if hint is type(None):
         return _scalar(type(None), "null")
-    if isinstance(hint, type) and is_dataclass(hint):
-        return _dataclass(hint)
+    if isinstance(hint, type) and (is_dataclass(hint) or _is_named_tuple(hint)):
+        return _record(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _enum(hint)
     if hint is float:
@@ -218,7 +220,7 @@ def _union(args: tuple[Any, ...]) -> _Reader:
 
 
 @functools.cache  # by class only: `str | int` and `int | str` are equal keys, and differ in their messages
-def _dataclass(cls: type) -> _Reader:
+def _record(cls: type) -> _Reader:
     readers: dict[str, _Reader] = {}
     required: list[str] = []
 
@@ -226,10 +228,10 @@ def _dataclass(cls: type) -> _Reader:
         if not isinstance(value, Mapping):
             raise _wrong(value, where, "an object")
         if not readers:  # at the first use: a class may contain itself
-            scope = vars(sys.modules[cls.__module__])
-            members = [field for field in fields(cls) if field.init]
-            required.extend(field.name for field in members if _is_required(field))
-            readers.update({field.name: _reader_of(_type_of(field, scope)) for field in members})
+            for name, type_, is_required in _members(cls):
+                readers[name] = _reader_of(type_)
+                if is_required:
+                    required.append(name)
         values = {name: reader(value[name], _member(where, name)) for name, reader in readers.items() if name in value}
         for name in required:
             if name not in values:
@@ -239,17 +241,29 @@ def _dataclass(cls: type) -> _Reader:
     return read
 
 
-def _type_of(field: Any, scope: dict[str, Any]) -> Any:
-    """The type of a field, like `typing.get_type_hints`, which compiles every text."""
-    text = field.type
-    return (_TYPES.get(text) or eval(text, scope)) if isinstance(text, str) else text
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def _members(cls: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Name and type of each member of a dataclass or named tuple; True if it has no default."""
+    if _is_named_tuple(cls):
+        hints = typing.get_type_hints(cls)
+        yield from ((name, hints[name], name not in cls._field_defaults) for name in cls._fields)
+        return
+    scope = vars(sys.modules[cls.__module__])
+    for field in fields(cls):
+        if field.init:
+            has_default = field.default is not MISSING or field.default_factory is not MISSING
+            yield field.name, _type_of(field.type, scope), not has_default
+
+
+def _type_of(annotation: Any, scope: dict[str, Any]) -> Any:
+    """The type that an annotation names, as `typing.get_type_hints` would find it, which compiles every text."""
+    return (_TYPES.get(annotation) or eval(annotation, scope)) if isinstance(annotation, str) else annotation
 
 
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool}
-
-
-def _is_required(field: Any) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _member(where: str, name: str) -> str:

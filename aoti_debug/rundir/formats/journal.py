@@ -293,17 +293,10 @@ class _Block:
         mean, std, hash_, value_bytes, layout = rest
         uninitialised, skipped = bool(flags & _UNINITIALISED), bool(flags & _SKIPPED)
         unread = uninitialised or skipped
-        counts = (numel, nan, pos_inf, neg_inf, zero)
-        finite = numel - nan - pos_inf - neg_inf
-        statistics = Statistics(
-            *counts,
-            min=_extremum(low, integer) if finite > 0 else None,
-            max=_extremum(high, integer) if finite > 0 else None,
-            min_index=at_low,
-            max_index=at_high,
-            mean=mean,
-            std=std,
-        )
+        has_finite = numel - nan - pos_inf - neg_inf > 0
+        least = _extremum(low, integer) if has_finite else None
+        greatest = _extremum(high, integer) if has_finite else None
+        statistics = Statistics(numel, nan, pos_inf, neg_inf, zero, least, greatest, at_low, at_high, mean, std)
         text = body + abi.TENSOR_STATS.size
         known = self.layouts.get(layout)
         if (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.formats.stored_tensor import StoredTensor
 
 if TYPE_CHECKING:
@@ -15,11 +14,10 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 22  # elements converted to double at a time
 
 
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(NamedTuple):
     """Statistics of a tensor: counts are over all elements, the rest over the finite ones.
 
-    A complex element counts once, by its magnitude.
+    A complex element counts once, by its magnitude. A named tuple, as the records of a journal are.
     """
 
     numel: int

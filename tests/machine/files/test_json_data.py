@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -29,6 +29,11 @@ class Point:
     y: float = 0.0
 
 
+class Size(NamedTuple):
+    width: int
+    height: int | None = None
+
+
 @dataclass(frozen=True)
 class Shape:
     name: str
@@ -41,6 +46,7 @@ class Shape:
     value: str | int = ""
     other: int | str = 0
     anything: Any = None
+    size: Size | None = None
 
 
 WHOLE = Shape(
@@ -53,6 +59,7 @@ WHOLE = Shape(
     parent=Shape("c"),
     value=4,
     anything=[1, {"deep": None}],
+    size=Size(3, 4),
 )
 
 
@@ -64,6 +71,10 @@ def test_an_integer_above_the_largest_float_is_no_number() -> None:
 
 def test_what_is_written_is_read_back() -> None:
     assert parse(Shape, to_text(WHOLE)) == WHOLE
+
+
+def test_a_named_tuple_is_written_by_name() -> None:
+    assert '"size": {"width": 3, "height": 4}' in to_text(WHOLE, indent=None)
 
 
 def test_a_missing_field_takes_its_default_and_an_unknown_one_is_ignored() -> None:
@@ -90,6 +101,9 @@ def test_a_missing_field_takes_its_default_and_an_unknown_one_is_ignored() -> No
         ({"name": "a", "labels": []}, "labels is a list, not an object"),
         ({"name": "a", "labels": {"k": 1}}, "labels.k is 1, not text"),
         ({"name": "a", "parent": {"name": 1}}, "parent.name is 1, not text"),
+        ({"name": "a", "size": {}}, "size.width is missing"),
+        ({"name": "a", "size": [3, 4]}, "size is a list, not an object"),
+        ({"name": "a", "size": {"width": "3"}}, 'size.width is "3", not an integer'),
         ({"name": "a", "value": None}, "value is null, not an integer"),
         ({"name": "a", "other": None}, "other is null, not text"),
     ],

@@ -222,7 +222,7 @@ class Struct:
             "<" + "".join(f"{struct.calcsize(f)}x" if n.startswith("reserved") else f for n, f in self.fields)
         )
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The size in bytes."""
         return self.codec.size

@@ -410,11 +410,14 @@ def _has_values(dtype: str) -> bool:
     return known is not None and known.has_values
 
 
+_DOUBLE, _UNSIGNED = struct.Struct("<d"), struct.Struct("<Q")
+
+
 def _extremum(bits: int, integer: int) -> int | float:
     """A minimum or maximum; `integer` is the type of `bits`: 0 double, 1 int64, 2 uint64."""
     if integer == 2:
         return bits
     if integer == 1:
         return bits - (1 << 64) if bits >> 63 else bits
-    value: float = struct.unpack("<d", bits.to_bytes(8, "little"))[0]
+    value: float = _DOUBLE.unpack(_UNSIGNED.pack(bits))[0]
     return value

@@ -7,7 +7,7 @@ dataclasses are its only specification; `from_json` is the inverse of `to_json`.
 from __future__ import annotations
 
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from aoti_debug.errors import ArtifactError
 from aoti_debug.lazy.dataclass import dataclass
@@ -359,6 +359,13 @@ class Manifest:
     module_filters: tuple[str, ...] = ()  # beside `filters`
     line_filters: tuple[str, ...] = ()
 
+    @cached_property
+    def sha256(self) -> str:
+        """The SHA-256 of its JSON text, in hexadecimal digits."""
+        import hashlib  # loads OpenSSL: what only reads a run does without it
+
+        return hashlib.sha256(to_json(self).encode()).hexdigest()
+
     def kernel(self, name: str) -> Kernel | None:
         """The kernel of a name; None if there is none."""
         return next((k for k in self.kernels if k.name == name), None)
@@ -374,6 +381,7 @@ def to_json(manifest: Manifest) -> str:
     return json_data.to_text(manifest)
 
 
+@lru_cache(maxsize=2)  # a triage runs one package several times, and every run has a copy
 def from_json(text: str | bytes) -> Manifest:
     """Parses a manifest.
 

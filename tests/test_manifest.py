@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import pytest
@@ -25,3 +26,15 @@ def test_another_format_is_named_on_one_short_line() -> None:
         manifest.from_json('{"format": "a\\n' + "b" * 5000 + '"}')
     assert str(raised.value).startswith("the manifest has format a\\nbbb")
     assert len(str(raised.value)) < 200
+
+
+def test_the_same_text_is_parsed_once() -> None:
+    text = manifest.to_json(make_manifest())
+    assert manifest.from_json(text) is manifest.from_json(text)
+    assert manifest.from_json(text.encode()) == manifest.from_json(text)
+
+
+def test_the_hash_is_that_of_the_text() -> None:
+    one = make_manifest()
+    assert one.sha256 == hashlib.sha256(manifest.to_json(one).encode()).hexdigest()
+    assert replace(one, model="other").sha256 != one.sha256

@@ -81,7 +81,7 @@ class Artifact:
 
     def manifest(self) -> manifest.Manifest:
         """Reads the manifest of an instrumented package."""
-        return manifest.from_json(self.read(manifest.MEMBER).decode("utf-8", errors="replace"))
+        return manifest.from_json(self.read(manifest.MEMBER))
 
 
 def inspect(path: str | Path) -> Artifact:

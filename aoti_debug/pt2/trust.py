@@ -10,7 +10,6 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from aoti_debug import manifest as manifests
 from aoti_debug import wording
 from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.machine import trusted_hashes
@@ -55,9 +54,9 @@ def remember(package: Artifact) -> None:
 
 def remember_run(manifest: Manifest, imports: Sequence[str] = (), libraries: Sequence[str] = ()) -> None:
     """Remembers the manifest of a package that may run, and what a run of it imports and loads beside its own."""
-    trusted_hashes.remember(_MANIFEST, _manifest_hash(manifest))
+    trusted_hashes.remember(_MANIFEST, manifest.sha256)
     if not _is_covered(manifest, imports, libraries):
-        trusted_hashes.remember(_RUN, _manifest_hash(manifest), *imports, "", *libraries)
+        trusted_hashes.remember(_RUN, manifest.sha256, *imports, "", *libraries)
 
 
 def is_made_here(manifest: Manifest, imports: Sequence[str], libraries: Sequence[str]) -> bool:
@@ -66,7 +65,7 @@ def is_made_here(manifest: Manifest, imports: Sequence[str], libraries: Sequence
     Args:
         manifest, imports, libraries: as the run recorded them.
     """
-    digest = _manifest_hash(manifest)
+    digest = manifest.sha256
     return trusted_hashes.knows(_MANIFEST, digest) and (
         _is_covered(manifest, imports, libraries) or trusted_hashes.knows(_RUN, digest, *imports, "", *libraries)
     )
@@ -109,10 +108,6 @@ _WOULD_RUN = {
 
 def _is_covered(manifest: Manifest, imports: Sequence[str], libraries: Sequence[str]) -> bool:
     return set(imports) <= set(manifest.imports) and set(libraries) <= set(manifest.libraries)
-
-
-def _manifest_hash(manifest: Manifest) -> str:
-    return hashlib.sha256(manifests.to_json(manifest).encode()).hexdigest()
 
 
 def _content_hash(package: Artifact) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
@@ -32,6 +34,7 @@ def source_indices(site: Site, index_by_kernel: dict[str, int]) -> list[int]:
     return [index_by_kernel[name] for name in names if name in index_by_kernel]
 
 
+@lru_cache(maxsize=1024)  # some are highlighted ahead
 def highlight_kernel(kernel: Kernel) -> SourceFile:
     """The kernel's source as HTML; its end is left out if it is very long."""
     text = kernel.source

@@ -41,8 +41,14 @@ _SOURCE_MAP = re.compile(r"^(?://|/\*)# sourceMappingURL=.*$", re.MULTILINE)  # 
 
 def page(document: Document) -> str:
     """The text of index.html."""
-    parts = PageParts("page.html", (*LIBRARIES, *SCRIPTS), STYLES, LICENCES)
-    return render(parts, document.data, {"document": document})
+    return render(_PARTS, document.data, {"document": document})
+
+
+def load() -> None:
+    """Loads the template and the files of index.html, so that `page` finds them in memory."""
+    _environment().get_template(_PARTS.template)
+    for name in (*_PARTS.scripts, *_PARTS.styles, *_PARTS.licences):
+        _asset(name)
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,9 @@ class PageParts:
     scripts: tuple[str, ...]
     styles: tuple[str, ...]
     licences: tuple[str, ...]
+
+
+_PARTS = PageParts("page.html", (*LIBRARIES, *SCRIPTS), STYLES, LICENCES)
 
 
 def render(parts: PageParts, data: Any, values: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import sys
@@ -20,12 +21,15 @@ from aoti_debug.cli.terminal.lines import print_lines, width
 from aoti_debug.cli.terminal.step_lines import StepLines
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import CLEAN, Finding
-from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, AotiDebugError, UsageError
 from aoti_debug.machine.progress.last_durations import LastDurations
 from aoti_debug.machine.progress.timings import since_process_start
+from aoti_debug.pt2 import archive
+from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.ranks import ranks_run
 from aoti_debug.ranks.ranks_analysis import analyse
 from aoti_debug.report import report
+from aoti_debug.report.prepare import prepare
 from aoti_debug.rundir import run_directory
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
@@ -138,7 +142,7 @@ def command(
         trusted=trusted,
         build_timeout=build_timeout,
     )
-    threading.Thread(target=importlib.import_module, args=("numpy",), daemon=True).start()  # while torch is imported
+    threading.Thread(target=_prepare, args=(model,), daemon=True).start()  # while torch is imported
     with StepLines(last) as progress:
         finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
         progress.began(_REPORT)
@@ -161,6 +165,14 @@ def command(
         ]
         print_lines(["", *timing_lines(phases, since_process_start())], err=True)
     context.exit(EXIT_CLEAN if finished.finding.kind is CLEAN else EXIT_FINDING)
+
+
+def _prepare(model: Path) -> None:
+    """Imports and makes what the checks and the report will need."""
+    importlib.import_module("numpy")
+    with contextlib.suppress(AotiDebugError):  # the triage reads the file, too, and says what is wrong with it
+        package = archive.inspect(model)
+        prepare(package.manifest().kernels if package.kind is ArtifactKind.INSTRUMENTED else ())
 
 
 def _triage_ranks(context: click.Context, path: Path, as_json: bool) -> Finding:

@@ -38,7 +38,7 @@ class LiveOutput(Observer):
 
     def started(self, run: Path) -> None:
         """Reads how many launches a call has."""
-        package = manifest.from_json((run / run_directory.MANIFEST).read_text(encoding="utf-8"))
+        package = manifest.from_json((run / run_directory.MANIFEST).read_bytes())
         self._saved = SavedSoFar(run / "tensors", launches_per_call(package), self._calls)
 
     def reached(self, stage: Stage) -> None:

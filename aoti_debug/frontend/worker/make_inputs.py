@@ -22,7 +22,7 @@ def _run(request: Request, times: dict[str, float]) -> Answer:
         import torch
     with step("inputs", times):
         model_signature = signature.from_json((folder / messages.SIGNATURE).read_text(encoding="utf-8"))
-        package_manifest = manifest.from_json((folder / messages.MANIFEST).read_text(encoding="utf-8"))
+        package_manifest = manifest.from_json((folder / messages.MANIFEST).read_bytes())
         inputs = random_inputs.make(model_signature, package_manifest, request.random_inputs or 0)
         input_files.write(inputs, folder / messages.INPUTS)
     return Answer(torch.__version__, shim_operators=(), schemas={}, wrapper_opt="", without_inputs="", times=times)

@@ -11,6 +11,7 @@ docs/demo.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -178,16 +179,13 @@ def _reads(bench: Bench) -> None:
         "bundle": lambda n: ("bundle", run, "-o", f"bundle-{n}.zip"),
     }
     rows = []
-    number = 0
+    numbers = itertools.count()
     for name, words in commands.items():
-        cells = []
-        for checkout in bench.checkouts:
-            times = []
-            for _ in range(bench.rounds):
-                number += 1
-                times.append(bench.tool(checkout, *words(number)).seconds)
-            cells.append(_seconds(statistics.median(times)))
-        rows.append((f"`aoti-debug {name}`", *cells))
+        times: dict[str, list[float]] = {checkout.name: [] for checkout in bench.checkouts}
+        for _ in range(bench.rounds):
+            for checkout in bench.checkouts:
+                times[checkout.name].append(bench.tool(checkout, *words(next(numbers))).seconds)
+        rows.append((f"`aoti-debug {name}`", *(_seconds(statistics.median(values)) for values in times.values())))
     table(("command", *(tree.name for tree in bench.checkouts)), rows)
 
 

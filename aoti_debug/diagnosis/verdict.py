@@ -1,4 +1,4 @@
-"""What the records of one run say about its end: the launch that caused it, and how certain that is."""
+"""The verdict on the end of a run: the launch that caused it, and how certain that is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes ahead what the report of a package's runs needs, whatever they record."""
+"""Makes what the report of a package's runs needs, whatever they record, ahead of it."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.diagnosis import diagnose
 from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.report import subject
 from aoti_debug.rundir import run_json
 from aoti_debug.rundir.formats import journal
@@ -50,12 +50,15 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counts:
     def of_run(run: RunDir) -> str:
         return run.path.name
 
+    def of_diagnosed(diagnosed: DiagnosedRun) -> str:
+        return diagnosed.run.path.name
+
     def of_dataflow(_: Dataflow, run: RunDir) -> str:
         return run.path.name
 
     wrap(run_json, "read", counts.opened, of_path)
     wrap(journal, "read", counts.journals, of_file)
-    wrap(diagnose, "diagnose", counts.diagnosed, of_run)
+    wrap(vars(DiagnosedRun)["verdict"], "func", counts.diagnosed, of_diagnosed)
     wrap(subject, "diagnose", counts.diagnosed, of_run)
     wrap(Dataflow, "__init__", counts.dataflows, of_dataflow)
     return counts

@@ -54,20 +54,20 @@ __device__ __forceinline__ double of_lane(double value, uint32_t lane) {
   return bits_as<double>(of_lane(bits_as<uint64_t>(value), lane));
 }
 
-// Of the values of the warp's first `count` lanes, for these.
-__device__ __forceinline__ uint64_t largest(uint64_t value, uint32_t count) {
+// Of the values of the warp.
+__device__ __forceinline__ uint64_t largest(uint64_t value) {
   AOTI_DEBUG_ROLL
-  for (uint32_t distance = 1; distance < count; distance *= 2) {
+  for (uint32_t distance = 1; distance < kWarp; distance *= 2) {
     const uint64_t other = of_partner(value, distance);
     value = value < other ? other : value;
   }
   return value;
 }
 
-// A lane whose partial is of as many finite values as any of the first `count`.
-__device__ __forceinline__ uint32_t lane_of_most(uint64_t finite, uint32_t count) {
+// A lane whose partial is of as many finite values as any.
+__device__ __forceinline__ uint32_t lane_of_most(uint64_t finite) {
   if (!__any_sync(kAllLanes, finite > of_lane(finite, 0))) return 0;
-  const uint64_t most = largest(finite, count);
+  const uint64_t most = largest(finite);
   return __ffs(__ballot_sync(kAllLanes, finite == most)) - 1;
 }
 
@@ -116,11 +116,11 @@ __device__ __forceinline__ Extreme extreme_of(const uint64_t* values, const uint
 // Brings the moments of a block's partials to the largest of their exponents.
 __device__ __forceinline__ void rescale(Partial& partial, BlockMemory& memory) {
   const uint32_t lane = threadIdx.x % kWarp;
-  const uint64_t of_warp = largest(static_cast<uint64_t>(partial.exponent), kWarp);
+  const uint64_t of_warp = largest(static_cast<uint64_t>(partial.exponent));
   if (lane == 0) memory.exponent[threadIdx.x / kWarp] = static_cast<int64_t>(of_warp);
   __syncthreads();
   const uint64_t others = lane < kWarps ? static_cast<uint64_t>(memory.exponent[lane]) : 0;
-  const int64_t exponent = static_cast<int64_t>(of_lane(largest(others, kWarp), 0));
+  const int64_t exponent = static_cast<int64_t>(of_lane(largest(others), 0));
   const double factor = power_of_two(static_cast<int>(partial.exponent - exponent));
   partial.mean *= factor;
   partial.squares *= factor * factor;
@@ -202,7 +202,7 @@ __device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, B
   if constexpr (Type::counted) {
     if (partial.finite == 0) partial.mean = partial.squares = 0;
     if constexpr (Type::scaled) rescale(partial, memory);
-    const uint32_t most = lane_of_most(partial.finite, kWarp);
+    const uint32_t most = lane_of_most(partial.finite);
     const uint64_t finite = of_lane(partial.finite, most);
     const double mean = of_lane(partial.mean, most);
     if (lane == 0) {
@@ -218,7 +218,7 @@ __device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, B
   }
   uint64_t (*const fields)[kBlockThreads] = memory.fields;
   if constexpr (Type::counted) {
-    const double pivot = memory.mean[lane_of_most(lane < kWarps ? memory.finite[lane] : 0, kWarp)];
+    const double pivot = memory.mean[lane_of_most(lane < kWarps ? memory.finite[lane] : 0)];
     const double deviation = partial.mean - pivot;
     const double sum = static_cast<double>(partial.finite) * deviation;
     fields[kSum][thread] = bits_as<uint64_t>(sum);
@@ -253,8 +253,8 @@ __device__ __forceinline__ void send(const Partial& total, uint64_t* mailbox, ui
   words[threadIdx.x * n_blocks + block] = with_ticket(word_of(total, threadIdx.x), 1);
 }
 
-// Waits for the words of so many blocks, and empties the mailbox. Blocks begin in the order of their numbers, and no
-// other one waits: so all those that are waited for end.
+// Waits for the words of so many blocks, and empties the mailbox. Blocks begin in the order of their numbers, and only
+// the last one of a tensor waits: for blocks that have begun before it, and that wait for none.
 __device__ __forceinline__ void receive_words(uint64_t* mailbox, uint32_t n_blocks, uint32_t count,
                                               uint32_t (*received)[kMostReceived]) {
   constexpr uint32_t kOfWarp = kPartialWords / kWarps, kGroups = kMostReceived / kWarp;

@@ -32,7 +32,14 @@ def test_any_bits(device: DeviceLibrary, dtype: torch.dtype) -> None:
 def test_many_blocks_are_merged(device: DeviceLibrary, dtype: torch.dtype) -> None:
     tensor = samples.ordinary(dtype, (5 * 512 * 16 + 40) // dtype.itemsize + 3)
     check(device.statistics(tensor), tensor)
-    check(device.statistics(tensor), tensor)  # the counter of finished blocks is ready for the next launch
+    check(device.statistics(tensor), tensor)  # the mailboxes are empty for the next launch
+
+
+def test_more_blocks_than_are_merged_at_once(fresh_device: DeviceLibrary) -> None:
+    fresh_device.library.emulator_have(50)
+    tensor = samples.ordinary(torch.float64, 134 * 8 * 256 * 2)
+    tensor[[5, 500_000]] = torch.tensor([torch.nan, torch.inf], dtype=tensor.dtype)
+    check(fresh_device.statistics(tensor), tensor)
 
 
 @pytest.mark.parametrize("view", VIEWS)

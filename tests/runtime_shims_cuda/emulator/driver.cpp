@@ -42,6 +42,7 @@ struct Driver {
   int early_launches = 0;          // among them: of kernels that wait for the work before them by themselves
   std::set<CUfunction> early;      // such kernels
   int major = 9, version = 13000;  // of the device's compute capability; the driver's
+  int multiprocessors = 2;
   int events = 0;
   std::set<void*> registered;
   std::map<CUstream, CUcontext> owners;  // of the streams that tell
@@ -143,6 +144,7 @@ EXPORT void emulator_be(int major, int version) {
   driver.major = major;
   driver.version = version;
 }
+EXPORT void emulator_have(int multiprocessors) { driver.multiprocessors = multiprocessors; }
 EXPORT int emulator_events() { return driver.events; }
 
 // ---- the driver
@@ -173,7 +175,7 @@ CUresult cuCtxGetDevice(CUdevice* device) {
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
-  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? driver.major : 2;  // multiprocessors
+  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? driver.major : driver.multiprocessors;
   return CUDA_SUCCESS;
 }
 CUresult cuDriverGetVersion(int* version) {

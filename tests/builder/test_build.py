@@ -30,9 +30,12 @@ from aoti_debug.pt2 import archive
 
 INPUT = torch.linspace(-1, 1, 8).reshape(2, 4)
 # A host of its own for each line of stdin: package, input, output, environment variables. It tells how each ended.
+# What torch finds out about the processor when it loads a package is the same for all.
 HOSTS = """
 import json, os, sys
 import torch, torch._inductor.package
+from torch._inductor import cpu_vec_isa
+cpu_vec_isa.pick_vec_isa()
 for line in sys.stdin:
     child = os.fork()
     if child:
@@ -230,11 +233,31 @@ def test_wrong_arguments_are_found_before_the_work_begins(
     assert list(tmp_path.iterdir()) == []
 
 
+# It has a child that compiles, as g++ has, and never ends.
+COMPILER = """#!/bin/sh
+case " $* " in
+  *" -c "*) sleep 1000 & echo $! > "$COMPILING/$!"; wait ;;
+  *) exec g++ "$@" ;;
+esac
+"""
+
+
+def runs(pid: int) -> bool:
+    """False if it has ended, also where nobody has waited for it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_build_leaves_nothing(folder: Path, tmp_path: Path, number: signal.Signals, code: int) -> None:
     (tmp_path / "hangs.py").write_text(
         f"import os, time\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n"
     )
+    compiler = tmp_path / "compiler"
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o700)
     command = [
         sys.executable,
         "-m",
@@ -246,11 +269,14 @@ def test_an_interrupted_build_leaves_nothing(folder: Path, tmp_path: Path, numbe
         "-o",
         "x.pt2",
     ]
+    compiling, out = tmp_path / "compiling", tmp_path / "out"
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(aoti_debug.__file__).parents[1])]),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "CXX": str(compiler),
+        "COMPILING": str(compiling),
     }
-    out = tmp_path / "out"
+    compiling.mkdir()
     out.mkdir()
     building = subprocess.Popen(command, cwd=out, env=environment, stderr=subprocess.PIPE)
     pid = tmp_path / "pid"
@@ -263,6 +289,8 @@ def test_an_interrupted_build_leaves_nothing(folder: Path, tmp_path: Path, numbe
     assert list(out.iterdir()) == []
     assert list((tmp_path / "cache" / "aoti_debug" / "scratch").iterdir()) == []
     assert not Path(f"/proc/{pid.read_text()}").exists()
+    assert torch.version.cuda or len(list(compiling.iterdir())) > 1  # the runtime, beside the import
+    assert not any(runs(int(started.name)) for started in compiling.iterdir())
 
 
 def test_the_versions_agree() -> None:

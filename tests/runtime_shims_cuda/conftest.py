@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from once import once
 from runtime_shims_cuda import device_library
 from runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
 from runtime_shims_cuda.emulated import abandon, finish, use_context
@@ -19,8 +20,11 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> DeviceLibrary:
     if include is None:
         pytest.skip("no cuda.h: neither a CUDA toolkit nor triton is installed")
     sources = (device_library.HARNESS, *device_library.DEVICE_SOURCES, *device_library.EMULATOR)
-    path = tmp_path_factory.mktemp("emulated") / "emulated.so"
-    return DeviceLibrary(device_library.build(path, sources, "-O1", f"-I{include}"))
+    options = ("-O1", f"-I{include}")
+    path = once(
+        tmp_path_factory, "emulated", lambda folder: device_library.build(folder / "emulated.so", sources, *options)
+    )
+    return DeviceLibrary(path)
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +33,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> HostLibrary:
     if device_library.compiler() is None:
         pytest.skip("no C++ compiler")
     sources = (device_library.HOST_HARNESS, *device_library.HOST_SOURCES)
-    return HostLibrary(device_library.build(tmp_path_factory.mktemp("host") / "host.so", sources, "-O1"))
+    path = once(tmp_path_factory, "host", lambda folder: device_library.build(folder / "host.so", sources, "-O1"))
+    return HostLibrary(path)
 
 
 def in_own_context(device: DeviceLibrary) -> Iterator[DeviceLibrary]:

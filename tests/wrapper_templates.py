@@ -1,17 +1,21 @@
-"""Inductor's compilation of wrappers, with the templates of `std::regex` compiled once: they take most of the time.
+"""Inductor's compilation of wrappers, with what takes most of the time compiled once.
 
-All else is compiled as torch compiles it: its text, its headers, its options, and one object of each wrapper.
+That is the templates of `std::regex`, and the C functions that a host calls, which are the same in every wrapper. All
+else is compiled as torch compiles it: its text, its headers, its options, and one object of each wrapper.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from filelock import FileLock
 from torch._inductor import codecache, cpp_builder
 
+from aoti_debug.builder.compiling import library_interface
 from aoti_debug.builder.compiling.regex_templates import DECLARATIONS, compile_templates
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.machine import cache
@@ -39,7 +43,7 @@ def share() -> None:
 
 
 def sharing(run: Run, headers: Path) -> Run:
-    """Like `run`, except that headers of wrappers declare the templates, and objects of wrappers are linked with them.
+    """Like `run`, except that headers of wrappers declare the templates, and that wrappers are compiled in parts.
 
     Args:
         headers: the folder of the headers that are precompiled.
@@ -50,9 +54,11 @@ def sharing(run: Run, headers: Path) -> Run:
         included = [Path(word) for word in words if word.endswith(".h") and Path(word).parent == headers]
         for header in included:
             _declare(header)
-        run(cmd_line, cwd)
-        if included and "-c" in words and any(word.endswith(".wrapper.cpp") for word in words):
-            _link(Path(words[words.index("-o") + 1]), words, run, cwd)
+        source = next((word for word in words if word.endswith(".wrapper.cpp")), None)
+        if source is None or not included or "-c" not in words:
+            run(cmd_line, cwd)
+        else:
+            _compile(source, words, lambda command: run(shlex.join(command), cwd))
 
     return run_compile_cmd
 
@@ -65,10 +71,26 @@ def _declare(header: Path) -> None:
             header.write_text(DECLARATIONS + text)
 
 
-def _link(wrapper: Path, words: list[str], run: Run, cwd: str) -> None:
-    """Adds the templates to the object of a wrapper."""
+def _compile(source: str, words: Sequence[str], run: Callable[[Sequence[str]], None]) -> None:
+    """Compiles a wrapper without its C functions, and adds the objects of these and of the templates."""
+    output = words[words.index("-o") + 1]
+    options = [word for word in words if word not in ("-c", source, "-o", output)]
     templates = compile_templates(Toolchain(find_compiler(), find_torch()), words)
     assert templates is not None
-    part = wrapper.with_suffix(".part.o")
-    run(shlex.join([words[0], "-r", "-nostdlib", str(wrapper), str(templates), "-o", str(part)]), cwd)
-    part.rename(wrapper)
+
+    def compile_text(text: str, path: Path) -> None:
+        path.with_suffix(".cpp").write_text(text)
+        run([*options, "-c", str(path.with_suffix(".cpp")), "-o", str(path)])
+
+    text = Path(source).read_text()
+    parts = library_interface.split(text)
+    with tempfile.TemporaryDirectory() as folder:
+        objects = [Path(folder) / "wrapper.o", templates]
+        compile_text(f'#line 1 "{source}"\n{text if parts is None else parts.model}', objects[0])
+        if parts is not None:
+            functions, key = parts.interface, cache.key(parts.interface, *options)
+            made = cache.entry("wrapper-functions", key, lambda entry: compile_text(functions, entry / "functions.o"))
+            objects.append(made / "functions.o")
+        part = f"{output}.part"
+        run([words[0], "-r", "-nostdlib", *map(str, objects), "-o", part])
+    os.replace(part, output)

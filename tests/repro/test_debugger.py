@@ -21,7 +21,17 @@ TITLE = "0.3 cpp_fused_planted_0"
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
 
 
+@pytest.fixture
+def mangled_names(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets gdb leave the names of torch's C++ functions as they are: to read them all takes it most of its time."""
+    folder = tmp_path_factory.mktemp("config") / "gdb"
+    folder.mkdir()
+    (folder / "gdbinit").write_text("set demangle-style none\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
+
+
 @needs_gdb
+@pytest.mark.usefixtures("mangled_names")
 def test_the_arguments_at_the_kernel_and_the_end(tmp_path: Path) -> None:
     folder = cpp_repro(tmp_path, ADD_ONE)
     done = replay(folder, "--debugger")
@@ -38,6 +48,7 @@ def test_the_arguments_at_the_kernel_and_the_end(tmp_path: Path) -> None:
 
 
 @needs_gdb
+@pytest.mark.usefixtures("mangled_names")
 def test_a_crash_is_shown_with_its_line_and_variables(tmp_path: Path) -> None:
     folder = cpp_repro(tmp_path, "int wild = 16;\n    *(volatile int*)(int64_t)wild = 1;", fault="SIGSEGV")
     done = replay(folder, "--debugger")
@@ -58,6 +69,7 @@ def test_an_exception_is_shown_where_it_is_thrown(tmp_path: Path) -> None:
 
 
 @needs_gdb
+@pytest.mark.usefixtures("mangled_names")
 def test_a_fault_that_needs_optimisation_keeps_it(tmp_path: Path) -> None:
     body = "\n#ifdef __OPTIMIZE__\n    *(volatile int*)16 = 1;\n#endif\n"
     folder = cpp_repro(tmp_path, body, fault="SIGSEGV")

@@ -1,20 +1,21 @@
-"""A compiler whose results the tests of a file share."""
+"""A compiler whose results the tests share, in all processes that they are spread over."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from once import once
 
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.machine import compiler
 from aoti_debug.machine.compiler import Torch
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The cache of a file's tests."""
-    return tmp_path_factory.mktemp("cache")
+    """The cache of these tests."""
+    return once(tmp_path_factory, "toolchain-cache", lambda folder: folder)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from once import once
 
 from aoti_debug.builder.compiling import compile_library
 from aoti_debug.builder.compiling.compile_library import LibraryCompilation
@@ -37,14 +38,14 @@ extern "C" int64_t kernel() { return 7; }
 TORCH = Torch("2.13.0", Path("/nowhere"), "fingerprint")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return once(tmp_path_factory, "library-cache", lambda folder: folder)
 
 
 @pytest.fixture(autouse=True)
 def own_cache(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """That of these tests: they have the same headers."""
+    """That of these tests, in all processes that they are spread over: they have the same headers."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     return cache_home / "aoti_debug"
 
@@ -207,12 +208,12 @@ def test_a_wrapper_that_does_not_compile(tools: Toolchain, sources: Sources, tmp
             tools, replace(sources, wrapper="int x = nothing;\n"), tmp_path / "work", tmp_path / "m.so"
         )
     lines = str(caught.value).splitlines()
-    log = max((own_cache / "logs").iterdir())
+    log = Path(lines[-1].removeprefix("log: "))
     assert lines[0] == "wrapper.cpp does not compile (exit code 1)"
     assert lines[1].endswith(
         ("‘nothing’ was not declared in this scope", "'nothing' was not declared in this scope", "'nothing'")
     )
-    assert lines[-1] == f"log: {log}"
+    assert log.parent == own_cache / "logs"
     assert log.read_text().startswith(f"{tools.compiler.path} -c ")
     assert not (tmp_path / "m.so").exists()
 

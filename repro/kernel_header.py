@@ -47,8 +47,9 @@ def find(compilation: KernelCompilation, source: str) -> KernelHeader | None:
     if toolchain.compiler.is_clang:
         return None
     includes = precompiled_headers.leading_includes(source)
-    for count in range(len(includes), 0, -1):
-        text = precompiled_headers.text_of(includes[:count])
+    beginnings = (includes[:count] for count in range(len(includes), 0, -1))
+    for lines in (precompiled_headers.worth_precompiling(includes), *beginnings):
+        text = precompiled_headers.text_of(lines)
         precompiled = precompiled_headers.find(toolchain, text, compilation)
         if precompiled is not None:
             name = header_name(toolchain.torch.version, compilation.kernel_flags)

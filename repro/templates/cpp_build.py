@@ -124,9 +124,15 @@ def build_directory(folder: Path) -> Path:
 
 
 def _with_header(compiler: CppCompiler, text: str, build: Path) -> CppCompiler:
-    """With the precompiled header of the package's kernels, if it lies there and the text begins with it."""
+    """With the precompiled header of the package's kernels, if it lies there and the text includes it at its beginning.
+
+    Further includes may precede it, and nothing that could change what it means.
+    """
     header = build / header_name(torch.__version__, compiler.flags)
-    if not header.with_name(f"{header.name}.gch").is_file() or not text.startswith(header.read_text(encoding="utf-8")):
+    if not header.with_name(f"{header.name}.gch").is_file():
+        return compiler
+    before, included, _ = text.partition(header.read_text(encoding="utf-8"))
+    if not included or not all(line.startswith("#include <") for line in before.splitlines()):
         return compiler
     return replace(compiler, flags=("-include", str(header), *compiler.flags))
 

@@ -56,8 +56,8 @@ def link(folder: Path, compiled: KernelCompilation) -> None:
     header.link_into(folder)
 
 
-def result(tools: Toolchain, include: Path, folder: Path, flags: tuple[str, ...] = FLAGS) -> int:
-    library = library_of(CppCompiler(tools.compiler.path, flags, (str(include),), ()), KERNEL, "planted", folder)
+def result(tools: Toolchain, include: Path, folder: Path, flags: tuple[str, ...] = FLAGS, source: str = KERNEL) -> int:
+    library = library_of(CppCompiler(tools.compiler.path, flags, (str(include),), ()), source, "planted", folder)
     value = ctypes.c_int()
     ctypes.CDLL(str(library)).planted(ctypes.byref(value))
     return value.value
@@ -83,6 +83,17 @@ def test_other_flags_do_without(tools: Toolchain, include: Path, tmp_path: Path)
     assert result(tools, include, tmp_path, (*FLAGS, "-O2")) == 8
 
 
+@pytest.mark.parametrize(("before", "value"), [("#include <cstdint>\n", 7), ("#define OTHER\n", 8)])
+def test_further_includes_may_precede_it(
+    tools: Toolchain, include: Path, tmp_path: Path, before: str, value: int
+) -> None:
+    define(include, "7")
+    precompile(tools, include)
+    define(include, "8")
+    link(tmp_path, compilation(tools, include))
+    assert result(tools, include, tmp_path, source=before + KERNEL) == value
+
+
 def test_a_header_that_is_gone_is_not_missed(tools: Toolchain, include: Path, tmp_path: Path) -> None:
     define(include, "7")
     precompile(tools, include)
@@ -92,11 +103,11 @@ def test_a_header_that_is_gone_is_not_missed(tools: Toolchain, include: Path, tm
     assert result(tools, include, tmp_path) == 7
 
 
-@pytest.mark.parametrize("includes", [1, 2])
-def test_a_kernel_may_include_more(tools: Toolchain, include: Path, tmp_path: Path, includes: int) -> None:
+@pytest.mark.parametrize("included", [(PREFIX,), (PREFIX, "cstdint"), ("cstdint", PREFIX)])
+def test_a_kernel_may_include_more(tools: Toolchain, include: Path, tmp_path: Path, included: tuple[str, ...]) -> None:
     define(include, "7")
     precompile(tools, include)
-    source = "".join(f"#include <{name}>\n" for name in (PREFIX, "cstdint")[:includes]) + "int x;\n"
+    source = "".join(f"#include <{name}>\n" for name in included) + "int x;\n"
     header = kernel_header.find(compilation(tools, include), source)
     assert header is not None
     assert header.text == f"#include <{PREFIX}>\n"
@@ -107,5 +118,5 @@ def test_there_may_be_no_header(tools: Toolchain, include: Path) -> None:
     precompile(tools, include)
     assert kernel_header.find(compilation(tools, include, (*FLAGS, "-DOTHER")), KERNEL) is None
     assert kernel_header.find(KernelCompilation("no-such-compiler", FLAGS, (str(include),)), KERNEL) is None
-    assert kernel_header.find(compilation(tools, include), f"#include <cstdint>\n{KERNEL}") is None
+    assert kernel_header.find(compilation(tools, include), "#include <cstdint>\nint x;\n") is None
     assert kernel_header.find(compilation(tools, include), "int x;\n") is None

@@ -24,11 +24,12 @@ def leading_includes(source: str) -> list[str]:
 
 
 def worth_precompiling(includes: Sequence[str]) -> Sequence[str]:
-    """The first of these lines, those that take long: what follows the header of all kernels is quickly parsed.
+    """Those of these lines that take long: what kernels include beside the header of all kernels is quickly parsed.
 
-    Kernels that include more, such as those with matrix products, share the precompiled header of the others.
+    Kernels that include more, such as those with matrix products or those that are profiled, share the precompiled
+    header of the others.
     """
-    return includes[:1] if includes and includes[0] == _OF_KERNELS else includes
+    return [_OF_KERNELS] if _OF_KERNELS in includes else includes
 
 
 def text_of(includes: Sequence[str]) -> str:

@@ -13,5 +13,6 @@ def test_the_includes_that_a_source_begins_with() -> None:
 
 def test_kernels_share_the_header_of_all_kernels() -> None:
     assert precompiled_headers.worth_precompiling([KERNELS, SHIM]) == [KERNELS]
-    assert precompiled_headers.worth_precompiling([SHIM, KERNELS]) == [SHIM, KERNELS]
+    assert precompiled_headers.worth_precompiling([SHIM, KERNELS]) == [KERNELS]
+    assert precompiled_headers.worth_precompiling([SHIM]) == [SHIM]
     assert precompiled_headers.worth_precompiling([]) == []

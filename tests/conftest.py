@@ -18,6 +18,7 @@ from pathlib import Path
 
 import order
 import pytest
+import quick_exit
 import shared_imports
 import torch
 import wrong_model
@@ -55,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
     is_worker, has_workers = hasattr(config, "workerinput"), bool(config.getoption("numprocesses", None))
     if is_worker or not has_workers:  # else it collects no tests
         gc.disable()
+    if is_worker:
+        quick_exit.leave_at_exit()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     sys.dont_write_bytecode = False

@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+import quick_exit
+
 from aoti_debug.machine.fork_server import server
 from aoti_debug.machine.processes import parent_death
 from aoti_debug.machine.processes.child_process import Child
@@ -69,8 +71,10 @@ def main() -> None:
     server.import_modules(modules.split(","))
     changes = server.changes(environment)
     channel = _forked_for_a_connection(socket.socket(fileno=int(number)))
-    if channel is not None and (command := server.Server(channel, changes).serve()) is not None:
-        server.execute(command)
+    command = None if channel is None else server.Server(channel, changes).serve()
+    if command is None:
+        quick_exit.leave()
+    server.execute(command)
 
 
 def _forked_for_a_connection(listener: socket.socket) -> socket.socket | None:

@@ -203,7 +203,10 @@ void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) AOTI_
 
 #ifdef __cplusplus
 }  // extern "C"
+#endif
 
+// Tables of launch sites call nothing.
+#if defined(__cplusplus) && !defined(AOTI_DEBUG_TABLES_ONLY)
 #include <exception>
 #include <stdexcept>
 #include <type_traits>
@@ -402,4 +405,4 @@ class Loop {
 
 }  // namespace
 }  // namespace aoti_debug
-#endif  // __cplusplus
+#endif

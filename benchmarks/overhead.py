@@ -287,7 +287,7 @@ def build_section(bench: Bench) -> None:
     target = str(bench.work / "built.pt2")
     commands = {
         "aoti_compile_and_package": ["-c", COMPILE_PLAIN, program, target],
-        "aoti-debug build": ["-m", "aoti_debug.cli.main", "build", program, "-o", target],
+        "aoti-debug build": ["-m", "aoti_debug", "build", program, "-o", target],
     }
     caches = bench.work / "caches"
     for label, command in commands.items():

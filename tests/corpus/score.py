@@ -139,7 +139,7 @@ def command(of: Exported, model: Path | None = None) -> list[str]:
 def in_a_process(arguments: Sequence[str], folder: Path) -> tuple[int, str, str]:
     """Executes the command line in a folder; returns the exit code, stdout and stderr."""
     ran = subprocess.run(
-        [sys.executable, "-m", "aoti_debug.cli.main", *arguments],
+        [sys.executable, "-m", "aoti_debug", *arguments],
         cwd=folder,
         env=environment(),
         stdin=subprocess.DEVNULL,

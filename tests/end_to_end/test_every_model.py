@@ -85,7 +85,7 @@ def test_sites_that_ran_account_for_every_launch(saved: Callable[[str], RunDir],
 
 @pytest.mark.parametrize("name", ["control", "custom"])
 def test_show_prints_json_that_follows_its_schema(saved: Callable[[str], RunDir], name: str) -> None:
-    command = [sys.executable, "-m", "aoti_debug.cli.main", "show", str(saved(name).path), "--json"]
+    command = [sys.executable, "-m", "aoti_debug", "show", str(saved(name).path), "--json"]
     shown = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=ROOT).stdout)
     jsonschema.validate(shown, json.loads((ROOT / "docs" / "show.schema.json").read_text()))
     assert [launch["id"] for launch in shown["launches"]] == [launch.id for launch in saved(name).launches]

@@ -259,7 +259,7 @@ def test_a_host_without_our_parent_blames_the_right_one_of_forty_queued_launches
 def test_the_command_line_names_the_launch_and_exits_with_1(
     build: Callable[[str], Built], tmp_path: Path, bad_inputs: Path
 ) -> None:
-    command = ["-m", "aoti_debug.cli.main", "run", str(build("gather").package), "--inputs", str(bad_inputs)]
+    command = ["-m", "aoti_debug", "run", str(build("gather").package), "--inputs", str(bad_inputs)]
     done = subprocess.run([sys.executable, *command, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     print(done.stdout[-3000:], done.stderr[-3000:])
     assert done.returncode == 1
@@ -352,7 +352,7 @@ def test_every_aten_launch_replays_bit_for_bit(saved: Callable[[str], RunDir], t
     codes = {}
     for launch in launches:
         folder = tmp_path / launch.id
-        command = ["-m", "aoti_debug.cli.main", "repro", launch.kernel, "--launch", launch.id]
+        command = ["-m", "aoti_debug", "repro", launch.kernel, "--launch", launch.id]
         command += ["--run", str(run.path), "-o", str(folder)]
         made = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=ROOT)
         assert made.returncode == 0, made.stderr
@@ -363,7 +363,7 @@ def test_every_aten_launch_replays_bit_for_bit(saved: Callable[[str], RunDir], t
 
 
 def test_show_prints_json_of_a_cuda_run(saved: Callable[[str], RunDir]) -> None:
-    command = ["-m", "aoti_debug.cli.main", "show", str(saved("mixed").path), "--json"]
+    command = ["-m", "aoti_debug", "show", str(saved("mixed").path), "--json"]
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     launches = json.loads(done.stdout)["launches"]

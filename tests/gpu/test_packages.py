@@ -128,7 +128,7 @@ def test_a_fault_is_triaged_from_the_package_alone(
     for model in (program, compiled):
         command = ["triage", str(model), "--inputs", str(tmp_path / "inputs.pt"), "--json", "--import", "cuda_models"]
         ran = subprocess.run(
-            [sys.executable, "-m", "aoti_debug.cli.main", *command, "--out", str(tmp_path / "triages")],
+            [sys.executable, "-m", "aoti_debug", *command, "--out", str(tmp_path / "triages")],
             stdout=subprocess.PIPE,
             cwd=HERE,
             check=False,

@@ -26,7 +26,7 @@ from aoti_debug.triage.results import triage_directory
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).resolve().parent
-TRIAGE = (sys.executable, "-m", "aoti_debug.cli.main", "triage")
+TRIAGE = (sys.executable, "-m", "aoti_debug", "triage")
 SEED, KILLS = 4, 4
 LIMIT = 600  # seconds
 NONE_LEFT = 20.0  # seconds

@@ -52,7 +52,9 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         trials = TriageRuns(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
         model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
         with contextlib.closing(trials):
-            outcome = replace(_with_remarks(_outcome(model), options), opened=model.opened)
+            outcome = _with_remarks(_outcome(model), options)
+    shown = {} if outcome.run is None else {outcome.run.path: outcome.run}
+    outcome = replace(outcome, opened={**model.opened, **shown})
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
     finding = outcome.finding

@@ -156,6 +156,7 @@ def test_a_run_is_opened_diagnosed_and_followed_once(
     assert counts.diagnosed == counts.opened
     assert counts.dataflows == {"run-1": 1, "run-2": 1}
     assert told.made == ["names", "values", "tensors"]
+    assert {path.name for path in found.opened} == {"run-1", "run-2", "run-3"}  # a report reads none of them again
 
 
 def test_with_guards_too(triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,8 @@ KERNELS = "statistics.cu"
 GUARD_KERNELS = "guards.cu"
 GRAPH_KERNELS = "graphs.cu"
 SOURCES = (
-    *(KERNELS, "kernel_arguments.h", "statistics_math.h", "element_types.h", "../formats/content_hash.h"),
+    *(KERNELS, "block_totals.h", "kernel_arguments.h", "statistics_math.h", "element_types.h", "interleaving.h"),
+    "../formats/content_hash.h",
     *(GUARD_KERNELS, "guard_jobs.h", "../formats/guard_zones.h"),
     *(GRAPH_KERNELS, "graph_jobs.h", "partial_numbers.h", "../formats/watch_nodes.h", "../formats/statistic_value.h"),
     *("../formats/journal_format.h", "../formats/host_device.h"),

@@ -41,6 +41,21 @@ def test_it_was_made_from_these_sources() -> None:
     assert make_ptx.recorded_hash(PTX) == make_ptx.sources_hash(), "run runtime_shims/cuda/make_ptx.py"
 
 
+def test_its_sources_are_all_that_is_compiled() -> None:
+    cuda = RUNTIME / "cuda"
+    found = {cuda / name for name in (make_ptx.KERNELS, make_ptx.GUARD_KERNELS, make_ptx.GRAPH_KERNELS)}
+    left = list(found)
+    while left:
+        source = left.pop()
+        for name in re.findall(r'^#include "(.+)"', source.read_text(), re.MULTILINE):
+            beside = source.parent / name
+            header = beside if beside.is_file() else RUNTIME / name
+            if header not in found:
+                found.add(header)
+                left.append(header)
+    assert {(cuda / name).resolve() for name in make_ptx.SOURCES} == {path.resolve() for path in found}
+
+
 def test_nvcc_makes_the_same() -> None:
     nvcc = shutil.which("nvcc")
     if nvcc is None:

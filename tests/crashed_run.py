@@ -12,7 +12,7 @@ from flight_file import FlightFile, Given
 
 from aoti_debug.manifest import OperatorSchema, Parameter, Role
 from aoti_debug.recording.values import Tensor
-from aoti_debug.rundir import flight_recorder
+from aoti_debug.rundir.formats import shared_files
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 
 NOBODY = 4194304  # no process has this number
@@ -61,9 +61,9 @@ def crashed(base: Path, file: FlightFile | None, exit_: Exit = SEGV, **fields: o
 
 
 def link(run: Path, base: Path, data: bytes) -> Path:
-    shared = base / f"aoti_debug-{NOBODY}-1-{flight_recorder.NAME}"
+    shared = base / f"aoti_debug-{NOBODY}-1-{shared_files.FLIGHT_RECORDER}"
     shared.write_bytes(data.ljust(-(-len(data) // 4096) * 4096, b"\0") + str(run).encode().ljust(4096, b"\0"))
-    (run / flight_recorder.NAME).symlink_to(shared)
+    (run / shared_files.FLIGHT_RECORDER).symlink_to(shared)
     return shared
 
 

@@ -43,7 +43,7 @@ def rescue(path: Path) -> Rescue:
     Raises:
         RunDirError: the run cannot be read.
     """
-    if shared_files.linked(path, flight_recorder.NAME) is None:
+    if shared_files.linked(path, shared_files.FLIGHT_RECORDER) is None:
         return Rescue()
     _, result = rescued(DiagnosedRun(run_directory.open_run(path)))
     return result
@@ -61,9 +61,8 @@ def rescued(diagnosed: DiagnosedRun) -> tuple[DiagnosedRun, Rescue]:
         RunDirError: the run cannot be read.
     """
     run = diagnosed.run
-    memory = shared_files.linked(
-        run.path, shared_files.FLIGHT_RECORDER
-    )  # a copied run links to memory of another machine
+    # A copied run links to memory of another machine.
+    memory = shared_files.linked(run.path, shared_files.FLIGHT_RECORDER)
     if memory is None or run.state is ExitKind.RUNNING:
         return diagnosed, Rescue()
     verdict = diagnosed.verdict
@@ -80,7 +79,7 @@ def rescued(diagnosed: DiagnosedRun) -> tuple[DiagnosedRun, Rescue]:
 
 def release(path: Path) -> None:
     """Frees the shared memory of a run whose process has ended."""
-    shared_files.remove(path, flight_recorder.NAME)
+    shared_files.remove(path, shared_files.FLIGHT_RECORDER)
 
 
 def _save(run: RunDir, verdict: Verdict, recording: Recording) -> Rescue:

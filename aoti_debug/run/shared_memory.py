@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aoti_debug.diagnosis.rescue import rescue
 from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import breadcrumbs, flight_recorder
+from aoti_debug.rundir import breadcrumbs
 from aoti_debug.rundir.formats import shared_files
 
 _CREATOR = re.compile(r"^\d{8}-\d{6}-(\d+)(?:-\d+)?\Z")
@@ -37,7 +37,7 @@ def _save(run: Path, name: str) -> None:
             breadcrumbs.preserve(run)
         except OSError:
             return
-    elif name == flight_recorder.NAME:
+    elif name == shared_files.FLIGHT_RECORDER:
         try:
             rescue(run)
         except RunDirError:  # the inputs of a run that cannot be opened are of no use

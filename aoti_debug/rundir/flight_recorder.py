@@ -15,11 +15,9 @@ from typing import NamedTuple
 from aoti_debug.abi import CallKind
 from aoti_debug.errors import RunDirError
 from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.rundir.formats import flight_recorder_format, shared_files
+from aoti_debug.rundir.formats import flight_recorder_format
 from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
 from aoti_debug.rundir.formats.journal_records import LaunchKey
-
-NAME = shared_files.FLIGHT_RECORDER
 
 REASONS = {
     FlightStatus.TOO_LARGE: "larger than the flight recorder's memory (AOTI_DEBUG_FLIGHT_BYTES)",

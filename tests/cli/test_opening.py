@@ -16,7 +16,6 @@ from opened_runs import Counts
 from aoti_debug.cli import main
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.manifest import Kind
-from aoti_debug.rundir import flight_recorder
 from aoti_debug.rundir.formats import shared_files
 from aoti_debug.rundir.run_directory import RunDir
 
@@ -28,7 +27,7 @@ def counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counts:
     """Of a run that died in its second launch and whose inputs a flight recorder still holds."""
     monkeypatch.setattr(shared_files, "DIRECTORY", tmp_path)
     path = crashed_run.crashed(tmp_path, crashed_run.both_launches())
-    assert (path / flight_recorder.NAME).exists()
+    assert (path / shared_files.FLIGHT_RECORDER).exists()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AOTI_DEBUG_DIR", "runs")
     return opened_runs.counted(monkeypatch)
@@ -40,7 +39,7 @@ def counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counts:
 def test_show(counts: Counts, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert main.run(list(arguments)) == 0
     assert (counts.opened, counts.journals, counts.diagnosed) == ({RUN: 1}, {RUN: 1}, {RUN: 1})
-    assert not (tmp_path / "runs" / RUN / flight_recorder.NAME).exists(), "the tensors are rescued"
+    assert not (tmp_path / "runs" / RUN / shared_files.FLIGHT_RECORDER).exists(), "the tensors are rescued"
 
 
 def test_show_tells_the_guilty_launch_and_what_was_rescued(counts: Counts, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.errors import RunDirError
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner, shared_memory
-from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors
+from aoti_debug.rundir import load_tensors, rescued_tensors
 from aoti_debug.rundir import run_directory as rundir
 from aoti_debug.rundir.formats import shared_files
 from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
@@ -51,7 +51,7 @@ def test_the_suspect_and_the_launches_before_it_are_saved(tmp_path: Path) -> Non
     assert load_tensors.load_launch(run, run.launch("0.1"), Phase.BEFORE)["w"].stride() == (1, 2)
     saved = run.launch("0.1").args[1].files[Phase.BEFORE]
     assert saved.path == "tensors/0/0001_second/before_launch_second_w_cpu.safetensors"
-    assert not (path / flight_recorder.NAME).is_symlink()
+    assert not (path / shared_files.FLIGHT_RECORDER).is_symlink()
     assert not list(tmp_path.glob("aoti_debug-*"))
     assert rescue.rescue(path).launches == ()
     assert values(open_diagnosed(path).run, "0.0") == {"x": [[1, 2], [3, 4]]}
@@ -79,14 +79,14 @@ def test_a_run_that_goes_on_is_left_alone(tmp_path: Path) -> None:
     started = datetime.now().astimezone().isoformat(timespec="seconds")
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=os.getpid(), started=started)
     assert open_diagnosed(path).run.launch("0.1").args[0].files == {}
-    assert (path / flight_recorder.NAME).exists()
+    assert (path / shared_files.FLIGHT_RECORDER).exists()
 
 
 @pytest.mark.usefixtures("shared")
 def test_a_clean_run_gives_the_memory_back(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.CLEAN))
     assert rescue.rescue(path) == rescue.Rescue()
-    assert not (path / flight_recorder.NAME).is_symlink()
+    assert not (path / shared_files.FLIGHT_RECORDER).is_symlink()
     assert not (path / "tensors").exists()
     assert not list(tmp_path.glob("aoti_debug-*"))
 
@@ -182,7 +182,7 @@ def test_a_run_whose_tool_still_lives_is_left_to_it(tmp_path: Path) -> None:
         tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY, name=f"20261120-231501-{os.getpid()}-2"
     )
     shared_memory.reclaim()
-    assert (path / flight_recorder.NAME).exists()
+    assert (path / shared_files.FLIGHT_RECORDER).exists()
 
 
 @pytest.mark.usefixtures("shared")
@@ -190,7 +190,7 @@ def test_memory_that_is_not_here_is_no_matter(tmp_path: Path) -> None:
     path = crashed(tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY)
     (tmp_path / f"aoti_debug-{NOBODY}-1-flight.bin").unlink()
     assert rescue.rescue(path) == rescue.Rescue()
-    assert (path / flight_recorder.NAME).is_symlink()
+    assert (path / shared_files.FLIGHT_RECORDER).is_symlink()
 
 
 @pytest.mark.usefixtures("shared")
@@ -230,7 +230,7 @@ def test_one_run_is_enough_for_a_fault_that_does_not_come_again(
     assert guilty == suspect.id
     assert [id_ for id_, loaded in tensors.items() if loaded] == [previous, guilty]
     assert torch.equal(tensors[guilty][0], torch.relu(tensors[previous][0]))
-    assert not (result.run.path / flight_recorder.NAME).is_symlink()
+    assert not (result.run.path / shared_files.FLIGHT_RECORDER).is_symlink()
     repro = write_repro(suspect.kernel, run=result.run.path, output=tmp_path / "repro")
     monkeypatch.setenv("FAULTY_OPS", "segv")
     done = subprocess.run([sys.executable, str(repro.script)], capture_output=True, text=True, check=False)
@@ -242,7 +242,7 @@ def test_a_clean_run_leaves_nothing(faulty_package: Path, tmp_path: Path) -> Non
     before = set(os.listdir("/dev/shm"))
     result = runner.run(faulty_package, out=tmp_path / "runs", flight=2)
     assert (result.verdict, result.lost) == (None, "")
-    assert not (result.run.path / flight_recorder.NAME).is_symlink()
+    assert not (result.run.path / shared_files.FLIGHT_RECORDER).is_symlink()
     assert not (result.run.path / rescued_tensors.NAME).exists()
     assert {name for name in set(os.listdir("/dev/shm")) - before if str(result.run.info.pid) in name} == set()
 
@@ -258,7 +258,7 @@ def test_the_tool_itself_may_be_killed(faulty_package: Path, tmp_path: Path, mon
     os.kill(tool.pid, signal.SIGKILL)
     tool.wait()
     (path,) = (p for p in base.iterdir() if not p.is_symlink())
-    shared = Path(os.readlink(path / flight_recorder.NAME))
+    shared = Path(os.readlink(path / shared_files.FLIGHT_RECORDER))
     run = _once_ended(path)
     assert diagnose(run) is not None
     assert [launch.id for launch in run.launches if any(a.files for a in launch.args)][-1] == run.launches[-1].id

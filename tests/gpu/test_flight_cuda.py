@@ -18,7 +18,8 @@ from aoti_debug.diagnosis.diagnose import diagnose
 from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.run import runner
-from aoti_debug.rundir import flight_recorder, load_tensors, rescued_tensors
+from aoti_debug.rundir import load_tensors, rescued_tensors
+from aoti_debug.rundir.formats import shared_files
 from aoti_debug.rundir.run_directory import RunDir
 
 pytestmark = [
@@ -70,7 +71,7 @@ def test_the_faulting_launchs_inputs_are_rescued(gather: Callable[[], Built], tm
     assert holds_the_bad_index(result.run, suspect.id)
     assert any(tensor.shape == (1000, 64) for tensor in inputs_of(result.run, suspect.id))
     assert inputs_of(result.run, f"0.{suspect.key.launch - 1}")
-    assert not (result.run.path / flight_recorder.NAME).is_symlink()
+    assert not (result.run.path / shared_files.FLIGHT_RECORDER).is_symlink()
     repro = write_repro(suspect.kernel, run=result.run.path, output=tmp_path / "repro")
     assert repro.run == result.run.path
     done = subprocess.run([sys.executable, str(repro.script)], capture_output=True, text=True, check=False)
@@ -121,7 +122,7 @@ def test_streams_do_not_tear_each_others_launches(gather: Callable[[], Built], t
     path = (tmp_path / "runs" / "latest").resolve()
     if ending == "exit":
         assert done.returncode == 0, done.stderr
-        assert not (path / flight_recorder.NAME).is_symlink()
+        assert not (path / shared_files.FLIGHT_RECORDER).is_symlink()
         return
     assert done.returncode < 0, done.stderr
     run = open_diagnosed(path).run

@@ -10,11 +10,12 @@ from flight_file import FlightFile, Given
 from aoti_debug.errors import RunDirError
 from aoti_debug.rundir import flight_recorder
 from aoti_debug.rundir.flight_recorder import Recording
+from aoti_debug.rundir.formats import shared_files
 from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
 
 
 def read(folder: Path, file: FlightFile) -> Recording:
-    path = folder / flight_recorder.NAME
+    path = folder / shared_files.FLIGHT_RECORDER
     path.write_bytes(file.bytes())
     recording = flight_recorder.read(path)
     assert recording is not None
@@ -91,7 +92,7 @@ def test_the_last_launches_up_to_one(tmp_path: Path) -> None:
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    path = tmp_path / flight_recorder.NAME
+    path = tmp_path / shared_files.FLIGHT_RECORDER
     assert flight_recorder.read(path) is None
     path.write_bytes(FlightFile().bytes(magic=bytes(8)))  # the process died while it set the memory up
     assert flight_recorder.read(path) is None

@@ -9,6 +9,8 @@ WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 5)))
 
 BIN := $(abspath $(VENV))/bin
 READY := $(VENV)/.ready
+TORCH := $(VENV)/.torch
+TOOLS := $(VENV)/.tools
 CPP := $(shell find runtime_shims repro tests -name '*.cpp' -o -name '*.h' -o -name '*.cu')
 
 .PHONY: demo test lint ruff mypy clang-format format clean
@@ -16,23 +18,24 @@ CPP := $(shell find runtime_shims repro tests -name '*.cpp' -o -name '*.h' -o -n
 demo: $(READY)
 	PATH="$(BIN):$$PATH" bash docs/demo/demo.sh
 
-test: $(READY)
-	$(MAKE) --jobs 3 lint
+# Linters do not need torch: they run while it is installed.
+test:
+	$(MAKE) --jobs 3 $(READY) lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 lint: ruff mypy clang-format
 
-ruff: $(READY)
+ruff: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-mypy: $(READY)
+mypy: $(TOOLS)
 	$(BIN)/mypy
 
-clang-format: $(READY)
+clang-format: $(TOOLS)
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
-format: $(READY)
+format: $(TOOLS)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP)
@@ -40,10 +43,21 @@ format: $(READY)
 # Without bytecode of everything that is installed: Python makes that of what it imports.
 PIP_INSTALL = $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-$(READY): pyproject.toml constraints.txt
+$(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
-	$(PIP_INSTALL) --editable '.[dev]'
+	touch $@
+
+# The packages that torch needs are installed last: two processes of pip must not install the same one.
+$(TORCH): pyproject.toml constraints.txt | $(VENV)/.created
+	$(PIP_INSTALL) --no-deps $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	touch $@
+
+$(TOOLS): pyproject.toml constraints.txt | $(VENV)/.created
+	$(PIP_INSTALL) --no-warn-conflicts --editable '.[dev]'
+	touch $@
+
+$(READY): $(TORCH) $(TOOLS)
+	$(PIP_INSTALL) torch
 	touch $@
 
 clean:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import models
 import torch
+from saved_tensors import tensor_bytes
 
 
 def outputs(package: Path, name: str) -> list[bytes]:
@@ -17,4 +18,4 @@ def outputs(package: Path, name: str) -> list[bytes]:
         torch.manual_seed(7)
         result = model(*args)
         found += [result] if isinstance(result, torch.Tensor) else result
-    return [bytes(t.clone(memory_format=torch.contiguous_format).untyped_storage()) for t in found]
+    return [tensor_bytes(tensor) for tensor in found]

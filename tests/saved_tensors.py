@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.torch import save_file
 
 from aoti_debug import dtypes
@@ -31,9 +32,13 @@ def save(path: Path, name: str, value: Any, *, stored: Any = None, **changed: st
 
 def stored(value: Any) -> StoredTensor:
     """The elements of a torch tensor as those of a file."""
-    storage = value.detach().contiguous().clone().untyped_storage()
-    data = ctypes.string_at(storage.data_ptr(), storage.nbytes()) if storage.nbytes() else b""
-    return StoredTensor(np.frombuffer(data, np.uint8), dtypes.bare_name(value.dtype), value.numel())
+    return StoredTensor(np.frombuffer(tensor_bytes(value), np.uint8), dtypes.bare_name(value.dtype), value.numel())
+
+
+def tensor_bytes(value: Any) -> bytes:
+    """The elements of a torch tensor, one after the other."""
+    storage = value.detach().clone(memory_format=torch.contiguous_format).untyped_storage()
+    return ctypes.string_at(storage.data_ptr(), storage.nbytes()) if storage.nbytes() else b""
 
 
 def described(value: Any, base: int = 0) -> Tensor:

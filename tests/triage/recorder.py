@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from factories import JournalWriter, arg, make_manifest, run_directory, site
 from operator_schemas import registered
-from saved_tensors import described, save, stored
+from saved_tensors import described, save, stored, tensor_bytes
 
 from aoti_debug.abi import Phase, StatsFlag
 from aoti_debug.manifest import Arg, Constant, CType, Form, Kernel, Kind, Operand, Role, Site
@@ -148,7 +148,7 @@ class Recorder:
         found = None if self.hashes_only else statistics.tensor_statistics(stored(tensor))
         flags = int(StatsFlag.HASH_ONLY) if self.hashes_only else 0
         integer = int(not tensor.dtype.is_floating_point and not tensor.dtype.is_complex)
-        content = int.from_bytes(sha256(bytes(tensor.contiguous().clone().untyped_storage())).digest()[:8], "big")
+        content = int.from_bytes(sha256(tensor_bytes(tensor)).digest()[:8], "big")
         layout = described(tensor).layout
         self.journal.tensor_stats(
             launch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import CType, Form
@@ -76,6 +77,7 @@ def _params(text: str) -> tuple[Param, ...]:
     return tuple(_param(piece) for piece in pieces if piece not in ("", "void"))
 
 
+@lru_cache(4096)
 def _param(text: str) -> Param:
     match = _PARAMETER.match(text)
     if match is None or _TYPE_WORD.match(match["name"]) or match["ctype"].strip() == "const":

@@ -44,20 +44,28 @@ class TextSpan(NamedTuple):
 
 
 _COMMENT = r"//(?:\\\n|[^\n])*|/\*.*?\*/"
-_STRING = r'(?:u8|[uUL])?R"(?P<d>[^()\\\s]{0,16})\(.*?\)(?P=d)"|(?:u8|[uUL])?"(?:\\.|[^"\\\n])*"'
-_CHAR = r"(?:u8|[uUL])?'(?:\\.|[^'\\\n])+'"
-_OPAQUE = re.compile(f"(?P<comment>{_COMMENT})|(?P<string>{_STRING})|(?P<char>{_CHAR})", re.DOTALL)
+_RAW_STRING = r'R"(?P<delimiter{0}>[^()\\\s]{{0,16}})\(.*?\)(?P=delimiter{0})"'
+_STRING = r'"(?:\\.|[^"\\\n])*"'
+_CHAR = r"'(?:\\.|[^'\\\n])+'"
+_PREFIX = "(?:u8|[uUL])?"
+# Each alternative begins with a letter of its own: `re` skips what begins none.
+_OPAQUE = re.compile(
+    "|".join(
+        (_COMMENT, _RAW_STRING.format(""), _STRING, _CHAR)
+        + tuple(f"{prefix}(?:{_RAW_STRING.format(prefix)}|{_STRING}|{_CHAR})" for prefix in ("u8", "u", "U", "L"))
+    ),
+    re.DOTALL,
+)
 _TOKEN = re.compile(
     rf"(?P<comment>{_COMMENT})"
-    rf"|(?P<string>{_STRING})"
-    rf"|(?P<char>{_CHAR})"
+    rf"|(?P<string>{_PREFIX}(?:{_RAW_STRING.format('')}|{_STRING}))"
+    rf"|(?P<char>{_PREFIX}{_CHAR})"
     r"|(?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)"
     r"|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<punctuation>::|->|\.\.\.|<<|<=|>=|==|!=|&&|\|\||[^\s\w])",
     re.DOTALL,
 )
 _BRACKET = re.compile(r"[()\[\]{}]")
-_NOT_NEWLINE = re.compile(r"[^\n]")
 
 
 def tokenize(text: str, start: int = 0, end: int | None = None) -> list[Token]:
@@ -69,12 +77,16 @@ def tokenize(text: str, start: int = 0, end: int | None = None) -> list[Token]:
 
 def mask(text: str) -> str:
     """Returns the text with comments, strings and characters blanked: offsets and line breaks stay."""
-    return _OPAQUE.sub(lambda m: _NOT_NEWLINE.sub(" ", m.group()), text)
+    return _OPAQUE.sub(lambda m: _blank(m.group()), text)
 
 
 def without_comments(text: str) -> str:
     """Returns the text with comments blanked: offsets and line breaks stay."""
-    return _OPAQUE.sub(lambda m: _NOT_NEWLINE.sub(" ", m.group()) if m.lastgroup == "comment" else m.group(), text)
+    return _OPAQUE.sub(lambda m: _blank(m.group()) if m.group().startswith("/") else m.group(), text)
+
+
+def _blank(text: str) -> str:
+    return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 def closing_offset(masked: str, opening: int) -> int:

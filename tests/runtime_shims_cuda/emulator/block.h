@@ -2,6 +2,7 @@
 // blocks run one after the other.
 #pragma once
 
+#include <setjmp.h>
 #include <stdint.h>
 #include <ucontext.h>
 
@@ -33,9 +34,8 @@ class Block {
  public:
   static Block& current() { return *current_; }
 
-  Block(uint32_t threads, const std::function<void()>& body) : body_(body), fibers_(threads), warps_(threads / kLanes) {
+  Block(uint32_t threads, const std::function<void()>& body) : body_(body), done_(threads), warps_(threads / kLanes) {
     current_ = this;
-    for (uint32_t i = 0; i < threads; ++i) prepare(&fibers_[i].context, stack(i));
     live_ = threads;
     while (live_ > 0) run_round();
   }
@@ -73,9 +73,11 @@ class Block {
   }
 
  private:
+  // Runs the threads of this number, of one block after another.
   struct Fiber {
-    ucontext_t context;
-    bool done = false;
+    std::unique_ptr<char[]> stack{new char[kStackBytes]};
+    jmp_buf state;
+    bool started = false;
   };
   struct Warp {
     uint64_t generation = 0;
@@ -83,19 +85,27 @@ class Block {
     uint32_t values[2][kLanes];
   };
 
-  void prepare(ucontext_t* context, char* stack) {
-    getcontext(context);
-    context->uc_stack.ss_sp = stack;
-    context->uc_stack.ss_size = kStackBytes;
-    context->uc_link = &scheduler_;
-    makecontext(context, enter, 0);
+  static Fiber& fiber(uint32_t thread) {
+    static std::vector<std::unique_ptr<Fiber>> fibers;
+    while (fibers.size() <= thread) fibers.emplace_back(new Fiber);
+    return *fibers[thread];
   }
 
-  // The stack of that thread, of one block after another.
-  static char* stack(uint32_t thread) {
-    static std::vector<std::unique_ptr<char[]>> stacks;
-    while (stacks.size() <= thread) stacks.emplace_back(new char[kStackBytes]);
-    return stacks[thread].get();
+  // Lets a thread go on until it waits. Unlike swapcontext, _setjmp asks nothing of the system.
+  static void resume(Fiber& fiber) {
+    if (_setjmp(scheduler_) != 0) return;
+    if (fiber.started) _longjmp(fiber.state, 1);
+    fiber.started = true;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = fiber.stack.get();
+    context.uc_stack.ss_size = kStackBytes;
+    makecontext(&context, run_threads, 0);
+    setcontext(&context);
+  }
+
+  static void pause(Fiber& fiber) {
+    if (_setjmp(fiber.state) == 0) _longjmp(scheduler_, 1);
   }
 
   // What every lane of the warp gives.
@@ -113,22 +123,24 @@ class Block {
     return values;
   }
 
-  static void enter() {
-    Block& block = current();
-    block.body_();
-    block.fibers_[threadIdx.x].done = true;
-    --block.live_;
-    ++block.events_;
-    block.release();
+  static void run_threads() {
+    for (Fiber& own = fiber(threadIdx.x);; pause(own)) {
+      Block& block = current();
+      block.body_();
+      block.done_[threadIdx.x] = true;
+      --block.live_;
+      ++block.events_;
+      block.release();
+    }
   }
 
   // Lets every thread go on until it waits. Without an arrival or an end in a whole round, all wait for good.
   void run_round() {
     const uint64_t before = events_;
-    for (uint32_t i = 0; i < fibers_.size(); ++i) {
-      if (fibers_[i].done) continue;
+    for (uint32_t i = 0; i < done_.size(); ++i) {
+      if (done_[i]) continue;
       threadIdx.x = i;
-      swapcontext(&scheduler_, &fibers_[i].context);
+      resume(fiber(i));
     }
     if (events_ != before) return;
     fprintf(stderr, "emulator: the threads of a block wait for one another forever\n");
@@ -137,7 +149,7 @@ class Block {
 
   void yield() {
     const uint32_t self = threadIdx.x;
-    swapcontext(&fibers_[self].context, &scheduler_);
+    pause(fiber(self));
     threadIdx.x = self;
   }
 
@@ -149,10 +161,10 @@ class Block {
   }
 
   static inline Block* current_ = nullptr;
+  static inline jmp_buf scheduler_;
   const std::function<void()>& body_;
-  std::vector<Fiber> fibers_;
+  std::vector<char> done_;  // for each thread
   std::vector<Warp> warps_;
-  ucontext_t scheduler_;
   uint64_t generation_ = 0;
   uint64_t events_ = 0;
   uint32_t arrived_ = 0;

@@ -38,19 +38,32 @@ def test_tokens_of_every_kind() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+OPAQUE = pytest.mark.parametrize(
     "text",
     [
         'R"(torch.mm(x, h) "quoted" \\ )"',
         'R"aoti(a )" b)aoti"',
         'u8R"(x)"',
+        'UR"a(x)" )a"',
+        "L'\\''",
+        'u"a\\"b"',
         '/* f(x) // " */',
         "// f(x) \\\n still a comment",
         '"a // b /* c"',
     ],
 )
+
+
+@OPAQUE
 def test_opaque_text_is_one_token(text: str) -> None:
     assert [token.text for token in tokenize(text + "\nend")] == [text, "end"]
+
+
+@OPAQUE
+def test_opaque_text_is_blanked(text: str) -> None:
+    blank = "".join(" " if letter != "\n" else letter for letter in text)
+    assert mask(f"f({text}\n)") == f"f({blank}\n)"
+    assert without_comments(f"f({text}\n)") == f"f({blank if text.startswith('/') else text}\n)"
 
 
 def test_offsets_point_into_the_text() -> None:

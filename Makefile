@@ -33,7 +33,8 @@ mypy: $(TOOLS)
 	$(BIN)/mypy
 
 clang-format: $(TOOLS)
-	$(BIN)/clang-format --dry-run --Werror $(CPP)
+	@echo clang-format
+	@$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 format: $(TOOLS)
 	$(BIN)/ruff check --fix .

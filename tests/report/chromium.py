@@ -11,6 +11,11 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 _FAST_CLOCK = ("--virtual-time-budget=4000",)  # timers run at once
+# What a browser of a user does as it starts, and a page does not need.
+_NOTHING_ELSE = (
+    *("--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--disable-default-apps", "--no-first-run"),
+)
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (apt-get install chromium)")
 
 
@@ -47,6 +52,7 @@ class Browser:
         assert CHROMIUM is not None
         command = [
             *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
+            *_NOTHING_ELSE,
             *("--enable-logging=stderr", "--log-level=0"),
             f"--user-data-dir={self._folder / 'profile'}",
             *options,

@@ -48,14 +48,9 @@ _RAW_STRING = r'R"(?P<delimiter{0}>[^()\\\s]{{0,16}})\(.*?\)(?P=delimiter{0})"'
 _STRING = r'"(?:\\.|[^"\\\n])*"'
 _CHAR = r"'(?:\\.|[^'\\\n])+'"
 _PREFIX = "(?:u8|[uUL])?"
+_PREFIXED = (f"{prefix}(?:{_RAW_STRING.format(prefix)}|{_STRING}|{_CHAR})" for prefix in ("u8", "u", "U", "L"))
 # Each alternative begins with a letter of its own: `re` skips what begins none.
-_OPAQUE = re.compile(
-    "|".join(
-        (_COMMENT, _RAW_STRING.format(""), _STRING, _CHAR)
-        + tuple(f"{prefix}(?:{_RAW_STRING.format(prefix)}|{_STRING}|{_CHAR})" for prefix in ("u8", "u", "U", "L"))
-    ),
-    re.DOTALL,
-)
+_OPAQUE = re.compile("|".join((_COMMENT, _RAW_STRING.format(""), _STRING, _CHAR, *_PREFIXED)), re.DOTALL)
 _TOKEN = re.compile(
     rf"(?P<comment>{_COMMENT})"
     rf"|(?P<string>{_PREFIX}(?:{_RAW_STRING.format('')}|{_STRING}))"

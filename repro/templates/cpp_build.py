@@ -159,7 +159,7 @@ def _faster_linker(compiler: CppCompiler) -> tuple[str, ...]:
         return ()
     command = [compiler.program, f"-print-prog-name={_GOLD}"]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    return ("-fuse-ld=gold",) if os.path.isabs(found) else ()
+    return ("-fuse-ld=gold",) if shutil.which(found) else ()  # a bare name: one on PATH is used
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The persistent cache: precompiled headers, runtime objects, bytecode, and the caches of Inductor and Triton.
+"""The persistent cache: precompiled headers, objects, bytecode, and the caches of Inductor and Triton.
 
 Entries are directories named by the hash of everything that they depend on. They are created atomically. Of concurrent
 builds that need the same entry the first makes it, and the others wait; where files cannot be locked, the second of two

@@ -1,6 +1,6 @@
 """Compiles and links a package's library, as Inductor does for a default package: wrapper at -O1, kernels at -O3.
 
-Objects are compiled in parallel. Precompiled headers are kept between builds.
+Objects are compiled in parallel. They and precompiled headers are kept between builds.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.builder.compiling import runtime_objects
+from aoti_debug.builder.compiling.compiled_objects import compile_text
 from aoti_debug.builder.compiling.runtime_directory import RUNTIME
 from aoti_debug.builder.compiling.toolchain import NO_EXEC_STACK, Toolchain, compile_words, link_words
-from aoti_debug.builder.compiling.wrapper_objects import compile_text, compile_wrapper, include_precompiled
+from aoti_debug.builder.compiling.wrapper_objects import compile_wrapper, include_precompiled
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags, Sources, has_code
 

@@ -7,12 +7,12 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from aoti_debug.builder.compiling import library_interface, precompiled_headers
+from aoti_debug.builder.compiling.compiled_objects import compile_text
 from aoti_debug.builder.compiling.library_interface import BASE_DECLARATION, BASE_DEFINITION, SplitWrapper
 from aoti_debug.builder.compiling.regex_templates import DECLARATIONS, compile_templates
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
 from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine import cache
 
 
 def compile_wrapper(toolchain: Toolchain, pool: Executor, work: Path, text: str, words: Sequence[str]) -> list[Path]:
@@ -61,13 +61,6 @@ def include_precompiled(
     return ["-include", str(precompiled_headers.precompile(toolchain, header, words))]
 
 
-def compile_text(toolchain: Toolchain, work: Path, text: str, name: str, words: Sequence[str]) -> Path:
-    """Compiles a text as `name`.cpp in a folder, and returns the object. Raises ToolchainError."""
-    source = work / f"{name}.cpp"
-    source.write_text(text)
-    return toolchain.compile(source, work / f"{name}.o", words)
-
-
 @dataclass(frozen=True)
 class _Wrapper:
     """A wrapper that is compiled; `parts` is None where its C functions cannot be taken out."""
@@ -93,7 +86,7 @@ class _Wrapper:
         try:
             included = header.result()
             model = self._start(self.parts.model, included)
-            interface = self._start_interface(self.parts.interface + BASE_DEFINITION, included).result()
+            interface = self._start(self.parts.interface + BASE_DEFINITION, included, "interface").result()
         except ToolchainError:
             if self.toolchain.children.killed:
                 raise
@@ -101,21 +94,8 @@ class _Wrapper:
                 model.exception()  # it writes no files any more when this returns
             included = self.start_header(before, base="").result()
             model = self._start(self.parts.model, included)
-            interface = self._start_interface(self.parts.interface, included).result()
+            interface = self._start(self.parts.interface, included, "interface").result()
         return [model.result(), interface]
 
-    def _start(self, text: str, included: Sequence[str]) -> Future[Path]:
-        words = [*included, *self.words]
-        return self.pool.submit(compile_text, self.toolchain, self.work, text, "wrapper", words)
-
-    def _start_interface(self, text: str, included: Sequence[str]) -> Future[Path]:
-        return self.pool.submit(_compile_interface, self.toolchain, text, [*included, *self.words])
-
-
-def _compile_interface(toolchain: Toolchain, text: str, words: Sequence[str]) -> Path:
-    """The object with a library's C functions, which is kept: they are the same in every library."""
-
-    def fill(directory: Path) -> None:
-        compile_text(toolchain, directory, text, "interface", words)
-
-    return cache.entry("interfaces", toolchain.key(text, *words), fill) / "interface.o"
+    def _start(self, text: str, included: Sequence[str], name: str = "wrapper") -> Future[Path]:
+        return self.pool.submit(compile_text, self.toolchain, self.work, text, name, [*included, *self.words])

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.builder.compiling import compiled_objects
+from aoti_debug.builder.compiling.compiled_objects import compile_text
+from aoti_debug.builder.compiling.toolchain import Toolchain
+from aoti_debug.errors import ToolchainError
+
+TEXT = "int value() { return 1; }\n"
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """What the compiler has compiled, with a cache and a header of this test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiled_objects, "RUNTIME", tmp_path)
+    (tmp_path / "aoti_debug.h").write_text("")
+    texts: list[str] = []
+
+    def compile_(self: Toolchain, source: Path, output: Path, words: list[str]) -> Path:
+        texts.append(source.read_text())
+        output.write_text(f"{len(texts)}")
+        return output
+
+    monkeypatch.setattr(Toolchain, "compile", compile_)
+    return texts
+
+
+@pytest.fixture
+def object_of(tools: Toolchain, tmp_path: Path, compiled: list[str]) -> Callable[..., str]:
+    """Compiles a text in a folder of its own and returns what is in the object."""
+    folders = (tmp_path / f"work{number}" for number in itertools.count())
+
+    def run(text: str, name: str = "kernel", *words: str) -> str:
+        folder = next(folders)
+        folder.mkdir()
+        made = compile_text(tools, folder, text, name, words)
+        assert made == folder / f"{name}.o"
+        return made.read_text()
+
+    return run
+
+
+def test_a_text_is_compiled_once(object_of: Callable[..., str], compiled: list[str]) -> None:
+    assert [object_of(TEXT), object_of(TEXT)] == ["1", "1"]
+    assert compiled == [TEXT]
+
+
+def test_another_text_name_or_option_is_compiled(object_of: Callable[..., str]) -> None:
+    assert [object_of(TEXT), object_of(f"{TEXT}\n"), object_of(TEXT, "wrapper"), object_of(TEXT, "kernel", "-O1")] == [
+        *"1234"
+    ]
+
+
+def test_a_changed_header_is_compiled(object_of: Callable[..., str], tmp_path: Path) -> None:
+    text = f'#include "aoti_debug.h"\n{TEXT}'
+    found = [object_of(text), object_of(text)]
+    (tmp_path / "aoti_debug.h").write_text("// another version\n")
+    assert [*found, object_of(text)] == ["1", "1", "2"]
+
+
+def test_a_text_that_includes_other_files_is_always_compiled(object_of: Callable[..., str]) -> None:
+    text = f'#include "aoti_debug.h"\n # include "mine.h"\n{TEXT}'
+    assert [object_of(text), object_of(text)] == ["1", "2"]
+
+
+def test_what_does_not_compile_is_tried_again(object_of: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Path:
+        raise ToolchainError("kernel.cpp does not compile")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Toolchain, "compile", fail)
+        with pytest.raises(ToolchainError, match="does not compile"):
+            object_of(TEXT)
+    assert object_of(TEXT) == "1"

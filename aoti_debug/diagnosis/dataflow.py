@@ -7,10 +7,11 @@ tensor is identified by the range of bytes that contains its elements.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
-from aoti_debug.abi import Phase
+from aoti_debug.abi import CallKind, Phase
 from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Manifest, Role
+from aoti_debug.manifest import Arg, Manifest, Role
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 
@@ -90,10 +91,36 @@ class Dataflow:
 
     def is_output(self, argument: Argument) -> bool:
         """True if the argument is an output of the model, or an input that the model mutates."""
-        names = {argument.name, argument.spec.base}
-        manifest = self.run.manifest
-        outputs = {*manifest.outputs, *manifest.handed_out} - {""}
-        return bool(names & outputs) or (argument.written and bool(names & set(manifest.inputs)))
+        return self._is_output(argument.spec)
+
+    @cached_property
+    def final_outputs(self) -> tuple[tuple[Launch, Argument], ...]:
+        """The last write of each output of each call of the model: the launch and the argument."""
+        slots: dict[int, tuple[int, ...]] = {}  # of outputs that a site writes
+        final: dict[tuple[int, str], tuple[Launch, int]] = {}
+        for launch in self.run.launches:
+            if launch.key.kind is not CallKind.MODEL:
+                continue
+            site = launch.site
+            if site.id not in slots:
+                slots[site.id] = tuple(
+                    slot for slot, spec in enumerate(site.args) if spec.written and self._is_output(spec)
+                )
+            for slot in slots[site.id]:
+                final[launch.key.call, site.args[slot].name] = (launch, slot)
+        return tuple((launch, launch.args[slot]) for launch, slot in final.values())
+
+    @cached_property
+    def _output_names(self) -> frozenset[str]:
+        return frozenset({*self.run.manifest.outputs, *self.run.manifest.handed_out} - {""})
+
+    @cached_property
+    def _input_names(self) -> frozenset[str]:
+        return frozenset(self.run.manifest.inputs)
+
+    def _is_output(self, spec: Arg) -> bool:
+        names = {spec.name, spec.base}
+        return bool(names & self._output_names) or (spec.written and bool(names & self._input_names))
 
     def _writes_before(self, order: int) -> Iterator[_Access]:
         """Yields the writes of the launches before one, the latest first."""

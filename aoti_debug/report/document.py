@@ -25,6 +25,7 @@ from aoti_debug.report.source_context import LaunchContext, context_of, model_li
 from aoti_debug.report.subject import ReportSubject
 from aoti_debug.report.tensor_samples import BUDGET as SAMPLE_BUDGET
 from aoti_debug.report.tensor_samples import ELEMENTS, Sampler
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.argument_statistics import Measurer, hash_text, worst_value
@@ -134,8 +135,8 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
     damaged = frozenset(damage.key for damage in run.timeline.damages)
     compactor = Compactor(redaction, str(run.path))
     shown_launches = select_launches(run, finding, verdict)
-    ids = frozenset(launch.id for launch in shown_launches)
-    recordings = [_Recording(each, ids) for each in (run, *subject.others)]
+    keys = frozenset(launch.key for launch in shown_launches)
+    recordings = [_Recording(each, keys) for each in (run, *subject.others)]
     sampler = Sampler()
     launches = []
     for launch in named_first(shown_launches, finding):
@@ -152,7 +153,7 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
         entry["worst"] = "" if redaction.removes_tensors else _worst(measured, launch)
         entry["histograms"] = [] if redaction.removes_tensors else _histograms(sampler, measured, launch)
         launches.append(entry)
-    order = {launch.id: position for position, launch in enumerate(run.launches)}
+    order = {launch.id: position for position, launch in enumerate(shown_launches)}
     launches.sort(key=lambda entry: order[entry["id"]])
     return {
         **compactor.tables(),
@@ -179,10 +180,10 @@ def _add_comparison(data: dict[str, Any], comparison: Comparison, redaction: Red
 class _Recording:
     """A run and its launches, as show.document describes them."""
 
-    def __init__(self, run: RunDir, ids: frozenset[str]) -> None:
+    def __init__(self, run: RunDir, keys: frozenset[LaunchKey]) -> None:
         self.run = run
         self.measurer = Measurer(run, BUDGET)
-        self.launches = {x.id: x for x in run.launches if x.id in ids}
+        self.launches = {x.id: x for x in run.launches if x.key in keys}
         described = show_document(run, None, tuple(self.launches.values()), self.measurer)["launches"]
         self.shown = {x["id"]: x for x in described}
 

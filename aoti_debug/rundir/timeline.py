@@ -196,6 +196,10 @@ class Launch:
         """The recorded values, one for each of the site's args."""
         return self._parts.arguments(self.site)
 
+    def tensor(self, slot: int) -> Tensor | None:
+        """The tensor of an argument, as `Argument.tensor` is; no argument is made for it."""
+        return self._parts.tensor(slot)
+
     @property
     def replays(self) -> frozenset[int]:
         """The replays of its CUDA graph that its statistics are of."""
@@ -226,6 +230,11 @@ class _Parts:
         self.replayed: tuple[journal_records.ReplayStats, ...] = ()
         self.fault: Fault | None = None
         self.printed: str | None = None
+
+    def tensor(self, slot: int) -> Tensor | None:
+        after = self.end.values.decode().get(slot) if self.end and self.end.values.length else None
+        value = after if isinstance(after, Tensor) else self.begin.values.decode().get(slot) if self.begin else None
+        return value if isinstance(value, Tensor) else None
 
     def arguments(self, site: Site) -> tuple[Argument, ...]:
         before: Mapping[int, Value] = self.begin.values.decode() if self.begin else {}

@@ -196,6 +196,12 @@ class Launch:
         """The recorded values, one for each of the site's args."""
         return self._parts.arguments(self.site)
 
+    @property
+    def is_measured(self) -> bool:
+        """True if the run has a record of the values of its tensors: of a saved one, or of statistics."""
+        parts = self._parts
+        return bool(parts.files or parts.stats or parts.replayed)
+
     def tensor(self, slot: int) -> Tensor | None:
         """The tensor of an argument, as `Argument.tensor` is; no argument is made for it."""
         return self._parts.tensor(slot)
@@ -203,6 +209,8 @@ class Launch:
     @property
     def replays(self) -> frozenset[int]:
         """The replays of its CUDA graph that its statistics are of."""
+        if not self._parts.replayed:
+            return frozenset()
         found = (stats.replay for argument in self.args for stats in argument.stats.values())
         return frozenset(replay for replay in found if replay is not None)
 

@@ -35,7 +35,6 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
         RunDirError: a saved tensor is missing or damaged.
     """
     info = run.info
-    sources = {site.id: _source(site) for site in {launch.site.id: launch.site for launch in launches}.values()}
     return {
         "format": FORMAT,
         "run": run.path.name,
@@ -77,8 +76,18 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
             }
             for call in run.timeline.calls
         ],
-        "launches": [_launch(run, launch, sources[launch.site.id], measurer) for launch in launches],
+        "launches": launch_documents(run, launches, measurer),
     }
+
+
+def launch_documents(run: RunDir, launches: Sequence[Launch], measurer: Measurer) -> list[dict[str, Any]]:
+    """The launches of the JSON object of a run.
+
+    Raises:
+        RunDirError: a saved tensor is missing or damaged.
+    """
+    sources = {site.id: _source(site) for site in {launch.site.id: launch.site for launch in launches}.values()}
+    return [_launch(run, launch, sources[launch.site.id], measurer) for launch in launches]
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

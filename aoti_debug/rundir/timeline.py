@@ -187,6 +187,11 @@ class Launch:
         return tuple(_grid(record, self._kernels.get(record.kernel)) for record in self._parts.grids)
 
     @property
+    def has_grids(self) -> bool:
+        """True if launchKernel started a device kernel."""
+        return bool(self._parts.grids)
+
+    @property
     def grid(self) -> Grid | None:
         """The first device kernel; None if there is none."""
         return self.grids[0] if self.grids else None
@@ -205,6 +210,10 @@ class Launch:
     def tensor(self, slot: int) -> Tensor | None:
         """The tensor of an argument, as `Argument.tensor` is; no argument is made for it."""
         return self._parts.tensor(slot)
+
+    def tensors(self) -> list[Tensor | None]:
+        """The tensor of each argument, as `Argument.tensor` is; no argument is made for it."""
+        return self._parts.tensors(len(self.site.args))
 
     @property
     def replays(self) -> frozenset[int]:
@@ -243,6 +252,15 @@ class _Parts:
         after = self.end.values.decode().get(slot) if self.end and self.end.values.length else None
         value = after if isinstance(after, Tensor) else self.begin.values.decode().get(slot) if self.begin else None
         return value if isinstance(value, Tensor) else None
+
+    def tensors(self, count: int) -> list[Tensor | None]:
+        before: Mapping[int, Value] = self.begin.values.decode() if self.begin else {}
+        after = self.end.values.decode() if self.end and self.end.values.length else {}
+        values = [after.get(slot) for slot in range(count)]
+        return [
+            value if isinstance(value, Tensor) else known if isinstance(known := before.get(slot), Tensor) else None
+            for slot, value in enumerate(values)
+        ]
 
     def arguments(self, site: Site) -> tuple[Argument, ...]:
         before: Mapping[int, Value] = self.begin.values.decode() if self.begin else {}

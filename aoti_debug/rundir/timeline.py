@@ -275,17 +275,19 @@ class _Parts:
             stats.setdefault(site.args[s.slot].name, {})[s.phase] = _measured(s, None)
         for r in self.replayed:
             stats.setdefault(site.args[r.stats.slot].name, {})[r.stats.phase] = _measured(r.stats, r.replay)
-        return tuple(
+        opaque = Absent.OPAQUE
+        arguments = [
             Argument(
                 slot,
                 spec,
-                before.get(slot, Absent.OPAQUE),
-                after.get(slot, Absent.OPAQUE),
+                before.get(slot, opaque),
+                after.get(slot, opaque),
                 files.get(spec.name) or {},
                 stats.get(spec.name) or {},
             )
             for slot, spec in enumerate(site.args)
-        )
+        ]
+        return tuple(arguments)
 
     def status(self) -> LaunchStatus:
         if self.end is None:
@@ -405,10 +407,11 @@ def _launch(
             hint="the manifest belongs to another package: run the package again",
         )
     site = manifest.sites[begin.site]
-    slots = [*(record.slot for record in parts.files), *(record.slot for record in parts.stats)]
+    slots = [record.slot for record in parts.files] if parts.files else []
+    slots += [record.slot for record in parts.stats]
     slots += [record.stats.slot for record in parts.replayed]
-    unknown = [slot for slot in slots if not 0 <= slot < len(site.args)]  # one of a rescued tensor may be negative
-    if unknown:
+    if slots and (min(slots) < 0 or max(slots) >= len(site.args)):  # one of a rescued tensor may be negative
+        unknown = [slot for slot in slots if not 0 <= slot < len(site.args)]
         raise RunDirError(
             f"the run is damaged: a tensor of argument {unknown[0]} of launch {begin.key}, which has "
             f"{len(site.args)} arguments",

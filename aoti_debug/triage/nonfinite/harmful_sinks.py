@@ -60,8 +60,7 @@ def _branch_results(run: RunDir, roots: RootSearch, special: Special) -> list[Si
     return [
         Sink(occurrence, "leaves a branch or a loop of the model, and no launch reads it")
         for occurrence in roots.values.written[special]
-        if occurrence.launch.site.subgraph
-        and not roots.dataflow.readers(occurrence.launch, occurrence.argument)
+        if occurrence.launch.site.subgraph and not roots.dataflow.readers(occurrence.launch, occurrence.argument)
     ]
 
 

@@ -64,7 +64,7 @@ class RecordedValues:
     """The reads and writes of each launch of a run, as values of the graphs.
 
     Attributes:
-        launches: those whose reads and writes are known: they have returned, and belong to the frame that was asked for.
+        launches: those whose reads and writes are known: they have returned, and are of the frame that was asked for.
     """
 
     def __init__(self, run: RunDir, reference: Reference, frame: Frame | None = None) -> None:

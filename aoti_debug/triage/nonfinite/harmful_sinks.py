@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from aoti_debug import dtypes
-from aoti_debug.abi import CallKind
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.rundir.timeline import Argument
 from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after
 from aoti_debug.triage.nonfinite.trace_roots import RootSearch
 

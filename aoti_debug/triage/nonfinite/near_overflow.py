@@ -44,7 +44,7 @@ def _extreme_value(argument: Argument) -> tuple[float, float] | None:
     if statistics is None or statistics.min is None or statistics.max is None:
         return None
     low, high = statistics.min, statistics.max
-    if -_FAR_BELOW < low and high < _FAR_BELOW:
+    if low > -_FAR_BELOW and high < _FAR_BELOW:
         return None
     largest = LARGEST.get(argument.layout.dtype) if argument.layout else None
     if largest is None:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import explain_element as explanation
 from aoti_debug.triage.nonfinite import finding_text, harmful_sinks, near_overflow
@@ -24,9 +22,6 @@ from aoti_debug.triage.nonfinite.observed_values import (
     INFINITE,
     Occurrence,
     Special,
-    count,
-    statistics_after,
-    statistics_of,
 )
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 

@@ -65,7 +65,12 @@ class _Call:
     def scope(self, launch: Launch) -> Symbols:
         """The symbols that hold for a launch."""
         key = (launch.site.subgraph, launch.loops)
-        return self.scopes.setdefault(key, Symbols(self.symbols)) if any(key) else self.symbols
+        if not any(key):
+            return self.symbols
+        symbols = self.scopes.get(key)
+        if symbols is None:
+            symbols = self.scopes[key] = Symbols(self.symbols)
+        return symbols
 
 
 class _ContractCheck:
@@ -107,7 +112,11 @@ class _ContractCheck:
         )
 
     def _call(self, launch: Launch) -> _Call:
-        return self._calls.setdefault((launch.key.kind, launch.key.call), _Call())
+        key = (launch.key.kind, launch.key.call)
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = _Call()
+        return call
 
     def _promise(self, launch: Launch, argument: Argument) -> Promise | None:
         return self._promises.get((launch.site.function, argument.name))

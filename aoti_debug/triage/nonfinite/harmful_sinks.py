@@ -25,6 +25,8 @@ class Sink:
 
 def outputs(run: RunDir, roots: RootSearch, special: Special) -> list[Sink]:
     """The model outputs that hold such values, and results of branches that no launch reads."""
+    if not roots.values.written[special]:
+        return []
     sinks = [
         Sink(Occurrence(launch, argument, special), f"leaves the model as {_output_name(run, argument)}")
         for launch, argument in roots.dataflow.final_outputs
@@ -52,6 +54,8 @@ def _branch_results(run: RunDir, roots: RootSearch, special: Special) -> list[Si
 
     They are those that no launch reads, if the model has an output that no launch mentions.
     """
+    if not roots.values.written[special]:
+        return []
     sites = {launch.site.id: launch.site for launch in run.launches}
     mentioned = {name for site in sites.values() for spec in site.args for name in (spec.name, spec.base)}
     if set(run.manifest.outputs) - {""} <= mentioned:

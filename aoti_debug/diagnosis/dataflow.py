@@ -7,10 +7,12 @@ tensor is identified by the range of bytes that contains its elements.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
-from aoti_debug.abi import Phase
+from aoti_debug.abi import CallKind, Phase
 from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Manifest, Role
+from aoti_debug.manifest import Arg, Manifest, Role
+from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 
@@ -48,8 +50,12 @@ class Writer:
 @dataclass(frozen=True)
 class _Access:
     launch: Launch
-    argument: Argument
+    slot: int
     span: ByteRange
+
+    @property
+    def argument(self) -> Argument:
+        return self.launch.args[self.slot]
 
 
 class Dataflow:
@@ -65,9 +71,10 @@ class Dataflow:
         span = span_of(argument)
         input_ = input_or_weight_name(self.run.manifest, argument)
         if span is not None:
-            for access in self._writes_before(self._order[launch.key]):
-                if access.span.overlaps(span) and self._can_reach(access, launch, argument):
-                    return Writer(access.launch, access.argument, "")
+            for order in range(self._order[launch.key] - 1, -1, -1):
+                for access in self._writes(order):
+                    if access.span.overlaps(span) and self._can_reach(access, launch, argument):
+                        return Writer(access.launch, access.argument, "")
         return Writer(None, None, input_)
 
     def readers(self, launch: Launch, argument: Argument) -> tuple[tuple[Launch, Argument], ...]:
@@ -90,27 +97,55 @@ class Dataflow:
 
     def is_output(self, argument: Argument) -> bool:
         """True if the argument is an output of the model, or an input that the model mutates."""
-        names = {argument.name, argument.spec.base}
-        manifest = self.run.manifest
-        outputs = {*manifest.outputs, *manifest.handed_out} - {""}
-        return bool(names & outputs) or (argument.written and bool(names & set(manifest.inputs)))
+        return self._is_output(argument.spec)
 
-    def _writes_before(self, order: int) -> Iterator[_Access]:
-        """Yields the writes of the launches before one, the latest first."""
-        for earlier in range(order - 1, -1, -1):
-            yield from self._writes(earlier)
+    @cached_property
+    def final_outputs(self) -> tuple[tuple[Launch, Argument], ...]:
+        """The last write of each output of each call of the model: the launch and the argument."""
+        slots: dict[int, tuple[int, ...]] = {}  # of outputs that a site writes
+        final: dict[tuple[int, str], tuple[Launch, int]] = {}
+        for launch in self.run.launches:
+            if launch.key.kind is not CallKind.MODEL:
+                continue
+            site = launch.site
+            if site.id not in slots:
+                slots[site.id] = tuple(
+                    slot for slot, spec in enumerate(site.args) if spec.written and self._is_output(spec)
+                )
+            for slot in slots[site.id]:
+                final[launch.key.call, site.args[slot].name] = (launch, slot)
+        return tuple((launch, launch.args[slot]) for launch, slot in final.values())
+
+    @cached_property
+    def _output_names(self) -> frozenset[str]:
+        return frozenset({*self.run.manifest.outputs, *self.run.manifest.handed_out} - {""})
+
+    @cached_property
+    def _input_names(self) -> frozenset[str]:
+        return frozenset(self.run.manifest.inputs)
+
+    def _is_output(self, spec: Arg) -> bool:
+        names = {spec.name, spec.base}
+        return bool(names & self._output_names) or (spec.written and bool(names & self._input_names))
 
     def _writes(self, order: int) -> tuple[_Access, ...]:
         """The writes of a launch, the last first."""
         found = self._found_writes.get(order)
         if found is None:
-            launch = self.run.launches[order]
-            arguments = () if launch.status is LaunchStatus.NOT_STARTED else launch.args
-            spans = ((argument, span_of(argument)) for argument in arguments if _overwrites(launch, argument))
-            accesses = [_Access(launch, argument, span) for argument, span in spans if span is not None]
-            found = tuple(reversed(accesses))
-            self._found_writes[order] = found
+            found = self._found_writes[order] = tuple(self._find_writes(self.run.launches[order]))
         return found
+
+    def _find_writes(self, launch: Launch) -> Iterator[_Access]:
+        if launch.status is LaunchStatus.NOT_STARTED:
+            return
+        specs = launch.site.args
+        for slot in reversed(range(len(specs))):
+            spec = specs[slot]
+            if not spec.written or (spec.role is Role.UNKNOWN and not _overwrites(launch, launch.args[slot])):
+                continue
+            span = _span_of_tensor(launch.tensor(slot))
+            if span is not None:
+                yield _Access(launch, slot, span)
 
     def _can_reach(self, access: _Access, launch: Launch, argument: Argument) -> bool:
         """True for a write in the same call; of earlier calls, only writes to weights and to mutated inputs persist."""
@@ -122,7 +157,10 @@ class Dataflow:
 
 def span_of(argument: Argument) -> ByteRange | None:
     """The range of bytes that contains an argument's elements; None if it is no tensor, empty, or of unknown layout."""
-    tensor = argument.tensor
+    return _span_of_tensor(argument.tensor)
+
+
+def _span_of_tensor(tensor: Tensor | None) -> ByteRange | None:
     if tensor is None or tensor.data_ptr == 0:
         return None
     extent = tensor.layout.extent_bytes

@@ -28,7 +28,7 @@ from aoti_debug.report.tensor_samples import ELEMENTS, Sampler
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.show.argument_statistics import Measurer, hash_text, worst_value
-from aoti_debug.show.document import document as show_document
+from aoti_debug.show.document import launch_documents
 from aoti_debug.show.made_calls import calls_text
 from aoti_debug.show.overview import BUDGET, notes
 
@@ -134,14 +134,14 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
     damaged = frozenset(damage.key for damage in run.timeline.damages)
     compactor = Compactor(redaction, str(run.path))
     shown_launches = select_launches(run, finding, verdict)
-    ids = frozenset(launch.id for launch in shown_launches)
-    recordings = [_Recording(each, ids) for each in (run, *subject.others)]
+    main = _Recording(run, shown_launches)
+    others = [_Recording(other, main.described_by(other)) for other in subject.others]
     sampler = Sampler()
     launches = []
     for launch in named_first(shown_launches, finding):
-        same = [r for r in recordings[1:] if r.has_launch(launch)]
-        shown = merge_recordings(recordings[0].shown[launch.id], [r.shown[launch.id] for r in same])
-        measured = [recordings[0], *same]
+        same = [other for other in others if launch.id in other.launches]
+        shown = merge_recordings(main.shown[launch.id], [other.shown[launch.id] for other in same])
+        measured = [main, *same]
         entry = compactor.launch(shown, source_indices(launch.site, source_index))
         launch_marks = marked_launches.status_marks(run, launch, finding, verdict)
         launch_marks += [marked_launches.Mark.GUARD] if launch.key in damaged else []
@@ -152,7 +152,7 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
         entry["worst"] = "" if redaction.removes_tensors else _worst(measured, launch)
         entry["histograms"] = [] if redaction.removes_tensors else _histograms(sampler, measured, launch)
         launches.append(entry)
-    order = {launch.id: position for position, launch in enumerate(run.launches)}
+    order = {launch.id: position for position, launch in enumerate(shown_launches)}
     launches.sort(key=lambda entry: order[entry["id"]])
     return {
         **compactor.tables(),
@@ -177,18 +177,28 @@ def _add_comparison(data: dict[str, Any], comparison: Comparison, redaction: Red
 
 
 class _Recording:
-    """A run and its launches, as show.document describes them."""
+    """A run and launches of it, as show.document describes them."""
 
-    def __init__(self, run: RunDir, ids: frozenset[str]) -> None:
+    def __init__(self, run: RunDir, launches: Sequence[Launch]) -> None:
         self.run = run
         self.measurer = Measurer(run, BUDGET)
-        self.launches = {x.id: x for x in run.launches if x.id in ids}
-        described = show_document(run, None, tuple(self.launches.values()), self.measurer)["launches"]
-        self.shown = {x["id"]: x for x in described}
+        self.launches = {launch.id: launch for launch in launches}
+        self.shown = {shown["id"]: shown for shown in launch_documents(run, launches, self.measurer)}
 
-    def has_launch(self, launch: Launch) -> bool:
-        other = self.launches.get(launch.id)
-        return other is not None and (other.site.id, other.kernel) == (launch.site.id, launch.kernel)
+    def described_by(self, other: RunDir) -> tuple[Launch, ...]:
+        """The same launches of another run, where that has a record which this one may lack."""
+        own = {launch.key: launch for launch in self.launches.values()}
+        same = ((own[launch.key], launch) for launch in other.launches if launch.key in own)
+        return tuple(
+            launch
+            for mine, launch in same
+            if (mine.site.id, mine.kernel) == (launch.site.id, launch.kernel)
+            and (launch.is_measured or _has_more_tensors(launch, mine))
+        )
+
+
+def _has_more_tensors(launch: Launch, than: Launch) -> bool:
+    return any(a.layout is None and launch.tensor(a.slot) is not None for a in than.args)
 
 
 def _worst(recordings: Sequence[_Recording], launch: Launch) -> str:

@@ -58,19 +58,18 @@ def graph_of(run: RunDir, finding: Finding, verdict: Verdict | None) -> dict[str
     guilty = finding.where.launch if finding.where is not None else ""
     if not guilty and verdict is not None and verdict.suspects:
         guilty = verdict.suspects[0].id
-    launch = next((x for x in run.launches if x.id == guilty), None)
+    launch = run.find_launch(guilty)
     return EMPTY if launch is None else neighbourhood(run, launch)
 
 
 def chain_graph(run: RunDir, finding: Finding) -> dict[str, Any]:
     """The places of a finding's chain, from origin to victim."""
     graph = _Graph(run)
-    launches = {launch.id: launch for launch in run.launches}
     last = len(finding.chain) - 1
     previous = ""
     for position, place in enumerate(finding.chain):
         role = "origin" if position == 0 else "victim" if position == last else ""
-        launch = launches.get(place.launch)
+        launch = run.find_launch(place.launch)
         argument = launch.argument(place.argument) if launch is not None else None
         more = _described(argument, place)
         if not place.launch:

@@ -38,6 +38,8 @@ SCRIPTS = (
 )
 _SOURCE_MAP = re.compile(r"^(?://|/\*)# sourceMappingURL=.*$", re.MULTILINE)  # these files are not shipped
 
+_PERHAPS_INVISIBLE = re.compile(r"\\[ubfr]|\x7f")  # in JSON: escapes, other than those of line breaks and tabs
+
 
 def page(document: Document) -> str:
     """The text of index.html."""
@@ -93,8 +95,14 @@ def render(parts: PageParts, data: Any, values: Mapping[str, Any]) -> str:
 
 def embed_json(data: Any) -> Markup:
     """JSON for a script element: no text in it can end the element, or begin a comment."""
-    text = json.dumps(_visible(data), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = _json(data)
+    if _PERHAPS_INVISIBLE.search(text):
+        text = _json(_visible(data))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _json(data: Any) -> str:
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=dict)
 
 
 class _Asset(Markup):

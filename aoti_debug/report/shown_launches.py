@@ -16,12 +16,12 @@ MAX_LAUNCHES = 10_000  # that a page shows
 def select_launches(run: RunDir, finding: Finding, verdict: Verdict | None) -> tuple[Launch, ...]:
     """The launches to show, in order: all, or MAX_LAUNCHES around the guilty one and those that the finding names."""
     named = named_launches(finding)
-    around = next((x for x in run.launches if finding.where is not None and x.id == finding.where.launch), None)
+    around = None if finding.where is None else run.find_launch(finding.where.launch)
     if around is None and verdict is not None and verdict.suspects:
         around = verdict.suspects[0]
     part = excerpt(run.launches, MAX_LAUNCHES, around)
-    kept = {launch.key for launch in part.shown}
-    return tuple(launch for launch in run.launches if launch.key in kept or launch.id in named)
+    kept = {launch.key for launch in (*part.shown, *map(run.find_launch, named)) if launch is not None}
+    return tuple(launch for launch in run.launches if launch.key in kept)
 
 
 def named_launches(finding: Finding) -> frozenset[str]:

@@ -51,10 +51,12 @@ class Sampler:
 
     def _key(self, argument: Argument, phase: Phase) -> tuple[Any, ...]:
         """Identifies the tensor's values; () where there are none."""
-        layout = argument.layout
-        if layout is None or (phase is Phase.BEFORE and argument.role is Role.OUT):
-            return ()
         saved, recorded = argument.files.get(phase), argument.stats.get(phase)
+        if (saved is None and recorded is None) or (phase is Phase.BEFORE and argument.role is Role.OUT):
+            return ()
+        layout = argument.layout
+        if layout is None:
+            return ()
         if saved is not None and saved.path:
             return (*saved.hash, layout.dtype, layout.numel)
         if recorded is not None and recorded.values and not recorded.uninitialised:

@@ -141,6 +141,11 @@ class RunDir:
             raise RunDirError(f"{self.path.name} has no launch {key}", hint=self._launches_hint())
         return launch
 
+    def find_launch(self, id_: str) -> Launch | None:
+        """The launch of an id as `Launch.id` writes it; None if the run has none."""
+        launch = self._by_key.get(parse_launch_id(id_)) if is_launch_id(id_) else None
+        return launch if launch is not None and launch.id == id_ else None
+
     @cached_property
     def _by_key(self) -> dict[LaunchKey, Launch]:
         return {launch.key: launch for launch in self.launches}

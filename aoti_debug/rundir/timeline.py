@@ -187,6 +187,11 @@ class Launch:
         return tuple(_grid(record, self._kernels.get(record.kernel)) for record in self._parts.grids)
 
     @property
+    def has_grids(self) -> bool:
+        """True if launchKernel started a device kernel."""
+        return bool(self._parts.grids)
+
+    @property
     def grid(self) -> Grid | None:
         """The first device kernel; None if there is none."""
         return self.grids[0] if self.grids else None
@@ -197,8 +202,24 @@ class Launch:
         return self._parts.arguments(self.site)
 
     @property
+    def is_measured(self) -> bool:
+        """True if the run has a record of the values of its tensors: of a saved one, or of statistics."""
+        parts = self._parts
+        return bool(parts.files or parts.stats or parts.replayed)
+
+    def tensor(self, slot: int) -> Tensor | None:
+        """The tensor of an argument, as `Argument.tensor` is; no argument is made for it."""
+        return self._parts.tensor(slot)
+
+    def tensors(self) -> list[Tensor | None]:
+        """The tensor of each argument, as `Argument.tensor` is; no argument is made for it."""
+        return self._parts.tensors(len(self.site.args))
+
+    @property
     def replays(self) -> frozenset[int]:
         """The replays of its CUDA graph that its statistics are of."""
+        if not self._parts.replayed:
+            return frozenset()
         found = (stats.replay for argument in self.args for stats in argument.stats.values())
         return frozenset(replay for replay in found if replay is not None)
 
@@ -227,6 +248,20 @@ class _Parts:
         self.fault: Fault | None = None
         self.printed: str | None = None
 
+    def tensor(self, slot: int) -> Tensor | None:
+        after = self.end.values.decode().get(slot) if self.end and self.end.values.length else None
+        value = after if isinstance(after, Tensor) else self.begin.values.decode().get(slot) if self.begin else None
+        return value if isinstance(value, Tensor) else None
+
+    def tensors(self, count: int) -> list[Tensor | None]:
+        before: Mapping[int, Value] = self.begin.values.decode() if self.begin else {}
+        after = self.end.values.decode() if self.end and self.end.values.length else {}
+        values = [after.get(slot) for slot in range(count)]
+        return [
+            value if isinstance(value, Tensor) else known if isinstance(known := before.get(slot), Tensor) else None
+            for slot, value in enumerate(values)
+        ]
+
     def arguments(self, site: Site) -> tuple[Argument, ...]:
         before: Mapping[int, Value] = self.begin.values.decode() if self.begin else {}
         after = {**before, **self.end.values.decode()} if self.end and self.end.values.length else before
@@ -240,17 +275,19 @@ class _Parts:
             stats.setdefault(site.args[s.slot].name, {})[s.phase] = _measured(s, None)
         for r in self.replayed:
             stats.setdefault(site.args[r.stats.slot].name, {})[r.stats.phase] = _measured(r.stats, r.replay)
-        return tuple(
+        opaque = Absent.OPAQUE
+        arguments = [
             Argument(
                 slot,
                 spec,
-                before.get(slot, Absent.OPAQUE),
-                after.get(slot, Absent.OPAQUE),
+                before.get(slot, opaque),
+                after.get(slot, opaque),
                 files.get(spec.name) or {},
                 stats.get(spec.name) or {},
             )
             for slot, spec in enumerate(site.args)
-        )
+        ]
+        return tuple(arguments)
 
     def status(self) -> LaunchStatus:
         if self.end is None:
@@ -370,10 +407,11 @@ def _launch(
             hint="the manifest belongs to another package: run the package again",
         )
     site = manifest.sites[begin.site]
-    slots = [*(record.slot for record in parts.files), *(record.slot for record in parts.stats)]
+    slots = [record.slot for record in parts.files] if parts.files else []
+    slots += [record.slot for record in parts.stats]
     slots += [record.stats.slot for record in parts.replayed]
-    unknown = [slot for slot in slots if not 0 <= slot < len(site.args)]  # one of a rescued tensor may be negative
-    if unknown:
+    if slots and (min(slots) < 0 or max(slots) >= len(site.args)):  # one of a rescued tensor may be negative
+        unknown = [slot for slot in slots if not 0 <= slot < len(site.args)]
         raise RunDirError(
             f"the run is damaged: a tensor of argument {unknown[0]} of launch {begin.key}, which has "
             f"{len(site.args)} arguments",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.machine.files import json_data
-from aoti_debug.manifest import Form
+from aoti_debug.manifest import Form, Site
 from aoti_debug.recording import levels
 from aoti_debug.recording.values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.rundir.formats.statistics import Statistics
@@ -76,8 +76,18 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
             }
             for call in run.timeline.calls
         ],
-        "launches": [_launch(run, launch, measurer) for launch in launches],
+        "launches": launch_documents(run, launches, measurer),
     }
+
+
+def launch_documents(run: RunDir, launches: Sequence[Launch], measurer: Measurer) -> list[dict[str, Any]]:
+    """The launches of the JSON object of a run.
+
+    Raises:
+        RunDirError: a saved tensor is missing or damaged.
+    """
+    sources = {site.id: _source(site) for site in {launch.site.id: launch.site for launch in launches}.values()}
+    return [_launch(run, launch, sources[launch.site.id], measurer) for launch in launches]
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
@@ -101,8 +111,24 @@ def _fault(fault: Fault) -> dict[str, Any]:
     }
 
 
-def _launch(run: RunDir, launch: Launch, measurer: Measurer) -> dict[str, Any]:
-    site, provenance = launch.site, launch.site.provenance
+def _source(site: Site) -> dict[str, Any]:
+    """The origin of a site's kernel in the model: the same for all its launches."""
+    provenance = site.provenance
+    return {
+        "source": [json_data.to_data(frame) for frame in provenance.source],
+        "provenance": {
+            "certainty": provenance.certainty.value,
+            "handle": provenance.handle or None,
+            "stacks": list(provenance.stacks),
+            "post_grad_nodes": list(provenance.post_grad_nodes),
+            "pre_grad_nodes": list(provenance.pre_grad_nodes),
+            "modules": list(provenance.modules),
+        },
+    }
+
+
+def _launch(run: RunDir, launch: Launch, source: Mapping[str, Any], measurer: Measurer) -> dict[str, Any]:
+    site = launch.site
     return {
         "id": launch.id,
         "kernel": launch.kernel,
@@ -124,15 +150,7 @@ def _launch(run: RunDir, launch: Launch, measurer: Measurer) -> dict[str, Any]:
         "replay": launch.replay,
         "args": [_argument(run, argument, measurer) for argument in launch.args],
         "grids": [_grid(grid) for grid in launch.grids],
-        "source": [json_data.to_data(frame) for frame in provenance.source],
-        "provenance": {
-            "certainty": provenance.certainty.value,
-            "handle": provenance.handle or None,
-            "stacks": list(provenance.stacks),
-            "post_grad_nodes": list(provenance.post_grad_nodes),
-            "pre_grad_nodes": list(provenance.pre_grad_nodes),
-            "modules": list(provenance.modules),
-        },
+        **source,
     }
 
 

@@ -56,8 +56,9 @@ def excerpt(launches: Sequence[Launch], limit: int | None, around: Launch | None
     if limit is None or len(launches) <= limit:
         return Excerpt(launches, 0, len(launches))
     start = 0
-    if around is not None and around in launches:
-        start = min(max(launches.index(around) + limit // 4 - limit, 0), len(launches) - limit)
+    position = None if around is None else next((i for i, x in enumerate(launches) if x.key == around.key), None)
+    if position is not None:
+        start = min(max(position + limit // 4 - limit, 0), len(launches) - limit)
     return Excerpt(launches[start : start + limit], start, len(launches))
 
 

@@ -209,6 +209,28 @@ def test_a_launch_that_did_not_return_may_have_written_even_if_nothing_shows_it(
     assert written_by(unknown(tmp_path, 7, 7, statistics=False, returned=False), "0.2", "buf0") == "0.1"
 
 
+def test_the_last_writes_of_outputs(tmp_path: Path) -> None:
+    """In the order of the first writes; a mutated input is an output, what a later call writes counts for itself."""
+    package = replace(MANIFEST, inputs=("w",), outputs=("buf2", "buf1"))
+    writer = JournalWriter()
+    for call in (0, 1):
+        writer.call_begin(call)
+        writer.launch(0, UPDATES, X, call=call)
+        writer.launch(1, WEIGHT, X, B, call=call)
+        writer.launch(2, REUSES, B, A, call=call)
+        writer.launch(3, IN_PLACE, B, call=call)
+        writer.call_end(call, launches=4)
+    run = open_run(run_directory(tmp_path, package, writer))
+    assert [(launch.id, argument.name) for launch, argument in Dataflow(run).final_outputs] == [
+        ("0.0", "w"),
+        ("0.3", "buf1"),
+        ("0.2", "buf2"),
+        ("1.0", "w"),
+        ("1.3", "buf1"),
+        ("1.2", "buf2"),
+    ]
+
+
 def test_launches_after_one_with_an_empty_grid_count(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.call_begin()

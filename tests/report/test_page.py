@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,23 @@ def test_texts_of_a_model_arrive_as_texts(tmp_path: Path) -> None:
 def test_embedded_json_cannot_end_its_element() -> None:
     text = str(embed_json({"a": EVIL, "b": "<!--<script>"}))
     assert not re.search(r"[<>&\u2028]", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("two\n\tlines", "two\n\tlines"),
+        ('a "quoted" \\user', 'a "quoted" \\user'),
+        ("größer", "größer"),
+        ("delete\x7f", "delete\\x7f"),
+        ("back\b, form\f, return\r, escape\x1b", "back\\x08, form\\x0c, return\\r, escape\\x1b"),
+        ("other\u202edirection", "other\\u202edirection"),
+    ],
+)
+def test_embedded_json_shows_what_is_invisible(text: str, shown: str) -> None:
+    data = json.loads(str(embed_json({text: [text, 1.5, None, (True, Kind.TRITON)]})))
+    assert data == {shown: [shown, 1.5, None, [True, Kind.TRITON.value]]}
 
 
 def test_the_page_fetches_nothing(tmp_path: Path) -> None:

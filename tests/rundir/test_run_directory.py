@@ -149,6 +149,14 @@ def test_finding_launches(tmp_path: Path) -> None:
         run.launch("x1")
 
 
+@pytest.mark.parametrize(
+    ("id_", "found"), [("0.1", True), ("1", False), ("0.01", False), ("0.2", False), ("c0.1", False), ("", False)]
+)
+def test_the_launch_of_an_id(tmp_path: Path, id_: str, found: bool) -> None:
+    run = open_run(run_directory(tmp_path, PACKAGE, two_launches()))
+    assert run.find_launch(id_) is (run.launches[1] if found else None)
+
+
 def test_a_manifest_of_another_package(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.launch_begin(0, 9)

@@ -55,6 +55,22 @@ def test_the_tensor_of_an_argument(before: Tensor | Absent, after: Tensor | Abse
     assert argument.layout == (None if value is None else value.layout)
 
 
+def test_the_tensors_of_a_launch_are_those_of_its_arguments(tmp_path: Path) -> None:
+    journal = JournalWriter(level=2)
+    journal.launch_begin(0, 1, X, Absent.UNSET)
+    journal.launch_begin(1, 1, X, Y)
+    journal.launch_end(1, {0: Absent.UNSET})
+    journal.launch_begin(2, 1, Number(8, CType.I64))
+    journal.launch_end(2, {0: Y})
+    journal.tensor_stats(2, 0, Phase.AFTER, statistics(), layout=Y.layout)
+    launches = timeline(tmp_path, journal).launches
+    assert [launch.tensors() for launch in launches] == [[X, None], [X, Y], [Y, None]]
+    for launch in launches:
+        assert launch.tensors() == [argument.tensor for argument in launch.args]
+        assert launch.tensors() == [launch.tensor(slot) for slot in range(2)]
+    assert [launch.is_measured for launch in launches] == [False, False, True]
+
+
 def test_the_layout_of_an_argument_without_an_address_is_that_of_its_statistics(tmp_path: Path) -> None:
     journal = JournalWriter(level=2)
     journal.launch_begin(0, 0, Absent.OPAQUE, Absent.OPAQUE)
@@ -164,6 +180,14 @@ def test_device_kernels_of_a_launch(tmp_path: Path) -> None:
     )
     assert second.arguments == (GridArgument("arg0", "", Number(3, CType.U64)),)
     assert launch(tmp_path / "again", journal).grid == first
+
+
+def test_launches_with_a_device_kernel(tmp_path: Path) -> None:
+    journal = JournalWriter()
+    for number in (0, 1):
+        journal.launch_begin(number, 1, X, Y)
+    journal.grid(1, 0, (4, 1, 1))
+    assert [launch.has_grids for launch in timeline(tmp_path, journal).launches] == [False, True]
 
 
 def test_a_launch_without_a_device_kernel(tmp_path: Path) -> None:

@@ -52,9 +52,14 @@ class RegionFinder:
         values: what each launch reads and writes.
     """
 
-    def __init__(self, run: RunDir, reference: Reference) -> None:
+    def __init__(self, run: RunDir, reference: Reference, frame: Frame | None = None) -> None:
+        """Follows the values of a run.
+
+        Args:
+            frame: the execution of a graph to which all launches of interest belong; None for any.
+        """
         self._run = run
-        self.values = RecordedValues(run, reference)
+        self.values = RecordedValues(run, reference, frame)
         self._strides = buffer_strides(run.manifest)
         self._begins: dict[Frame, _Begin] = {}
 
@@ -62,7 +67,7 @@ class RegionFinder:
     def _launches(self) -> Mapping[Frame, list[Launch]]:
         """The launches of each execution of a graph."""
         launches: dict[Frame, list[Launch]] = defaultdict(list)
-        for launch in self._run.launches:
+        for launch in self.values.launches:
             launches[frame_of(launch)].append(launch)
         return launches
 
@@ -191,7 +196,7 @@ class RegionFinder:
 
     def _readers(self, launch: Launch) -> Iterable[Launch]:
         yield launch
-        yield from self._run.launches
+        yield from self.values.launches
 
     def _written(self, write: Write) -> Recorded:
         return self._file(write.launch, write.argument, Phase.AFTER)

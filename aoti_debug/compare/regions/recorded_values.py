@@ -6,6 +6,7 @@ last wrote its bytes; where no launch of the same graph did, by its name.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from aoti_debug.compare.regions.last_writes import LastWrites
 from aoti_debug.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Kernel, Role
+from aoti_debug.manifest import Form, Kernel, Role
 from aoti_debug.recording.values import Number
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.rundir.formats.journal_records import LaunchKey
@@ -25,6 +26,7 @@ from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 
 _VIEW = re.compile(r"_view\d*\Z")
 _READ = (Role.IN, Role.INOUT, Role.UNKNOWN)
+_TENSORS = (Form.TENSOR, Form.POINTER)
 
 Frame = tuple[CallKind, int, str, tuple[int, ...]]
 """One execution of a graph: the kind and number of the call, the graph, the iteration of each enclosing loop."""
@@ -59,9 +61,18 @@ class Read:
 
 
 class RecordedValues:
-    """The reads and writes of each launch of a run, as values of the graphs."""
+    """The reads and writes of each launch of a run, as values of the graphs.
 
-    def __init__(self, run: RunDir, reference: Reference) -> None:
+    Attributes:
+        launches: those whose reads and writes are known: they have returned, and are of the frame that was asked for.
+    """
+
+    def __init__(self, run: RunDir, reference: Reference, frame: Frame | None = None) -> None:
+        """Follows the values of a run.
+
+        Args:
+            frame: the execution of a graph to which all launches of interest belong; None for any.
+        """
         self.run = run
         self._reference = reference
         self._weights = {constant.name: constant.fqn or constant.name for constant in run.manifest.constants}
@@ -74,11 +85,21 @@ class RecordedValues:
         self._without_address: dict[tuple[Frame, str], Write] = {}
         self._unwritten: dict[tuple[int, int], bool] = {}  # by site and argument
         self._names: dict[tuple[int, str], ValueKey | None] = {}  # of values, by site
-        returned = [launch for launch in run.launches if launch.status is LaunchStatus.RETURNED]
-        written = {launch.key: tuple(self._written(launch)) for launch in returned}
-        versions = self._versions(returned, written)
-        for launch in returned:
+        self._graphs: dict[int, Graph | None] = {}  # by site
+        self.launches = tuple(launch for launch in run.launches if launch.status is LaunchStatus.RETURNED)
+        if frame is not None and not self._has_symbols():
+            self.launches = tuple(launch for launch in self.launches if frame_of(launch) == frame)
+        written = {launch.key: tuple(self._written(launch)) for launch in self.launches}
+        versions = self._versions(self.launches, written)
+        for launch in self.launches:
             self._follow(launch, written[launch.key], versions)
+
+    def _has_symbols(self) -> bool:
+        """True if a launch may show the value of a symbol, which holds for the other launches of its call, too."""
+        specs = (spec for site in self.run.manifest.sites for spec in site.args if spec.form not in _TENSORS)
+        nodes = (node for graph in self._reference.graphs for node in graph.nodes)
+        shapes = (type_.shape for node in nodes for type_ in node.types if type_ is not None)
+        return any(is_symbol(spec.text) for spec in specs) or any(map(is_symbol, itertools.chain(*shapes)))
 
     def _written(self, launch: Launch) -> Iterator[Argument]:
         """The tensors that a launch wrote, each once.
@@ -111,7 +132,10 @@ class RecordedValues:
 
     def graph(self, launch: Launch) -> Graph | None:
         """The graph that a launch belongs to; None if it is not in the reference."""
-        return self._reference.graph(launch.site.subgraph, launch.site.function)
+        site = launch.site
+        if site.id not in self._graphs:
+            self._graphs[site.id] = self._reference.graph(site.subgraph, site.function)
+        return self._graphs[site.id]
 
     def earlier(self, launch: Launch) -> Iterator[Write]:
         """Yields the writes before a launch, of the same execution of the graph."""

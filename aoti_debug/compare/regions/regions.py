@@ -7,7 +7,7 @@ from dataclasses import field
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.compare.regions.finder import RegionFinder
 from aoti_debug.compare.regions.graph_slice import NotClosedError
-from aoti_debug.compare.regions.recorded_values import RecordedValues
+from aoti_debug.compare.regions.recorded_values import RecordedValues, frame_of
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.reference.program import Reference
 from aoti_debug.rundir.run_directory import RunDir
@@ -72,7 +72,7 @@ def find_regions(run: RunDir, reference: Reference) -> Regions:
 
 def find_region(run: RunDir, reference: Reference, launch: Launch) -> Region | None:
     """Finds the region of one launch of a run at level 1; None if it has none."""
-    finder = RegionFinder(run, reference)
+    finder = RegionFinder(run, reference, frame_of(launch))
     if launch.status is not LaunchStatus.RETURNED or not finder.values.writes[launch.key]:
         return None
     try:

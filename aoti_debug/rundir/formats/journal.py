@@ -168,6 +168,8 @@ class _Block:
         self.thread = thread
         self.sequence = sequence
         self.layouts: dict[int, Layout] = {}
+        self._value_bytes: dict[int, int | None] = {}  # by layout: of its values; None if they cannot be read
+        self._key = LaunchKey(CallKind.MODEL, -1, -1)  # of the last record
         self._decoded: dict[bytes, dict[int, Value]] = {}
         self.damaged = False
 
@@ -200,7 +202,7 @@ class _Block:
         )
         known_dtype = dtypes.of_scalar_type(dtype)
         dims = struct.unpack_from(f"<{2 * ndim}q", self.data, body + abi.LAYOUT.size)
-        self.layouts[id_] = Layout(
+        layout = self.layouts[id_] = Layout(
             dtype=dtypes.name_of_number(dtype),
             device=abi.device_name(device_type, device_index),
             shape=dims[:ndim],
@@ -210,6 +212,13 @@ class _Block:
             item_bytes=known_dtype.item_bytes if known_dtype else 0,
             kind=abi.layout_name(kind),
         )
+        self._value_bytes[id_] = layout.bytes if known_dtype is not None and known_dtype.has_values else None
+
+    def _launch_key(self, kind: int, call: int, launch: int) -> LaunchKey:
+        """The key of a launch; consecutive records are often of the same one."""
+        if self._key != (kind, call, launch):
+            self._key = LaunchKey(_KINDS[kind], call, launch)
+        return self._key
 
     def _text(self, offset: int, size: int) -> str:
         return self.data[offset : offset + size].decode("utf-8", "replace")
@@ -237,19 +246,19 @@ class _Block:
             self.data, body
         )
         values = self._values(body + abi.LAUNCH_BEGIN.size, count)
-        key = LaunchKey(_KINDS[kind], call, launch)
+        key = self._launch_key(kind, call, launch)
         return LaunchBegin(time_ns, self.thread, key, site, sequence, stream_slot, tuple(loops[:n_loops]), values)
 
     def grid(self, body: int, _flags: int, time_ns: int) -> GridRecord:
         call, launch, kernel, kind, x, y, z, warps, shared, count = abi.GRID.codec.unpack_from(self.data, body)
         arguments = struct.unpack_from(f"<{count}Q", self.data, body + abi.GRID.size)
-        key = LaunchKey(_KINDS[kind], call, launch)
+        key = self._launch_key(kind, call, launch)
         return GridRecord(time_ns, self.thread, key, kernel, (x, y, z), warps, shared, arguments)
 
     def launch_end(self, body: int, flags: int, time_ns: int) -> LaunchEnd:
         call, launch, status, kind, count = abi.LAUNCH_END.codec.unpack_from(self.data, body)
         values = self._values(body + abi.LAUNCH_END.size, count)
-        key = LaunchKey(_KINDS[kind], call, launch)
+        key = self._launch_key(kind, call, launch)
         not_started, breadcrumb = bool(flags & _NOT_STARTED), bool(flags & _CRUMB)
         return LaunchEnd(time_ns, self.thread, key, status, not_started, breadcrumb, values)
 
@@ -261,7 +270,7 @@ class _Block:
         return TensorFile(
             time_ns,
             self.thread,
-            LaunchKey(_KINDS[kind], call, launch),
+            self._launch_key(kind, call, launch),
             slot,
             _PHASES[phase],
             SaveStatus(status),
@@ -288,9 +297,12 @@ class _Block:
             high,
             at_low,
             at_high,
-            *rest,
+            mean,
+            std,
+            hash_,
+            value_bytes,
+            layout,
         ) = abi.TENSOR_STATS.codec.unpack_from(self.data, body)
-        mean, std, hash_, value_bytes, layout = rest
         uninitialised, skipped = bool(flags & _UNINITIALISED), bool(flags & _SKIPPED)
         unread = uninitialised or skipped
         has_finite = numel - nan - pos_inf - neg_inf > 0
@@ -298,23 +310,18 @@ class _Block:
         greatest = _extremum(high, integer) if has_finite else None
         statistics = Statistics(numel, nan, pos_inf, neg_inf, zero, least, greatest, at_low, at_high, mean, std)
         text = body + abi.TENSOR_STATS.size
-        known = self.layouts.get(layout)
-        if (
-            value_bytes
-            and not skipped
-            and (known is None or value_bytes != known.bytes or not _has_values(known.dtype))
-        ):
+        if value_bytes and not skipped and value_bytes != self._value_bytes.get(layout):
             raise ValueError("the values do not have the size of the tensor")
         return TensorStats(
             time_ns,
             self.thread,
-            LaunchKey(_KINDS[kind], call, launch),
+            self._launch_key(kind, call, launch),
             slot,
             _PHASES[phase],
             uninitialised,
             None if unread or flags & _HASH_ONLY else statistics,
             None if unread else hash_,
-            known,
+            self.layouts.get(layout),
             b"" if skipped else self.data[text : text + value_bytes],
             self._text(text, value_bytes) if skipped else "",
         )
@@ -327,20 +334,20 @@ class _Block:
     def fault(self, body: int, _flags: int, time_ns: int) -> FaultRecord:
         call, launch, kind, in_launch, domain, code, size = abi.FAULT.codec.unpack_from(self.data, body)
         text = self._text(body + abi.FAULT.size, size)
-        key = LaunchKey(_KINDS[kind], call, launch) if in_launch else None
+        key = self._launch_key(kind, call, launch) if in_launch else None
         return FaultRecord(time_ns, self.thread, _KINDS[kind], call, key, FaultDomain(domain), code, text)
 
     def guard_damage(self, body: int, _flags: int, time_ns: int) -> GuardDamage:
         call, launch, allocation, kind, data, size, first, last, damaged, *content = abi.GUARD_DAMAGE.codec.unpack_from(
             self.data, body
         )
-        key = LaunchKey(_KINDS[kind], call, launch)
+        key = self._launch_key(kind, call, launch)
         found = bytes(content[: last + 1 - first])
         return GuardDamage(time_ns, self.thread, key, allocation, data, size, first, last, damaged, found)
 
     def printed(self, body: int, _flags: int, time_ns: int) -> PrintRecord:
         call, launch, size, kind = abi.PRINT.codec.unpack_from(self.data, body)
-        key = LaunchKey(_KINDS[kind], call, launch)
+        key = self._launch_key(kind, call, launch)
         return PrintRecord(time_ns, self.thread, key, self._text(body + abi.PRINT.size, size))
 
     def watch(self, body: int, _flags: int, time_ns: int) -> WatchRecord:
@@ -354,7 +361,7 @@ class _Block:
         return WatchHitRecord(
             time_ns,
             thread,
-            LaunchKey(_KINDS[kind], call, launch),
+            self._launch_key(kind, call, launch),
             site,
             watch,
             slot,
@@ -403,11 +410,6 @@ _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
     RecordType.NOTE.value: _Block.note,
     RecordType.RUN_END.value: _Block.run_end,
 }
-
-
-def _has_values(dtype: str) -> bool:
-    known = dtypes.of_name(dtype)
-    return known is not None and known.has_values
 
 
 _DOUBLE, _UNSIGNED = struct.Struct("<d"), struct.Struct("<Q")

@@ -32,7 +32,8 @@ def check(run: RunDir) -> tuple[Finding, ...]:
 
 def _shared_inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
     names = set(run.manifest.inputs)
-    inputs = {a.name: (a, s) for x in launches for a in x.args if a.name in names and (s := span_of(a)) is not None}
+    reading = (x for x in launches if not names.isdisjoint(spec.name for spec in x.site.args))
+    inputs = {a.name: (a, s) for x in reading for a in x.args if a.name in names and (s := span_of(a)) is not None}
     for (first_input, first), (second_input, second) in combinations(inputs.values(), 2):
         if not first.overlaps(second):
             continue

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from aoti_debug import dtypes
-from aoti_debug.abi import CallKind
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.rundir.timeline import Argument
 from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after
 from aoti_debug.triage.nonfinite.trace_roots import RootSearch
 
@@ -26,25 +25,20 @@ class Sink:
 
 def outputs(run: RunDir, roots: RootSearch, special: Special) -> list[Sink]:
     """The model outputs that hold such values, and results of branches that no launch reads."""
-    final: dict[object, tuple[Launch, Argument]] = {}
-    for launch in run.launches:
-        if launch.key.kind is not CallKind.MODEL:
-            continue
-        for argument in launch.args:
-            if argument.written and roots.dataflow.is_output(argument):
-                final[launch.key.call, argument.name] = (launch, argument)
+    if not roots.values.written[special]:
+        return []
     sinks = [
         Sink(Occurrence(launch, argument, special), f"leaves the model as {_output_name(run, argument)}")
-        for launch, argument in final.values()
+        for launch, argument in roots.dataflow.final_outputs
         if count(statistics_after(argument), special)
     ]
     return sinks + _branch_results(run, roots, special)
 
 
-def integers(run: RunDir, roots: RootSearch) -> list[Sink]:
+def integers(roots: RootSearch) -> list[Sink]:
     """NaN that a launch computes integers from: argmax, a conversion, an index."""
     sinks = []
-    for launch in run.launches:
+    for launch in roots.values.readers[Special.NAN]:
         for result in launch.args:
             if not result.written or not _is_integer(result):
                 continue
@@ -60,15 +54,16 @@ def _branch_results(run: RunDir, roots: RootSearch, special: Special) -> list[Si
 
     They are those that no launch reads, if the model has an output that no launch mentions.
     """
-    mentioned = {name for launch in run.launches for spec in launch.site.args for name in (spec.name, spec.base)}
+    if not roots.values.written[special]:
+        return []
+    sites = {launch.site.id: launch.site for launch in run.launches}
+    mentioned = {name for site in sites.values() for spec in site.args for name in (spec.name, spec.base)}
     if set(run.manifest.outputs) - {""} <= mentioned:
         return []
     return [
-        Sink(Occurrence(launch, argument, special), "leaves a branch or a loop of the model, and no launch reads it")
-        for launch in run.launches
-        if launch.site.subgraph
-        for argument in launch.args
-        if count(statistics_after(argument), special) and not roots.dataflow.readers(launch, argument)
+        Sink(occurrence, "leaves a branch or a loop of the model, and no launch reads it")
+        for occurrence in roots.values.written[special]
+        if occurrence.launch.site.subgraph and not roots.dataflow.readers(occurrence.launch, occurrence.argument)
     ]
 
 

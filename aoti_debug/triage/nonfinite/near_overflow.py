@@ -11,6 +11,7 @@ from aoti_debug.triage.nonfinite.observed_values import statistics_after
 _EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; powers of two that scale other tensors
 LARGEST = {d.name: d.largest for d in dtypes.DTYPES if d.largest is not None and d.name not in _EXEMPT}
 SHARE = 0.5  # of the maximum: doubling the value overflows
+_FAR_BELOW = min(LARGEST.values()) * SHARE / 2  # for any dtype
 MOST = 3
 
 
@@ -40,9 +41,14 @@ def warnings(launches: Iterable[Launch]) -> tuple[str, ...]:
 def _extreme_value(argument: Argument) -> tuple[float, float] | None:
     """(share of the dtype's maximum, value) of the finite value with the largest magnitude."""
     statistics = statistics_after(argument)
-    largest = LARGEST.get(argument.layout.dtype) if argument.layout else None
-    if statistics is None or largest is None:
+    if statistics is None or statistics.min is None or statistics.max is None:
         return None
-    extremes = [float(value) for value in (statistics.min, statistics.max) if value is not None]
+    low, high = statistics.min, statistics.max
+    if low > -_FAR_BELOW and high < _FAR_BELOW:
+        return None
+    largest = LARGEST.get(argument.layout.dtype) if argument.layout else None
+    if largest is None:
+        return None
+    extremes = (float(low), float(high))
     shares = [(abs(value) / largest, value) for value in extremes if SHARE < abs(value) / largest < 1]
     return max(shares, default=None)

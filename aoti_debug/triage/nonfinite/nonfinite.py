@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import explain_element as explanation
 from aoti_debug.triage.nonfinite import finding_text, harmful_sinks, near_overflow
@@ -24,9 +22,6 @@ from aoti_debug.triage.nonfinite.observed_values import (
     INFINITE,
     Occurrence,
     Special,
-    count,
-    statistics_after,
-    statistics_of,
 )
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 
@@ -57,10 +52,10 @@ def find(flow: Dataflow, infinities: Infinities) -> NonFinite:
     """
     run = flow.run
     near = near_overflow.warnings(run.launches)
-    kinds = _kinds(run)
+    roots = RootSearch(flow)
+    kinds = roots.values.kinds
     if not kinds:
         return NonFinite(None, near)
-    roots = RootSearch(flow)
     case = _nan_case(run, roots) if Special.NAN in kinds else None
     lines: list[str] = []
     if infinities is not Infinities.IGNORE:
@@ -90,30 +85,17 @@ def explain(finding: Finding, run: RunDir) -> Finding:
     return explanation.explain(finding, run)
 
 
-def _kinds(run: RunDir) -> frozenset[Special]:
-    """The kinds of non-finite values that launches read or wrote."""
-    found: set[Special] = set()
-    for launch in run.launches:
-        for argument in launch.args:
-            read = statistics_of(argument, Phase.BEFORE) if argument.role is Role.IN else None
-            for statistics in (read, statistics_after(argument)):
-                if statistics is not None and (statistics.n_nan or statistics.n_pos_inf or statistics.n_neg_inf):
-                    found.update(special for special in Special if count(statistics, special))
-    return frozenset(found)
-
-
 def _nan_case(run: RunDir, roots: RootSearch) -> NonfiniteCase | None:
     """The case of the first NaN that does harm, or of the infinity that it came from."""
     output_sinks = harmful_sinks.outputs(run, roots, Special.NAN)
     ends = [(sink, root) for sink in output_sinks for root in roots.trace([sink.occurrence])]
-    for sink in harmful_sinks.integers(run, roots):
+    for sink in harmful_sinks.integers(roots):
         ends += [
             (sink, root) for root in roots.trace_argument(sink.occurrence.launch, sink.occurrence.argument, Special.NAN)
         ]
     if not ends:
         return None
-    order = {launch.key: position for position, launch in enumerate(run.launches)}
-    ends.sort(key=lambda end: (order[end[1].occurrence.launch.key], end[1].kind is RootKind.PRODUCED))
+    ends.sort(key=lambda end: (roots.order[end[1].occurrence.launch.key], end[1].kind is RootKind.PRODUCED))
     sink, root = ends[0]
     others = {o.occurrence.key: o for _, o in ends[1:] if o.occurrence.launch.key != root.occurrence.launch.key}
     if root.kind is RootKind.PRODUCED and (infinite := _preceding_infinity(roots, root.occurrence)) is not None:
@@ -155,14 +137,14 @@ def _unintended_infinities(
                     first = NonfiniteCase(root, root.occurrence, sink, ())
     if first is None:
         first = next(
-            (_overflow(occurrence) for occurrence in _produced(run, roots, Special.PLUS_INF) if _is_half(occurrence)),
+            (_overflow(occurrence) for occurrence in _produced(roots, Special.PLUS_INF) if _is_half(occurrence)),
             None,
         )
         harmful |= {occurrence.key for occurrence in first.path} if first is not None else set()
     lines = [
         f"{finding_text.produced(occurrence)}, but no output becomes infinite because of it"
         for special in INFINITE
-        for occurrence in _produced(run, roots, special)
+        for occurrence in _produced(roots, special)
         if occurrence.key not in harmful
     ]
     return first, lines[:_MOST_LINES]
@@ -188,21 +170,18 @@ def _handled(run: RunDir, roots: RootSearch, case: NonfiniteCase | None) -> tupl
         if case
         else set()
     )
-    harmless = [occurrence for occurrence in _produced(run, roots, Special.NAN) if occurrence.launch.key not in harmful]
+    harmless = [occurrence for occurrence in _produced(roots, Special.NAN) if occurrence.launch.key not in harmful]
     return tuple(
         f"{finding_text.produced(occurrence)}, but the model handles it" for occurrence in harmless[:_MOST_LINES]
     )
 
 
-def _produced(run: RunDir, roots: RootSearch, special: Special) -> Iterable[Occurrence]:
+def _produced(roots: RootSearch, special: Special) -> Iterable[Occurrence]:
     """What launches produced from operands without it and another launch reads, once for each kernel and argument."""
     reported = set()
-    for launch in run.launches:
-        for argument in launch.args:
-            name = (launch.kernel, argument.name)
-            if name in reported or not count(statistics_after(argument), special):
-                continue
-            occurrence = Occurrence(launch, argument, special)
-            if roots.is_produced(occurrence) and roots.dataflow.readers(launch, argument):
-                reported.add(name)
-                yield occurrence
+    for occurrence in roots.values.written[special]:
+        launch, argument = occurrence.launch, occurrence.argument
+        name = (launch.kernel, argument.name)
+        if name not in reported and roots.is_produced(occurrence) and roots.dataflow.readers(launch, argument):
+            reported.add(name)
+            yield occurrence

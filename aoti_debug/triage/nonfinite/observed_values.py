@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from enum import Enum
 
 from aoti_debug.abi import Phase
@@ -70,6 +71,42 @@ def statistics_of(argument: Argument, phase: Phase) -> Statistics | None:
 def statistics_after(argument: Argument) -> Statistics | None:
     """The statistics after the launch of an argument that it may have written; None for others."""
     return statistics_of(argument, Phase.AFTER) if argument.written else None
+
+
+class SpecialValues:
+    """The non-finite values that launches read and wrote, in the order of the launches.
+
+    Attributes:
+        kinds: of all values that a launch wrote, or read from an input of its own.
+        written: occurrences in what launches wrote.
+        readers: the launches that had such a value in an argument before they began.
+    """
+
+    def __init__(self, launches: Iterable[Launch]) -> None:
+        self.written: dict[Special, list[Occurrence]] = {special: [] for special in Special}
+        self.readers: dict[Special, list[Launch]] = {special: [] for special in Special}
+        found: set[Special] = set()
+        for launch in launches:
+            for argument in launch.args:
+                for phase, recorded in argument.stats.items():
+                    s = recorded.statistics
+                    if s is None or not (s.n_nan or s.n_pos_inf or s.n_neg_inf) or recorded.uninitialised:
+                        continue
+                    kinds = [special for special in Special if count(s, special)]
+                    if phase is Phase.BEFORE:
+                        self._add_reader(launch, kinds)
+                        found.update(kinds if argument.role is Role.IN else ())
+                    elif argument.written:
+                        found.update(kinds)
+                        for special in kinds:
+                            self.written[special].append(Occurrence(launch, argument, special))
+        self.kinds = frozenset(found)
+
+    def _add_reader(self, launch: Launch, kinds: Iterable[Special]) -> None:
+        for special in kinds:
+            readers = self.readers[special]
+            if not readers or readers[-1] is not launch:
+                readers.append(launch)
 
 
 class ResultOperands:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum
+from functools import cached_property
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.diagnosis.dataflow import Dataflow, Writer
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.recording.values import Tensor
+from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.infinities import intended_signs
 from aoti_debug.triage.nonfinite.observed_values import (
     Occurrence,
     ResultOperands,
     Special,
+    SpecialValues,
     count,
     statistics_after,
     statistics_of,
@@ -56,7 +59,16 @@ class RootSearch:
         self._run = run
         self._dataflow = flow
         self._operands = ResultOperands(run.manifest, flow)
-        self._order = {launch.key: order for order, launch in enumerate(run.launches)}
+
+    @cached_property
+    def order(self) -> dict[LaunchKey, int]:
+        """The position of each launch in its run."""
+        return {launch.key: order for order, launch in enumerate(self._run.launches)}
+
+    @cached_property
+    def values(self) -> SpecialValues:
+        """The non-finite values of the run."""
+        return SpecialValues(self._run.launches)
 
     @property
     def dataflow(self) -> Dataflow:
@@ -96,7 +108,7 @@ class RootSearch:
                     path.append(step)
                     step = following[step.key]
                 roots.append(Root(kind, earlier, name, tuple(path)))
-        return sorted(roots, key=lambda root: (self._order[root.occurrence.launch.key], root.kind is RootKind.PRODUCED))
+        return sorted(roots, key=lambda root: (self.order[root.occurrence.launch.key], root.kind is RootKind.PRODUCED))
 
     def trace_argument(self, launch: Launch, argument: Argument, special: Special) -> list[Root]:
         """The roots of the non-finite values that an argument holds before a launch."""

@@ -223,7 +223,7 @@ def test_the_statistics_of_the_last_replay_are_those_of_a_call(
         if stats.statistics is None or other.statistics is None:
             assert stats.statistics is other.statistics
             continue
-        found, expected = vars(stats.statistics), vars(other.statistics)
+        found, expected = stats.statistics._asdict(), other.statistics._asdict()
         exact = found.keys() - {"mean", "std"}
         assert {field: found[field] for field in exact} == {field: expected[field] for field in exact}, key
         for field in ("mean", "std"):

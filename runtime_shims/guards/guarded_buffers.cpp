@@ -2,13 +2,13 @@
 
 #include <dlfcn.h>
 #include <string.h>
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
 #include <algorithm>
 
 #include "formats/guard_zones.h"
 #include "tensors/dtype.h"
 #include "tensors/tensor_meta.h"
+#include "tensors/torch_shim.h"
 
 // Newer than the shim that some versions of torch have: null where it is missing.
 extern "C" __attribute__((weak)) AOTITorchError torch_from_blob(

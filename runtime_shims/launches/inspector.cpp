@@ -1,7 +1,5 @@
 #include "inspector.h"
 
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-
 #include <algorithm>
 #include <string>
 
@@ -11,6 +9,7 @@
 #include "tensors/hashing.h"
 #include "tensors/readable.h"
 #include "tensors/strided.h"
+#include "tensors/torch_shim.h"
 
 namespace aoti_debug {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -264,7 +265,8 @@ void look_at_watched(ThreadState& thread, const Sight& sight) {
 void look_at_replays(Run& run) {
   Watchpoints& watchpoints = *run.watchpoints;
   ThreadState thread(&run, static_cast<uint32_t>(syscall(SYS_gettid)));
-  std::vector<std::pair<Sight, WatchHit>> first_hits;  // each condition's first is recorded, the others are counted
+  // Each condition's first is recorded, in the order of replays; the others are counted.
+  std::multimap<uint32_t, std::pair<Sight, WatchHit>> first_hits;
   run.captured_watches.take_news([&](const CapturedCondition& condition, uint64_t evaluated, uint64_t hits) {
     watchpoints.evaluate(condition.watch, evaluated);
     if (hits == 0) return;
@@ -283,11 +285,9 @@ void look_at_replays(Run& run) {
     hit.statistic = found.statistic;
     hit.replay = found.replay;
     hit.number = number;
-    first_hits.emplace_back(std::move(sight), hit);
+    first_hits.emplace(found.replay, std::pair(std::move(sight), hit));
   });
-  std::stable_sort(first_hits.begin(), first_hits.end(),
-                   [](const auto& a, const auto& b) { return a.second.replay < b.second.replay; });
-  for (const auto& [sight, hit] : first_hits) record_hit(thread, sight, hit, nullptr);
+  for (const auto& [replay, hit] : first_hits) record_hit(thread, hit.first, hit.second, nullptr);
   if (!thread.text.empty()) run.live.write(thread.text);
 }
 

@@ -5,10 +5,6 @@
 
 #include <cstdint>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
-
 namespace aoti_debug {
 
 class Clock {
@@ -39,7 +35,7 @@ class Clock {
 
   static uint64_t ticks() {
 #if defined(__x86_64__)
-    return __rdtsc();
+    return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
     uint64_t value;
     asm volatile("mrs %0, cntvct_el0" : "=r"(value));

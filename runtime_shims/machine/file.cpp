@@ -58,6 +58,18 @@ int write_at(const File& file, const void* data, uint64_t bytes, uint64_t offset
   return 0;
 }
 
+int read_file(const std::string& path, std::string* text) {
+  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return errno;
+  char part[4096];
+  for (text->clear();;) {
+    const ssize_t got = ::read(file.descriptor(), part, sizeof(part));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return got < 0 ? errno : 0;
+    text->append(part, static_cast<size_t>(got));
+  }
+}
+
 int replace_file(const std::string& path, std::string_view text) {
   const std::string temporary = path + ".tmp-" + std::to_string(getpid());
   File file;

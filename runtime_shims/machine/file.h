@@ -32,6 +32,9 @@ int create_file(const std::string& path, File* file);
 // Writes all of `bytes` bytes at `offset`.
 int write_at(const File& file, const void* data, uint64_t bytes, uint64_t offset);
 
+// Reads all of a file, also of one that the kernel makes up as it is read.
+int read_file(const std::string& path, std::string* text);
+
 // Replaces `path` by a file with this text, through a temporary name beside it.
 int replace_file(const std::string& path, std::string_view text);
 

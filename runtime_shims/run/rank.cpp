@@ -9,8 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "machine/file.h"
@@ -23,9 +21,10 @@ namespace {
 constexpr int kMostLaunches = 10000;
 constexpr int kMostAncestors = 32;
 
+// "" where it cannot be read.
 std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  std::string text;
+  return read_file(path, &text) == 0 ? text : "";
 }
 
 // Parent and start time, in ticks since the machine was started. False where there is no such process.

@@ -3,12 +3,11 @@
 #include <string.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
 
 #include "configuration.h"
+#include "machine/file.h"
 
 namespace aoti_debug {
 namespace {
@@ -47,10 +46,10 @@ std::optional<Replacement> replacement(const std::vector<std::string>& fields) {
 }  // namespace
 
 std::string Substitutions::read(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return path + ": " + strerror(errno);
+  std::string text;
+  if (const int error = read_file(path, &text); error != 0) return path + ": " + strerror(error);
   uint32_t number = 0;
-  for (std::string line; std::getline(file, line);) {
+  for (const std::string& line : split(text, '\n')) {
     ++number;
     if (!line.empty() && !take(split(line, '\t'))) {
       by_launch_.clear();

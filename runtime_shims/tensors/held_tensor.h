@@ -1,10 +1,10 @@
 // A reference to a tensor beside those that the model has.
 #pragma once
 
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-
 #include <cstdint>
 #include <utility>
+
+#include "torch_shim.h"
 
 namespace aoti_debug {
 

@@ -1,9 +1,8 @@
 #include "tensor_meta.h"
 
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-
 #include "dtype.h"
 #include "formats/journal_format.h"
+#include "torch_shim.h"
 
 // Newer than the shim that some supported versions of torch have: null where it is missing.
 extern "C" __attribute__((weak)) const char* torch_exception_get_what_without_backtrace();

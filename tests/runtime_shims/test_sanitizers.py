@@ -22,19 +22,23 @@ SANITIZERS = {
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
     "thread": ("-fsanitize=thread", "-Wno-tsan"),  # it knows no fences; what they order is atomic, too
 }
-CHEAP = ("-std=c++17", "-O0", "-g1", "-fPIC", "-ffp-contract=off", "-fno-gnu-unique", "-fvisibility=hidden")
+# -Og compiles in the time of -O0, and keeps local variables in registers, so that there are fewer accesses to look at.
+CHEAP = ("-std=c++17", "-Og", "-g1", "-fPIC", "-ffp-contract=off", "-fno-gnu-unique", "-fvisibility=hidden")
 OUTLINED = ("--param", "asan-instrumentation-with-call-threshold=0")  # half the time to compile
 SETTINGS = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "TSAN_OPTIONS": "die_after_fork=0:second_deadlock_stack=1:exitcode=66",
 }
+# A flight recorder has a gigabyte by default, which takes the system a while. In less, launches soon take the memory of
+# earlier ones, as well. A sixteenth is for the host: it grows once or twice.
+FLIGHT, SMALL_FLIGHT = ({"FLIGHT": "8", "FLIGHT_BYTES": size} for size in ("320M", "32M"))
 LEVELS = {
     "level 1": {"LEVEL": "1", "PHASE": "both"},
     "limits": {"LEVEL": "1", "MAX_BYTES": "300K", "MAX_FILES": "40", "JOURNAL_BYTES": "600K"},
     "level 2": {"LEVEL": "2", "GUARDS": "1"},
-    "level 3": {"LEVEL": "3", "FLIGHT": "8", "GUARDS": "1", "JOURNAL_BYTES": "1M"},
-    "quiet": {"LEVEL": "3", "FLIGHT": "8", "GUARDS": "1", "PRINT": "none", "SUMMARIES": "1", "SUMMARIES_BYTES": "9K"},
+    "level 3": {"LEVEL": "3", **FLIGHT, "GUARDS": "1", "JOURNAL_BYTES": "1M"},
+    "quiet": {"LEVEL": "3", **SMALL_FLIGHT, "GUARDS": "1", "PRINT": "none", "SUMMARIES": "1", "SUMMARIES_BYTES": "9K"},
 }
 CASES = (
     *(("address", "threads", level) for level in ("level 1", "level 3")),
@@ -101,7 +105,7 @@ def host(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
     """Compiles the host and the package for a sanitizer, once a session."""
 
     def compiled(sanitizer: str) -> Path:
-        reason = missing(sanitizer, tmp_path_factory.mktemp("missing"))
+        reason = once(tmp_path_factory, f"missing-{sanitizer}", lambda folder: missing(sanitizer, folder))
         if reason:
             pytest.skip(reason)
         return once(tmp_path_factory, f"sanitized-{sanitizer}", lambda folder: compile_host(sanitizer, objects, folder))

@@ -48,7 +48,7 @@ def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Pat
         *([] if toolchain.compiler.is_clang else ["-fno-gnu-unique"]),
         *_machine_words(flags),
         f"-I{RUNTIME}",
-        *_header_directories(toolchain, device, flags),
+        *([f"-I{path}" for path in flags.include_dirs] if device != "cpu" else []),  # of its toolkit
     ]
     sources = [path for path in sorted(RUNTIME.rglob("*")) if path.is_file() and path.suffix in SUFFIXES]
     texts = [f"{path.relative_to(RUNTIME)}\n{path.read_text()}" for path in sources]
@@ -95,12 +95,6 @@ def _machine_words(flags: Flags) -> list[str]:
     """The options that choose the instruction set; those beside -march=native name parts of it."""
     words = [word for word in compile_words(replace(flags, include_dirs=())) if word.startswith("-m")]
     return [_NATIVE] if _NATIVE in words else list(dict.fromkeys(words))
-
-
-def _header_directories(toolchain: Toolchain, device: str, flags: Flags) -> list[str]:
-    """The options that name the directories of torch's headers, and for a GPU those of its toolkit."""
-    directories = flags.include_dirs if device != "cpu" else (str(toolchain.torch.directory / "include"),)
-    return [f"-I{path}" for path in directories]
 
 
 def translation_units(files: Sequence[Path], count: int) -> list[str]:

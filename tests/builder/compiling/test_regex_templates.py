@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,8 +42,22 @@ def test_a_wrapper_without_the_templates_works_with_the_object(tools: Toolchain,
     assert [device_index(text) for text in (b"cuda:3", b"cpu", b"no device!")] == [3, 0, -1]
 
 
-def test_other_flags_make_another_object(tools: Toolchain) -> None:
-    assert compile_templates(tools, FLAGS) != compile_templates(tools, (*FLAGS, "-D_GLIBCXX_USE_CXX11_ABI=1"))
+def test_other_flags_make_another_object(tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(_: Toolchain, source: Path, output: Path, words: Sequence[str]) -> Path:
+        output.write_text(f"{source.name}: {' '.join(words)}")
+        return output
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(Toolchain, "compile", write)
+    monkeypatch.setattr(Toolchain, "run", lambda *_: None)
+    objects = {}
+    for word in ("-D_GLIBCXX_USE_CXX11_ABI=1", "-O0", "-fno-exceptions", "-I/include", "-DOTHER", "-Wall"):
+        compiled = compile_templates(tools, (*FLAGS, word))
+        assert compiled is not None
+        objects.setdefault(compiled, compiled.read_text())
+    flags = " ".join(FLAGS)
+    relevant = ("-D_GLIBCXX_USE_CXX11_ABI=1", "-O0", "-fno-exceptions", "-I/include")
+    assert list(objects.values()) == [*(f"regex.cpp: {flags} {word}" for word in relevant), f"regex.cpp: {flags}"]
 
 
 def test_a_library_with_other_templates_does_without(

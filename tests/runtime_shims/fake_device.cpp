@@ -1,7 +1,6 @@
 // A device half whose memory is host memory and whose streams do everything at once. Tensors that the test marks are
 // "on" it: the shim's answer about their device is replaced.
 #include <dlfcn.h>
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
 #include <atomic>
 #include <cmath>
@@ -20,6 +19,7 @@
 #include "statistics/statistics.h"
 #include "tensors/elements.h"
 #include "tensors/strided.h"
+#include "tensors/torch_shim.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,14 +16,16 @@ from typing import Any
 import torch
 from filelock import FileLock
 
+from aoti_debug.builder.compiling import runtime_objects
 from aoti_debug.builder.compiling.runtime_objects import (
-    ELEMENTWISE,
+    CPU_UNIT,
     OPTIMIZE_ELEMENTWISE,
     OPTIMIZE_OTHERS,
-    RUNTIME,
-    shared_sources,
-    translation_units,
+    THIS_MACHINE,
+    WARNINGS_SUFFIX,
 )
+from aoti_debug.builder.compiling.toolchain import Toolchain
+from aoti_debug.machine.compiler import find_compiler, find_torch
 
 HERE = Path(__file__).parent
 SHIMS = HERE.parent.parent / "runtime_shims"
@@ -91,45 +92,39 @@ class Slot:
     type: int = 0
 
 
-def compiled(folder: Path, device: Path) -> list[Path]:
-    """The objects of the runtime, optimized as in packages, and of the harness; compiled unless `folder` has them."""
-    host = shared_sources()
-    elementwise = [path for path in host if path.relative_to(RUNTIME).parts[0] in ELEMENTWISE]
-    others = [path for path in host if path not in elementwise]
-    runtime, headers = ("".join(path.read_text() for path in paths) for paths in (host, sorted(SHIMS.rglob("*.h"))))
-    units = {
-        "runtime": (OPTIMIZE_OTHERS, *translation_units(others, 1), runtime),
-        "elementwise": (OPTIMIZE_ELEMENTWISE, *translation_units(elementwise, 1), runtime),
-        device.stem: (OPTIMIZE_ELEMENTWISE, f'#include "{device}"\n', device.read_text()),
-        "harness": (OPTIMIZE_OTHERS, f'#include "{HERE / "harness.cpp"}"\n', (HERE / "harness.cpp").read_text()),
-    }
-
-    def compile_(name: str) -> Path:
-        optimize, text, contents = units[name]
-        key = sha256(f"{headers}{text}{contents}{FLAGS}{optimize}{torch.__version__}".encode()).hexdigest()[:16]
-        path = folder / f"{name}-{key}.o"
-        if not path.exists():
-            for old in folder.glob(f"{name}-*.o"):
-                old.unlink()
-            source, scratch = folder / f"{name}.cpp", path.with_suffix(f".{os.getpid()}")
-            source.write_text(text)
-            include = [f"-I{SHIMS}", f"-I{TORCH / 'include'}", f"-I{TORCH / 'include/torch/csrc/api/include'}"]
-            _run("g++", *FLAGS, optimize, *include, "-c", str(source), "-o", str(scratch))
-            scratch.rename(path)
-        return path
-
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(compile_, units))
+def compiled_runtime() -> list[Path]:
+    """The objects of the runtime for the CPU of this machine, as packages have them; they compile without a warning."""
+    toolchain = Toolchain(find_compiler(), find_torch())
+    objects = runtime_objects.compile_runtime(toolchain, "cpu", THIS_MACHINE)
+    if not toolchain.compiler.is_clang:
+        assert [path.with_suffix(WARNINGS_SUFFIX).read_text() for path in objects] == [""] * len(objects)
+    return objects
 
 
-def build(objects: Path, folder: Path, device: Path = SHIMS / "device/device_cpu.cpp") -> Path:
-    """The shared library of the runtime and the harness, with a device half.
+def compiled(folder: Path, source: Path, optimize: str) -> Path:
+    """The object of another source; compiled unless `folder` has it."""
+    texts = "".join(path.read_text() for path in [source, *sorted(SHIMS.rglob("*.h"))])
+    key = sha256(f"{texts}{FLAGS}{optimize}{torch.__version__}".encode()).hexdigest()[:16]
+    path = folder / f"{source.stem}-{key}.o"
+    if not path.exists():
+        for old in folder.glob(f"{source.stem}-*.o"):
+            old.unlink()
+        scratch = path.with_suffix(f".{os.getpid()}")
+        include = [f"-I{SHIMS}", f"-I{TORCH / 'include'}"]
+        _run("g++", *FLAGS, optimize, *include, "-c", str(source), "-o", str(scratch))
+        scratch.rename(path)
+    return path
+
+
+def build(objects: Path, folder: Path, device: Path | None = None) -> Path:
+    """The shared library of the runtime and the harness.
 
     Args:
-        objects: where objects are kept from session to session.
+        objects: where objects of the tests' own are kept from session to session.
         folder: where the library goes.
+        device: the source of a device half in place of a CPU's.
     """
-    library = folder / f"{device.stem}.so"
+    library = folder / f"{CPU_UNIT if device is None else device.stem}.so"
     torch_lib = TORCH / "lib"
     link = [
         "-shared",
@@ -139,10 +134,14 @@ def build(objects: Path, folder: Path, device: Path = SHIMS / "device/device_cpu
         "-ltorch_cpu",
         f"-Wl,-rpath,{torch_lib}",
     ]
+    runtime = compiled_runtime()
     objects.mkdir(parents=True, exist_ok=True)
     with FileLock(objects / "lock"):
-        inputs = [str(path) for path in compiled(objects, device)]
-        _run("g++", *inputs, *link, "-o", str(library))
+        inputs = [compiled(objects, HERE / "harness.cpp", OPTIMIZE_OTHERS)]
+        if device is not None:
+            inputs.append(compiled(objects, device, OPTIMIZE_ELEMENTWISE))
+            runtime = [path for path in runtime if path.stem != CPU_UNIT]
+        _run("g++", *map(str, [*inputs, *runtime]), *link, "-o", str(library))
     return library
 
 

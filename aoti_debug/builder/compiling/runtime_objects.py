@@ -17,7 +17,7 @@ from aoti_debug.machine import cache
 
 DEVICES = {"cpu": "device", "cuda": "cuda"}  # the folder of the half of the runtime that is the device's own
 INTERPOSER = "interposer"  # the folder of the library that interposes functions of packages without wrapper source
-ELEMENTWISE = ("device", "guards", "statistics", "tensors")  # folders of the files that visit elements of tensors
+ELEMENTWISE = ("guards", "statistics", "tensors")  # folders of the files that visit elements of tensors
 OPTIMIZE_ELEMENTWISE, OPTIMIZE_OTHERS = "-O3", "-O1"
 FLAGS = (
     "-std=c++17",
@@ -26,7 +26,11 @@ FLAGS = (
     "-fvisibility-inlines-hidden",
     "-fopenmp",
     "-ffp-contract=off",
+    "-Wall",
+    "-Wextra",
 )
+CPU_UNIT = "cpu"  # the translation unit that is a CPU's own: another device's may take its place
+WARNINGS_SUFFIX = ".warnings"  # of the files beside objects that have what the compiler said
 SUFFIXES = (".h", ".cpp", ".cu", ".ptx")
 _NATIVE = "-march=native"
 THIS_MACHINE = Flags("", (), (), (_NATIVE.removeprefix("-"),), (), (), (), ())  # code for the processor of this machine
@@ -53,19 +57,16 @@ def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Pat
     sources = [path for path in sorted(RUNTIME.rglob("*")) if path.is_file() and path.suffix in SUFFIXES]
     texts = [f"{path.relative_to(RUNTIME)}\n{path.read_text()}" for path in sources]
     name = toolchain.key(*words, OPTIMIZE_ELEMENTWISE, OPTIMIZE_OTHERS, *texts)
-    elementwise = [path for path in files if path.relative_to(RUNTIME).parts[0] in ELEMENTWISE]
-    others = [path for path in files if path not in elementwise]
 
     def compile_unit(source: Path, text: str, optimize: str) -> None:
         source.write_text(text)
-        toolchain.compile(source, source.with_suffix(".o"), [optimize, *words])
+        toolchain.compile(source, source.with_suffix(".o"), [optimize, *words], source.with_suffix(WARNINGS_SUFFIX))
 
     def fill(directory: Path) -> None:
-        units = [(text, OPTIMIZE_OTHERS) for text in translation_units(others, max(1, toolchain.jobs - 1))]
-        units += [(text, OPTIMIZE_ELEMENTWISE) for text in translation_units(elementwise, 1)]
-        sources = [directory / f"runtime_{number}.cpp" for number in range(len(units))]
+        units = _units(files, max(1, toolchain.jobs - 1))
+        sources = [directory / f"{name}.cpp" for name in units]
         with ThreadPoolExecutor(toolchain.jobs) as pool:
-            list(pool.map(compile_unit, sources, *zip(*units, strict=True)))
+            list(pool.map(compile_unit, sources, *zip(*units.values(), strict=True)))
 
     return sorted(cache.entry("runtime", name, fill).glob("*.o"))
 
@@ -95,6 +96,19 @@ def _machine_words(flags: Flags) -> list[str]:
     """The options that choose the instruction set; those beside -march=native name parts of it."""
     words = [word for word in compile_words(replace(flags, include_dirs=())) if word.startswith("-m")]
     return [_NATIVE] if _NATIVE in words else list(dict.fromkeys(words))
+
+
+def _units(files: Sequence[Path], jobs: int) -> dict[str, tuple[str, str]]:
+    """The text and the optimization of each translation unit, by the unit's name; `jobs` of them visit no elements."""
+    folders = {path: path.relative_to(RUNTIME).parts[0] for path in files}
+    own = [path for path in files if folders[path] == DEVICES["cpu"]]
+    elementwise = [path for path in files if folders[path] in ELEMENTWISE]
+    others = [path for path in files if path not in (*own, *elementwise)]
+    units = {f"others{number}": (text, OPTIMIZE_OTHERS) for number, text in enumerate(translation_units(others, jobs))}
+    for name, paths in (("elementwise", elementwise), (CPU_UNIT, own)):
+        for text in translation_units(paths, 1):
+            units[name] = (text, OPTIMIZE_ELEMENTWISE)
+    return units
 
 
 def translation_units(files: Sequence[Path], count: int) -> list[str]:

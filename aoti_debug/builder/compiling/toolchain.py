@@ -62,18 +62,24 @@ class Toolchain:
     jobs: int = max(2, os.cpu_count() or 2)
     children: Children = field(default_factory=Children, compare=False)  # the compilers and linkers that run
 
-    def compile(self, source: Path, output: Path, words: Sequence[str]) -> Path:
+    def compile(self, source: Path, output: Path, words: Sequence[str], warnings: Path | None = None) -> Path:
         """Compiles a source file and returns the path of the object.
+
+        Args:
+            warnings: the file that takes what the compiler has to say of a source that compiles.
 
         Raises:
             CompileError: it does not compile; the message names the log.
             ToolchainError: the compiler cannot be started, or was interrupted.
         """
-        self.run([self.compiler.path, "-c", str(source), *words, "-o", str(output)], f"{source.name} does not compile")
+        command = [self.compiler.path, "-c", str(source), *words, "-o", str(output)]
+        text = self.run(command, f"{source.name} does not compile")
+        if warnings is not None:
+            warnings.write_text(text)
         return output
 
-    def run(self, command: Sequence[str], failed: str) -> None:
-        """Runs a compiler or a linker.
+    def run(self, command: Sequence[str], failed: str) -> str:
+        """Runs a compiler or a linker, and returns what it wrote to stderr.
 
         Args:
             failed: the beginning of the error message.
@@ -96,6 +102,7 @@ class Toolchain:
             ended = child_process.describe_exit(result.code)
             message = "\n".join([f"{failed} ({ended})", *lines, f"log: {log}"])
             raise CompileError(message, command, result.code, result.stderr)
+        return result.stderr
 
     def key(self, *parts: str) -> str:
         """The key of a cache entry that depends on the compiler, on torch and on `parts`."""

@@ -34,7 +34,7 @@ def test_the_runtime_is_for_cpu_and_cuda(tools: Toolchain) -> None:
 def test_the_runtime_of_this_machine_is_compiled_meanwhile(tools: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[list[str]] = []
 
-    def note(_: Toolchain, source: Path, output: Path, words: list[str]) -> Path:
+    def note(_: Toolchain, source: Path, output: Path, words: list[str], warnings: Path) -> Path:
         compiled.append(words)
         output.write_text("")
         return output

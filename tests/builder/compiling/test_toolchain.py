@@ -9,7 +9,7 @@ from aoti_debug.builder.compiling import toolchain
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.sources import Flags
-from aoti_debug.machine.compiler import Compiler, Torch
+from aoti_debug.machine.compiler import Compiler, Torch, find_compiler
 
 TOOLS = Toolchain(Compiler("/no/such/compiler", "g++ 13"), Torch("2.13.0", Path("/nowhere"), "fingerprint"))
 
@@ -36,3 +36,12 @@ def test_words_of_flags() -> None:
     )
     assert toolchain.compile_words(flags) == ["-DA=1", "-O3", "-x", "c++", "-I/include", "-march=native"]
     assert toolchain.link_words(flags) == ("-Wl,-z,now", "-lm", "-L/lib")
+
+
+def test_what_a_compiler_says_of_a_source_that_compiles(tmp_path: Path) -> None:
+    tools, source, warnings = replace(TOOLS, compiler=find_compiler()), tmp_path / "a.cpp", tmp_path / "a.warnings"
+    for text, said in (("int x;\n", ""), ("#warning old\n", "old")):
+        source.write_text(text)
+        assert tools.compile(source, tmp_path / "a.o", [], warnings).exists()
+        assert said in warnings.read_text()
+        assert bool(warnings.read_text()) == bool(said)

@@ -1,6 +1,5 @@
 // A model as generated code writes it: every form of an argument, loops, a call within a call, buffers with guards, and
 // launches that fail. `sanitized_call` runs it once and returns a checksum of what it computed.
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
 #include <array>
 #include <cstdint>
@@ -9,6 +8,7 @@
 
 #include "aoti_debug.h"
 #include "tensors/dtype.h"
+#include "tensors/torch_shim.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 EXPORT void f_mark(AtenTensorHandle tensor);
@@ -131,7 +131,7 @@ uint64_t run(const void* model, uint32_t type, bool device, Fault fault, void (*
             add(x.data(), y.data(), y.words());
             *factor += 0;
             if (turn == 2 && fault == kThrows) throw std::runtime_error("a planted fault");
-            return static_cast<AOTITorchError>(turn == 2 && fault == kFails ? AOTI_TORCH_FAILURE : 0);
+            return static_cast<AOTITorchError>(turn == 2 && fault == kFails ? 1 : AOTI_TORCH_SUCCESS);
           },
           x, y, &alpha, static_cast<AtenTensorHandle*>(nullptr));
     }

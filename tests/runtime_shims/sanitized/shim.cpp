@@ -1,11 +1,11 @@
 // Tensors in host memory behind torch's C shim: as much of it as the runtime calls. torch itself is not built with
 // sanitizers, so it stays out of the process.
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
 #include <cstdlib>
 #include <vector>
 
 #include "tensors/dtype.h"
+#include "tensors/torch_shim.h"
 
 struct AtenTensorOpaque {
   std::vector<int64_t> sizes;

@@ -249,22 +249,21 @@ class _Parts:
         self.printed: str | None = None
 
     def tensor(self, slot: int) -> Tensor | None:
-        after = self.end.values.decode().get(slot) if self.end and self.end.values.length else None
-        value = after if isinstance(after, Tensor) else self.begin.values.decode().get(slot) if self.begin else None
-        return value if isinstance(value, Tensor) else None
+        before, changed = self._values()
+        return _tensor(before.get(slot), changed.get(slot))
 
     def tensors(self, count: int) -> list[Tensor | None]:
+        before, changed = self._values()
+        return [_tensor(before.get(slot), changed.get(slot)) for slot in range(count)]
+
+    def _values(self) -> tuple[Mapping[int, Value], Mapping[int, Value]]:
+        """The values of arguments before the launch, and those that it changed."""
         before: Mapping[int, Value] = self.begin.values.decode() if self.begin else {}
-        after = self.end.values.decode() if self.end and self.end.values.length else {}
-        values = [after.get(slot) for slot in range(count)]
-        return [
-            value if isinstance(value, Tensor) else known if isinstance(known := before.get(slot), Tensor) else None
-            for slot, value in enumerate(values)
-        ]
+        return before, self.end.values.decode() if self.end and self.end.values.length else {}
 
     def arguments(self, site: Site) -> tuple[Argument, ...]:
-        before: Mapping[int, Value] = self.begin.values.decode() if self.begin else {}
-        after = {**before, **self.end.values.decode()} if self.end and self.end.values.length else before
+        before, changed = self._values()
+        after = {**before, **changed} if changed else before
         # by name: a tensor that is passed twice is recorded once
         files: dict[str, dict[Phase, SavedTensor]] = {}
         stats: dict[str, dict[Phase, RecordedStats]] = {}
@@ -275,19 +274,17 @@ class _Parts:
             stats.setdefault(site.args[s.slot].name, {})[s.phase] = _measured(s, None)
         for r in self.replayed:
             stats.setdefault(site.args[r.stats.slot].name, {})[r.stats.phase] = _measured(r.stats, r.replay)
-        opaque = Absent.OPAQUE
-        arguments = [
+        return tuple(
             Argument(
                 slot,
                 spec,
-                before.get(slot, opaque),
-                after.get(slot, opaque),
+                before.get(slot, Absent.OPAQUE),
+                after.get(slot, Absent.OPAQUE),
                 files.get(spec.name) or {},
                 stats.get(spec.name) or {},
             )
             for slot, spec in enumerate(site.args)
-        ]
-        return tuple(arguments)
+        )
 
     def status(self) -> LaunchStatus:
         if self.end is None:
@@ -295,6 +292,13 @@ class _Parts:
         if self.end.not_started:
             return LaunchStatus.NOT_STARTED
         return LaunchStatus.FAILED if self.end.status != 0 or self.fault else LaunchStatus.RETURNED
+
+
+def _tensor(before: Value | None, changed: Value | None) -> Tensor | None:
+    """What a launch left in an argument, or what it was passed; None if neither is a tensor."""
+    if isinstance(changed, Tensor):
+        return changed
+    return before if isinstance(before, Tensor) else None
 
 
 def _measured(s: journal_records.TensorStats, replay: int | None) -> RecordedStats:

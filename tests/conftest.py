@@ -1,6 +1,7 @@
 """Options and fixtures of all tests.
 
-The file's presence puts tests/ on the import path: `factories` and `models` are found from every folder.
+The file's presence puts tests/ on the import path: `factories` and `models` are found from every folder. It imports
+no torch: the process that hands out the tests needs none.
 """
 
 from __future__ import annotations
@@ -15,17 +16,15 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import order
 import pytest
 import quick_exit
 import shared_imports
-import torch
-import wrong_model
 from built_model import Built, FromPackage, importable
 from once import once
 from session_models import SessionModels
-from wrong_model import Wrong
 
 from aoti_debug.builder import build as builder
 from aoti_debug.frontend.exported_program import WORKER
@@ -33,9 +32,13 @@ from aoti_debug.machine.fork_server import python_process
 from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.rundir.run_directory import RunDir
 
+if TYPE_CHECKING:
+    from wrong_model import Wrong
+
 TESTS = Path(__file__).resolve().parent
 COLLECTED_AFTER = 20_000  # new objects
 LOWERING = ("torch._inductor.compile_fx", "torch._inductor.package", WORKER)
+NVIDIA_DRIVER = Path("/dev/nvidiactl")
 WITHOUT_GPU = (*PRELOADED, *LOWERING, "lowered_once")
 
 
@@ -67,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
         state = tempfile.mkdtemp(prefix="aoti-debug-state-")
         os.environ["XDG_STATE_HOME"] = state
         cleanups.callback(shutil.rmtree, state, ignore_errors=True)
-        if has_workers and not torch.cuda.is_available():
+        if has_workers and not NVIDIA_DRIVER.exists():
             search = [*map(str, config.getini("pythonpath")), os.environ.get("PYTHONPATH", "")]
             variables = python_process.environment({**os.environ, "PYTHONPATH": os.pathsep.join(search)})
             cleanups.enter_context(shared_imports.shared(WITHOUT_GPU, variables))
@@ -122,6 +125,8 @@ def fork_server(pytestconfig: pytest.Config) -> Iterator[None]:
     from the start: it forks no process with another one. With a GPU, torch's compiler asks for the devices when it is
     imported, which no fork survives: the server notices that of the modules of users, and does not fork.
     """
+    import torch
+
     for folder in pytestconfig.getini("pythonpath"):
         importable(folder)
     read_late = ("PYTEST_CURRENT_TEST", "FAULTY_OPS", "NATIVE_OPS", "CXX", "PATH", "XDG_CACHE_HOME", "COLUMNS")
@@ -174,6 +179,8 @@ def saved(session_models: SessionModels) -> Callable[[str], RunDir]:
 @pytest.fixture(scope="session")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Wrong:
     """A model with a wrong kernel, and the same without it."""
+    import wrong_model
+
     return once(tmp_path_factory, "wrong", wrong_model.build)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from chromium import Browser, needs_chromium
@@ -82,9 +83,9 @@ def test_it_prints(tmp_path: Path, browser: Browser) -> None:
     assert 1 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 4
 
 
-@pytest.mark.parametrize("options", [(), ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")])
-def test_it_draws(tmp_path: Path, browser: Browser, options: tuple[str, ...]) -> None:
-    image = browser.screenshot(report.write_triage(triage(tmp_path)), *options)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_draws(tmp_path: Path, browser: Browser, scheme: Literal["light", "dark"]) -> None:
+    image = browser.screenshot(report.write_triage(triage(tmp_path)), scheme)
     assert image.read_bytes().startswith(b"\x89PNG")
     assert image.stat().st_size > 50_000
 
@@ -92,7 +93,7 @@ def test_it_draws(tmp_path: Path, browser: Browser, options: tuple[str, ...]) ->
 def test_dark_is_not_light(tmp_path: Path, browser: Browser) -> None:
     page = report.write(report.of_run(run(tmp_path)))
     light = browser.screenshot(page).read_bytes()
-    dark = browser.screenshot(page, "--blink-settings=preferredColorScheme=0").read_bytes()
+    dark = browser.screenshot(page, "dark").read_bytes()
     assert light != dark
 
 

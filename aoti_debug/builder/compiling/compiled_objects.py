@@ -11,7 +11,7 @@ from aoti_debug.builder.compiling.runtime_directory import RUNTIME
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.machine import cache
 
-KEPT_OBJECTS = 32
+KEPT_OBJECTS = 128  # of 0.1 to 1 MB
 _HEADER = "aoti_debug.h"  # the header of instrumented code; it includes only headers of the C++ library
 _INCLUDED_FILE = re.compile(r'^\s*#\s*include\s*"([^"\n]*)"', re.MULTILINE)
 

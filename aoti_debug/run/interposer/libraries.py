@@ -21,6 +21,8 @@ def libraries(
 ) -> tuple[Path, Path]:
     """The library with the interposed symbols and the recorder, in this order; cached between runs.
 
+    The objects of what is the same for all packages are compiled once.
+
     Args:
         flags: header directories, and the libraries that the recorder is linked with.
         generated: "entries.cpp", "table.cpp" and "sites.cpp", by these names.
@@ -29,24 +31,29 @@ def libraries(
         ToolchainError: something did not compile or link.
     """
     runtime_objects = compile_runtime(toolchain, device, flags)
-    sources = sorted(SOURCES.glob("*"))
-    texts = [path.read_text() for path in (*sources, RUNTIME / "aoti_debug.h")]
+    texts = [path.read_text() for path in (*sorted(SOURCES.glob("*")), RUNTIME / "aoti_debug.h")]
     recorder_flags = [*map(str, runtime_objects), "-fopenmp", *link_words(flags)]
     members = {
         FRONT: (("entries.cpp", "entry.cpp", "dispatch.cpp", "table.cpp"), ["-ldl"]),
         RECORDER: (("recorder.cpp", "table.cpp", "sites.cpp"), recorder_flags),
     }
 
+    def compile_to(folder: Path, source: Path) -> Path:
+        return toolchain.compile(source, folder / f"{source.stem}.o", [*FLAGS, f"-I{RUNTIME}"])
+
+    def fill_objects(folder: Path) -> None:
+        for source in SOURCES.glob("*.cpp"):
+            compile_to(folder, source)
+
     def fill(folder: Path) -> None:
-        objects = {}
+        shared = cache.entry("interposer-objects", toolchain.key(*FLAGS, *texts), fill_objects)
+        objects = {f"{path.stem}.cpp": path for path in shared.glob("*.o")}
         for name, text in generated.items():
             (folder / name).write_text(text)
             if name == "sites.cpp":
                 objects[name] = compile_site_tables(toolchain, folder, text, manifest_json)
-        for path in (*(folder / name for name in generated if name not in objects), *sources):
-            if path.suffix == ".cpp":
-                compile_flags = [*FLAGS, f"-I{RUNTIME}"]
-                objects[path.name] = toolchain.compile(path, folder / f"{path.stem}.o", compile_flags)
+            else:
+                objects[name] = compile_to(folder, folder / name)
         for library, (names, link_flags) in members.items():
             command = [
                 toolchain.compiler.path,

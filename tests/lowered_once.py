@@ -6,12 +6,14 @@ That is its patterns of graphs, the hash of Triton's files and what it imports l
 from __future__ import annotations
 
 import tempfile
+from pathlib import Path
 
 import torch
 from filelock import FileLock
 from torch import Tensor, nn
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-from aoti_debug.frontend import exported_program
+from aoti_debug.frontend import exported_program, inductor_cache
 from aoti_debug.frontend.protocol.messages import Request
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import find_torch
@@ -32,6 +34,8 @@ def lower() -> None:
     program = torch.export.export(Model().eval(), (torch.ones(4, 4),))
     with tempfile.TemporaryDirectory() as folder:
         exported_program.lower_in_process(program, Request(program="", folder=folder), find_torch())
+    # For processes that compile and load packages without our cache.
+    inductor_cache.link_new(inductor_cache.shared(find_torch()), Path(default_cache_dir()))
 
 
 with FileLock(cache.directory() / "lowered-once.lock"):  # the first finds out what the machine can do

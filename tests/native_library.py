@@ -1,7 +1,8 @@
-"""Compiles cpp/ops.cpp, the library of an operator that faults, and builds a package that calls it."""
+"""Compiles cpp/ops.cpp, the library of operators that fail, and builds a package that calls one."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 from pathlib import Path
@@ -9,34 +10,40 @@ from pathlib import Path
 from paths import CPP
 
 from aoti_debug.builder import build as builder
+from aoti_debug.machine import cache
 
 SOURCE = CPP / "ops.cpp"
+_FLAGS = ("-std=c++20", "-g1", "-O1", "-w", "-fno-optimize-sibling-calls", "-fPIC", "-shared", "-pthread")
 
 
-def compiled(folder: Path) -> Path:
-    """The library, with debug information."""
-    import torch
+def compiled() -> Path:
+    """The library, with line numbers; compiled once. Does not import torch."""
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    torch = Path(spec.submodule_search_locations[0])
+    include = torch / "include"
+    command = [
+        os.environ.get("CXX", "g++"),
+        *_FLAGS,
+        f"-I{include}",
+        f"-I{include}/torch/csrc/api/include",
+        str(SOURCE),
+    ]
+    command += [f"-L{torch}/lib", f"-Wl,-rpath,{torch}/lib", "-ltorch_cpu", "-lc10", "-ltorch"]
+    name = "libnative_ops.so"
 
-    root = Path(torch.__file__).parent
-    library = folder / "libnative_ops.so"
-    flags = ["-std=c++17", "-g", "-O1", "-w", "-fno-optimize-sibling-calls", "-fPIC", "-shared", "-pthread"]
-    include = [f"-I{root / 'include'}", f"-I{root / 'include/torch/csrc/api/include'}"]
-    link = [f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10", "-o", str(library)]
-    done = subprocess.run(
-        [os.environ.get("CXX", "g++"), *flags, *include, str(SOURCE), *link],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return library
+    def fill(folder: Path) -> None:
+        subprocess.run([*command, "-o", str(folder / name)], check=True)
+
+    return cache.entry("native-operators", cache.key(SOURCE.read_text(), *command), fill) / name
 
 
 def package(folder: Path) -> Path:
-    """Two launches; the second one is the operator."""
+    """Two launches; the second one is the operator native::act."""
     import torch
 
-    library = compiled(folder)
+    library = compiled()
     torch.ops.load_library(library)
 
     class Model(torch.nn.Module):

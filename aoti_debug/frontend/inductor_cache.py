@@ -21,12 +21,11 @@ from aoti_debug.machine.compiler import Torch
 @contextlib.contextmanager
 def environment(folder: Path, torch: Torch) -> Iterator[dict[str, str]]:
     """Yields the environment variables of a lowering whose cache is a new directory in `folder`."""
-    shared = cache.directory() / f"inductor-{torch.version}"
     triton = cache.directory() / "triton"
     own = folder / "inductor"
-    for path in (shared, triton, own):
+    for path in (shared(torch), triton, own):
         path.mkdir(parents=True, exist_ok=True)
-    _link_new(shared, own)
+    link_new(shared(torch), own)
     try:
         yield {
             "TORCHINDUCTOR_CACHE_DIR": str(own),
@@ -34,7 +33,7 @@ def environment(folder: Path, torch: Torch) -> Iterator[dict[str, str]]:
             "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER": "0",
         }
     finally:
-        _link_new(own, shared)
+        link_new(own, shared(torch))
 
 
 @contextlib.contextmanager
@@ -56,7 +55,12 @@ def apply(changes: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _link_new(source: Path, target: Path) -> None:
+def shared(torch: Torch) -> Path:
+    """The folder of the results about this machine."""
+    return cache.directory() / f"inductor-{torch.version}"
+
+
+def link_new(source: Path, target: Path) -> None:
     """Hard-links files that `target` lacks, or copies them.
 
     Only those in two-letter folders: lowered models have folders with longer names.

@@ -71,7 +71,7 @@ class Case:
         options: more options of `aoti-debug triage`.
         configs: Inductor settings.
         imports: modules with the model's operators.
-        native: whether the model uses the operators of native.cpp.
+        native: whether the model uses the operators of native_library.py.
         gpus: how many it takes on CUDA.
     """
 

@@ -11,7 +11,7 @@ from corpus.case import BOTH, CPU, GENERATED, Case, Example, Expected, Make
 
 
 class Native(nn.Module):
-    """Calls an operator of native.cpp in the middle of a model."""
+    """Calls a native operator in the middle of a model."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -15,8 +15,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import native_library
+
 from aoti_debug.cli import main
-from corpus import native
 from corpus.case import Case, Expected, Line
 
 Execute = Callable[[Sequence[str], Path], tuple[int, str, str]]
@@ -34,7 +35,7 @@ class Exported:
     Attributes:
         inputs: the file of the run's inputs; None for the program's own.
         origins: the lines that are marked as the fault's origin.
-        library: of native.cpp; None where the model does not need it.
+        library: of native_library.py; None where the model does not need it.
     """
 
     case: Case
@@ -87,7 +88,7 @@ def export(cases: Sequence[Case], device: str, folder: Path) -> Iterator[Exporte
         RuntimeError: one could not be exported.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    library = native.build(folder) if any(case.native for case in cases) else None
+    library = native_library.compiled() if any(case.native for case in cases) else None
     missing = [case.name for case in cases if not (folder / case.name / "case.json").exists()]
     command = [sys.executable, "-m", "corpus.export", str(folder), device, *([str(library)] if library else [])]
     log = folder / "export.log"

@@ -1,5 +1,7 @@
-// The operator native::act, which does what the variable NATIVE_OPS says.
+// The operator native::act, which does what the variable NATIVE_OPS says, and operators of the corpus that fail as only
+// native code can: corpus_native. Those that write do so on the CPU.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
 #include <csignal>
@@ -69,8 +71,86 @@ at::Tensor act(const at::Tensor& x) {
 
 }  // namespace native_ops
 
+namespace corpus_native {
+
+at::Tensor throws(const at::Tensor& x) {
+  TORCH_CHECK(x.dim() > 9, "the table was never loaded");
+  return x.clone();
+}
+
+at::Tensor segfaults(const at::Tensor& x) {
+  volatile float* nothing = nullptr;
+  nothing[0] = static_cast<float>(x.numel());
+  return x.clone();
+}
+
+at::Tensor aborts(const at::Tensor&) { std::abort(); }
+
+at::Tensor spins(const at::Tensor& x) {
+  volatile bool wait = true;
+  while (wait) {
+  }
+  return x.clone();
+}
+
+// Writes one element more than there is.
+void fill_past(at::Tensor& out, double value) {
+  float* data = out.data_ptr<float>();
+  for (int64_t i = 0; i <= out.numel(); ++i) data[i] = static_cast<float>(value);
+}
+
+// Writes one element before the first.
+void fill_before(at::Tensor& out, double value) {
+  float* data = out.data_ptr<float>();
+  for (int64_t i = -1; i < out.numel(); ++i) data[i] = static_cast<float>(value);
+}
+
+void fill_all(at::Tensor& out, double value) { out.fill_(value); }
+
+// Leaves the second half as it is.
+void fill_half(at::Tensor& out, double value) { out.narrow(0, 0, out.size(0) / 2).fill_(value); }
+
+// A view of its argument, though the schema says that the result is a tensor of its own.
+at::Tensor tail(const at::Tensor& x) { return x.narrow(0, 1, x.size(0) - 1); }
+
+at::Tensor like(const at::Tensor& x) { return at::empty_like(x); }
+at::Tensor like_tail(const at::Tensor& x) { return at::empty_like(x.narrow(0, 1, x.size(0) - 1)); }
+void nothing(at::Tensor&, double) {}
+
+}  // namespace corpus_native
+
 TORCH_LIBRARY(native, library) { library.def("act(Tensor x) -> Tensor"); }
 TORCH_LIBRARY_IMPL(native, CPU, library) { library.impl("act", native_ops::act); }
 TORCH_LIBRARY_IMPL(native, Meta, library) {
   library.impl("act", [](const at::Tensor& x) { return x.clone(); });
+}
+
+TORCH_LIBRARY(corpus_native, m) {
+  for (const char* schema : {"throws", "segfaults", "aborts", "spins", "tail"}) {
+    m.def((std::string(schema) + "(Tensor x) -> Tensor").c_str());
+  }
+  for (const char* schema : {"fill_past", "fill_before", "fill_all", "fill_half"}) {
+    m.def((std::string(schema) + "(Tensor(a!) out, float value) -> ()").c_str());
+  }
+}
+
+TORCH_LIBRARY_IMPL(corpus_native, CompositeExplicitAutograd, m) {
+  m.impl("throws", corpus_native::throws);
+  m.impl("segfaults", corpus_native::segfaults);
+  m.impl("aborts", corpus_native::aborts);
+  m.impl("spins", corpus_native::spins);
+  m.impl("tail", corpus_native::tail);
+  m.impl("fill_past", corpus_native::fill_past);
+  m.impl("fill_before", corpus_native::fill_before);
+  m.impl("fill_all", corpus_native::fill_all);
+  m.impl("fill_half", corpus_native::fill_half);
+}
+
+TORCH_LIBRARY_IMPL(corpus_native, Meta, m) {
+  m.impl("throws", corpus_native::like);
+  m.impl("segfaults", corpus_native::like);
+  m.impl("aborts", corpus_native::like);
+  m.impl("spins", corpus_native::like);
+  m.impl("tail", corpus_native::like_tail);
+  for (const char* name : {"fill_past", "fill_before", "fill_all", "fill_half"}) m.impl(name, corpus_native::nothing);
 }

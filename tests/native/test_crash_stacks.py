@@ -299,7 +299,7 @@ torch._inductor.aoti_load_package(sys.argv[1])(torch.ones(2, 4))
 
 
 def test_a_host_process_without_a_parent_of_ours(native_package: Path, tmp_path: Path) -> None:
-    library = native_package.parent / "libnative_ops.so"
+    library = native_library.compiled()
     command = [sys.executable, "-c", EMBEDDED, str(native_package), str(library)]
     variables = {"AOTI_DEBUG_DIR": str(tmp_path), "AOTI_DEBUG_BACKTRACE": "1", "NATIVE_OPS": "read"}
     done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)

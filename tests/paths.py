@@ -7,6 +7,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 CPP = TESTS / "cpp"
+SMALL_LIBRARY = CPP / "small_library"
 GOLDEN = TESTS / "golden"
 RECORDED = TESTS / "recorded"
 PACKAGE = ROOT / "aoti_debug"

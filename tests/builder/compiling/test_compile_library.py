@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from once import once
+from paths import SMALL_LIBRARY
 
 from aoti_debug.builder.compiling import compile_library
 from aoti_debug.builder.compiling.compile_library import LibraryCompilation
@@ -56,11 +57,11 @@ def tools() -> Toolchain:
 
 
 @pytest.fixture
-def sources(tmp_path: Path, cache_home: Path) -> Sources:
+def sources(tmp_path: Path) -> Sources:
     flags = Flags(
         compiler="g++",
         definitions=("A_VALUE=50", "WITH_BLANK"),
-        include_dirs=(str(cache_home),),  # the same for all: they share headers
+        include_dirs=(str(SMALL_LIBRARY),),  # the same for all: they share headers
         cflags=("O3", "fPIC", "std=c++17"),
         ldflags=(),
         libraries_dirs=(),

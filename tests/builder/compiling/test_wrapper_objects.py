@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from once import once
+from paths import SMALL_LIBRARY
 
 from aoti_debug.builder.compiling import regex_templates
 from aoti_debug.builder.compiling.toolchain import Toolchain
@@ -26,6 +28,7 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> str:
     def write(folder: Path) -> str:
         for name, text in (("with_base", WITH_BASE), ("without_base", "")):
             (folder / name).write_text(f"#pragma once\n#include <string>\n{text}")
+        shutil.copy(SMALL_LIBRARY / "regex", folder)
         return f"-I{folder}"
 
     return once(tmp_path_factory, "wrapper-headers", write)
@@ -55,10 +58,10 @@ def test_a_library_whose_declarations_do_not_compile(tools: Toolchain, tmp_path:
 
 
 def test_a_library_whose_declarations_compile_and_whose_templates_do_not(
-    tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tools: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: str
 ) -> None:
     monkeypatch.setattr(regex_templates, "DEFINITIONS", "#include <no such header>\n")
-    assert names(tools, tmp_path) == ["wrapper.o"]
+    assert names(tools, tmp_path, headers) == ["wrapper.o"]
 
 
 INTERFACE = """

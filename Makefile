@@ -13,14 +13,16 @@ TORCH := $(VENV)/.torch
 TOOLS := $(VENV)/.tools
 CPP := $(shell find runtime_shims repro tests -name '*.cpp' -o -name '*.h' -o -name '*.cu')
 
-.PHONY: demo test lint ruff mypy clang-format format clean
+.PHONY: demo test suite lint ruff mypy clang-format format clean
 
 demo: $(READY)
 	PATH="$(BIN):$$PATH" bash docs/demo/demo.sh
 
-# Linters do not need torch: they run while it is installed.
+# The linters run beside what comes meanwhile: torch is installed, and the tests begin.
 test:
-	$(MAKE) --jobs 3 $(READY) lint
+	$(MAKE) --jobs 4 suite lint
+
+suite: $(READY)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 lint: ruff mypy clang-format

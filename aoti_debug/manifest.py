@@ -364,7 +364,12 @@ class Manifest:
         """The SHA-256 of its JSON text, in hexadecimal digits."""
         import hashlib  # loads OpenSSL: what only reads a run does without it
 
-        return hashlib.sha256(to_json(self).encode()).hexdigest()
+        return hashlib.sha256(self.json_text.encode()).hexdigest()
+
+    @cached_property
+    def json_text(self) -> str:
+        """What `to_json` returns, made once."""
+        return json_data.to_text(self)
 
     def kernel(self, name: str) -> Kernel | None:
         """The kernel of a name; None if there is none."""
@@ -378,7 +383,7 @@ class Manifest:
 
 def to_json(manifest: Manifest) -> str:
     """The manifest as JSON text (UTF-8, one object)."""
-    return json_data.to_text(manifest)
+    return manifest.json_text
 
 
 @lru_cache(maxsize=2)  # a triage runs one package several times, and every run has a copy

@@ -368,7 +368,7 @@ class Manifest:
 
     @cached_property
     def json_text(self) -> str:
-        """What `to_json` returns, made once."""
+        """Its JSON text, made once."""
         return json_data.to_text(self)
 
     def kernel(self, name: str) -> Kernel | None:

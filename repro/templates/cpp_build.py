@@ -20,6 +20,8 @@ import torch
 from .header_name import header_name
 
 _GOLD = "ld.gold"
+_TORCH = ("-ltorch", "-lc10")  # the libraries of torch begin so
+_NOTHING_UNDEFINED = "-Wl,-z,defs"
 
 # Appended to a kernel's source: calls the kernel so that an exception comes back as text instead of ending the process.
 CALL = """
@@ -82,17 +84,16 @@ class CppCompiler:
         """The recorded compiler, or its bare name where it does not exist."""
         return self.command if shutil.which(self.command) else Path(self.command).name
 
-    def arguments(self, source: Path, library: Path) -> list[str]:
-        """The command line that compiles a source to a library."""
-        command_line = [
-            self.program,
-            str(source),
-            *self.flags,
-            *(f"-I{directory}" for directory in self.include_dirs),
-            *("-w", "-fPIC", "-shared", "-o", str(library)),
-            *self.link_flags,
-        ]
-        return [_here(word) for word in command_line]
+    def compilation(self, source: Path, compiled: Path) -> list[str]:
+        """The command line that compiles a source to an object file."""
+        directories = [f"-I{directory}" for directory in self.include_dirs]
+        words = [self.program, "-c", str(source), *self.flags, *directories, "-w", "-fPIC", "-o", str(compiled)]
+        return [_here(word) for word in words]
+
+    def linking(self, compiled: Path, library: Path, link_flags: Sequence[str]) -> list[str]:
+        """The command line that links an object file to a library."""
+        words = [self.program, str(compiled), *self.flags, "-shared", "-o", str(library), *link_flags]
+        return [_here(word) for word in words]
 
 
 def library_of(compiler: CppCompiler, source: str, kernel: str, folder: Path, flags: Sequence[str] = ()) -> Path:
@@ -109,8 +110,9 @@ def library_of(compiler: CppCompiler, source: str, kernel: str, folder: Path, fl
     """
     text = source + CALL.replace("$NAME", kernel)
     compiler = replace(compiler, flags=(*compiler.flags, *flags))
-    command = compiler.arguments(Path("kernel.cpp"), Path("kernel.so"))
-    key = hashlib.sha256("\0".join([text, torch.__version__, *command]).encode()).hexdigest()[:16]
+    compilation = compiler.compilation(Path("kernel.cpp"), Path("kernel.o"))
+    linking = compiler.linking(Path("kernel.o"), Path("kernel.so"), compiler.link_flags)
+    key = hashlib.sha256("\0".join([text, torch.__version__, *compilation, *linking]).encode()).hexdigest()[:16]
     build = build_directory(folder)
     library = build / f"{key}.so"
     if not library.exists():
@@ -140,22 +142,43 @@ def _with_header(compiler: CppCompiler, text: str, build: Path) -> CppCompiler:
 def _compile(compiler: CppCompiler, text: str, source: Path, library: Path) -> None:
     source.write_text(text, encoding="utf-8")
     unfinished = library.with_suffix(f".{os.getpid()}")
-    command = compiler.arguments(source, unfinished)
-    linker = _faster_linker(compiler)
+    compiled = library.with_suffix(f".{os.getpid()}.o")
     try:
-        done = subprocess.run([*command, *linker], capture_output=True, text=True, check=False)
-        if done.returncode != 0 and linker:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise SystemExit(f"the compiler cannot be run: {error}") from error
-    if done.returncode != 0:
-        raise SystemExit(f"the kernel does not compile:\n{' '.join(command)}\n{done.stderr}")
+        _run("the kernel does not compile", [compiler.compilation(source, compiled)])
+        _run("the kernel cannot be linked", [compiler.linking(compiled, unfinished, way) for way in _ways(compiler)])
+    finally:
+        compiled.unlink(missing_ok=True)
     os.replace(unfinished, library)
+
+
+def _run(failed: str, commands: Sequence[Sequence[str]]) -> None:
+    """Runs commands until one succeeds."""
+    for command in commands:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise SystemExit(f"the compiler cannot be run: {error}") from error
+        if done.returncode == 0:
+            return
+    raise SystemExit(f"{failed}:\n{' '.join(command)}\n{done.stderr}")
+
+
+def _ways(compiler: CppCompiler) -> list[Sequence[str]]:
+    """The flags for linking, the fastest first.
+
+    Few kernels call functions of torch, and to link against torch takes as long as to compile a small kernel.
+    """
+    flags = compiler.link_flags
+    if any(flag.startswith("-fsanitize") for flag in compiler.flags):
+        return [flags]
+    fast = _faster_linker(compiler)
+    alone = [flag for flag in flags if not flag.startswith(_TORCH)]
+    return [(*alone, _NOTHING_UNDEFINED, *fast), (*flags, *fast), flags]
 
 
 def _faster_linker(compiler: CppCompiler) -> tuple[str, ...]:
     """The option for gold, if the compiler has it: it links against torch in half the time of the usual linker."""
-    if platform.machine() != "x86_64" or any(flag.startswith(("-fsanitize", "-fuse-ld")) for flag in compiler.flags):
+    if platform.machine() != "x86_64" or any(flag.startswith("-fuse-ld") for flag in compiler.flags):
         return ()
     command = [compiler.program, f"-print-prog-name={_GOLD}"]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -256,10 +256,11 @@ def test_a_kernel_that_does_not_compile_is_no_fault(tmp_path: Path) -> None:
 
 def test_a_compiler_that_is_not_here_is_sought_by_its_name() -> None:
     compiler = CppCompiler("/no/such/place/c++", ("-O1",), ("{torch}/include",), ("-L{torch}/lib",))
-    words = compiler.arguments(Path("a.cpp"), Path("a.so"))
-    assert words[:3] == ["c++", "a.cpp", "-O1"]
     directory = Path(torch.__file__).parent
-    assert (words[3], words[-1]) == (f"-I{directory}/include", f"-L{directory}/lib")
+    compilation = compiler.compilation(Path("a.cpp"), Path("a.o"))
+    assert compilation[:5] == ["c++", "-c", "a.cpp", "-O1", f"-I{directory}/include"]
+    linking = compiler.linking(Path("a.o"), Path("a.so"), compiler.link_flags)
+    assert linking == ["c++", "a.o", "-O1", "-shared", "-o", "a.so", f"-L{directory}/lib"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
-from torch._inductor.select_algorithm import AlgorithmSelectorCache
 
 from aoti_debug.frontend.protocol import build_failure
 from aoti_debug.frontend.protocol.build_failure import Position, Stage
@@ -35,7 +34,15 @@ def test_the_candidates_of_a_kernel_are_left_out_unless_none_were_left() -> None
     )
 
 
-def test_what_is_compiled_and_timed_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def selector() -> Any:
+    """Inductor's class that chooses among kernels: its module takes a second to import."""
+    from torch._inductor.select_algorithm import AlgorithmSelectorCache
+
+    return AlgorithmSelectorCache
+
+
+def test_what_is_compiled_and_timed_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, selector: Any) -> None:
     seen: list[Position | None] = []
 
     def note(*_: Any) -> None:
@@ -43,12 +50,12 @@ def test_what_is_compiled_and_timed_is_noted(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(CachingAutotuner, "_precompile_config", note)
     monkeypatch.setattr(CachingAutotuner, "bench", note)
-    monkeypatch.setattr(AlgorithmSelectorCache, "benchmark_choice", classmethod(note))
+    monkeypatch.setattr(selector, "benchmark_choice", classmethod(note))
     tuner: Any = SimpleNamespace(fn=KERNEL)
     with watched(tmp_path, ()) as positions, autotuning_candidates.noted(positions):
         CachingAutotuner._precompile_config(tuner, LARGE)  # type: ignore[arg-type]
         CachingAutotuner.bench(tuner, SimpleNamespace(config=LARGE))
-        AlgorithmSelectorCache.benchmark_choice(CHOICES[1], None)  # type: ignore[arg-type]
+        selector.benchmark_choice(CHOICES[1], None)
     configuration = CANDIDATE.configuration
     assert seen == [
         Position(Stage.TRITON, "triton_poi_fused_0", candidate=configuration),
@@ -57,12 +64,11 @@ def test_what_is_compiled_and_timed_is_noted(tmp_path: Path, monkeypatch: pytest
     ]
 
 
-def test_what_is_left_out_never_reaches_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_out_never_reaches_torch(monkeypatch: pytest.MonkeyPatch, selector: Any) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(CachingAutotuner, "__init__", lambda self, fn, meta, configs, **_: seen.append(configs))
-    monkeypatch.setattr(AlgorithmSelectorCache, "__call__", lambda self, name, choices, *_: seen.append(choices))
-    selector: Any = AlgorithmSelectorCache.__new__(AlgorithmSelectorCache)
+    monkeypatch.setattr(selector, "__call__", lambda self, name, choices, *_: seen.append(choices))
     with autotuning_candidates.leaving_out([CANDIDATE, Candidate("cpp_gemm_0", "")]):
         CachingAutotuner(KERNEL, {}, [SMALL, LARGE])  # type: ignore[call-arg]
-        selector("mm", CHOICES, [], None)
+        selector.__new__(selector)("mm", CHOICES, [], None)
     assert seen == [[SMALL], CHOICES[:1]]

@@ -44,7 +44,7 @@ format: $(TOOLS)
 	$(BIN)/clang-format -i $(CPP)
 
 # Without bytecode of everything that is installed: Python makes that of what it imports.
-PIP_INSTALL = $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
+PIP_INSTALL = $(BIN)/pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)

@@ -104,12 +104,17 @@ def main(package: str, calls: str) -> None:
         index = int(os.environ["LOCAL_RANK"])
         device = f"cuda:{index}"
         torch.cuda.set_device(index)
-    model = torch._inductor.aoti_load_package(package, device_index=index)
+    # The loader of C++: that of Python imports torch's compiler.
+    model = torch._C._aoti.AOTIModelPackageLoader(package, "model", False, 1, index)
     if os.environ.get("RANK_WEIGHTS") == os.environ["RANK"]:
-        model.load_constants({"second.weight": 2 * Model().second.weight.detach().to(device)}, check_full_update=False)
+        model.load_constants(
+            {"second.weight": 2 * Model().second.weight.detach().to(device)},
+            use_inactive=False,
+            check_full_update=False,
+        )
     with torch.no_grad():
         for _ in range(int(calls)):
-            model(*inputs(device))[0].cpu()
+            model.boxed_run(list(inputs(device)))[0].cpu()
     dist.destroy_process_group()
 
 

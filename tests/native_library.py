@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
 from pathlib import Path
 
 from paths import CPP
 
 from aoti_debug.builder import build as builder
+from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.machine import cache
+from aoti_debug.machine.compiler import find_compiler, find_torch
 
 SOURCE = CPP / "ops.cpp"
 _FLAGS = ("-std=c++20", "-g1", "-O1", "-w", "-fno-optimize-sibling-calls", "-fPIC", "-shared", "-pthread")
@@ -18,25 +17,16 @@ _FLAGS = ("-std=c++20", "-g1", "-O1", "-w", "-fno-optimize-sibling-calls", "-fPI
 
 def compiled() -> Path:
     """The library, with line numbers; compiled once. Does not import torch."""
-    spec = importlib.util.find_spec("torch")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    torch = Path(spec.submodule_search_locations[0])
-    include = torch / "include"
-    command = [
-        os.environ.get("CXX", "g++"),
-        *_FLAGS,
-        f"-I{include}",
-        f"-I{include}/torch/csrc/api/include",
-        str(SOURCE),
-    ]
-    command += [f"-L{torch}/lib", f"-Wl,-rpath,{torch}/lib", "-ltorch_cpu", "-lc10", "-ltorch"]
+    toolchain = Toolchain(find_compiler(), find_torch())
+    torch = toolchain.torch.directory
+    words = [*_FLAGS, f"-I{torch}/include", f"-I{torch}/include/torch/csrc/api/include", str(SOURCE)]
+    words += [f"-L{torch}/lib", f"-Wl,-rpath,{torch}/lib", "-ltorch_cpu", "-lc10", "-ltorch"]
     name = "libnative_ops.so"
 
     def fill(folder: Path) -> None:
-        subprocess.run([*command, "-o", str(folder / name)], check=True)
+        toolchain.run([toolchain.compiler.path, *words, "-o", str(folder / name)], f"{SOURCE.name} does not compile")
 
-    return cache.entry("native-operators", cache.key(SOURCE.read_text(), *command), fill) / name
+    return cache.entry("native-operators", toolchain.key(SOURCE.read_text(), *words), fill) / name
 
 
 def package(folder: Path) -> Path:

@@ -163,17 +163,17 @@ def _run(failed: str, commands: Sequence[Sequence[str]]) -> None:
     raise SystemExit(f"{failed}:\n{' '.join(command)}\n{done.stderr}")
 
 
-def _ways(compiler: CppCompiler) -> list[Sequence[str]]:
+def _ways(compiler: CppCompiler) -> list[tuple[str, ...]]:
     """The flags for linking, the fastest first.
 
-    Few kernels call functions of torch, and to link against torch takes as long as to compile a small kernel.
+    Many kernels call no function of torch, whose libraries take a linker long to read.
     """
     flags = compiler.link_flags
     if any(flag.startswith("-fsanitize") for flag in compiler.flags):
         return [flags]
     fast = _faster_linker(compiler)
     alone = [flag for flag in flags if not flag.startswith(_TORCH)]
-    return [(*alone, _NOTHING_UNDEFINED, *fast), (*flags, *fast), flags]
+    return list(dict.fromkeys([(*alone, _NOTHING_UNDEFINED, *fast), (*flags, *fast), flags]))
 
 
 def _faster_linker(compiler: CppCompiler) -> tuple[str, ...]:

@@ -91,6 +91,16 @@ def test_what_does_not_link_is_linked_otherwise(
     assert linked(compiler, tmp_path / "otherwise") == attempts
 
 
+def test_nothing_is_tried_twice(compiler: CppCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REFUSED", ALONE)
+    assert linked(compiler, tmp_path / "twice") == [[ALONE], [TORCH]]
+    monkeypatch.setenv("REFUSED", "-shared")
+    with pytest.raises(SystemExit):
+        linked(compiler, tmp_path / "fails")
+    called = (tmp_path / "called").read_text().splitlines()
+    assert len(called) == len(set(called))
+
+
 def test_a_sanitizer_is_linked_with_everything(compiler: CppCompiler, gold: Path, tmp_path: Path) -> None:
     assert linked(compiler, tmp_path / "sanitized", "-fsanitize=address") == [[TORCH]]
 

@@ -218,7 +218,7 @@ def test_journal_after_sigkill(library: Path, tmp_path: Path, level: int) -> Non
         with python_process.start(command, environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == b"go\n"
-            time.sleep(chance.uniform(0.02, 0.15))
+            time.sleep(chance.uniform(0.05, 0.3))
             child.kill()
             assert child.wait() == -signal.SIGKILL
         found = journal_decoder.decode(run / "journal.bin")

@@ -153,20 +153,18 @@ __device__ __noinline__ void reduce_specials(uint64_t nan, uint64_t pos_inf, uin
 
 // From what the first `count` threads have put there to the total: each number is one warp's work, several short chains
 // of instructions side by side. Called, since its registers would otherwise be taken from what reads the tensor.
-template <class Type>
+template <class Number, class Wide, bool kCounted>
 __device__ __noinline__ void sum_up(uint32_t count, BlockMemory& memory) {
-  using Number = typename Type::Number;
-  using Wide = typename Type::Wide;
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   uint64_t (*const fields)[kBlockThreads] = memory.fields;
   uint64_t* const totals = memory.totals;
-  if (Type::counted && warp < kFinite) {
+  if (kCounted && warp < kFinite) {
     const uint64_t total = sum_of<double>(fields[warp], count);
     if (lane == 0) totals[warp] = total;
-  } else if (warp == kHash || (Type::counted && warp < kHash)) {
+  } else if (warp == kHash || (kCounted && warp < kHash)) {
     const uint64_t total = sum_of<uint64_t>(fields[warp], count);
     if (lane == 0) totals[warp] = total;
-  } else if (Type::counted && warp <= kMax) {
+  } else if (kCounted && warp <= kMax) {
     const uint32_t index = warp + kMinIndex - kMin;
     const Extreme found = extreme_of<Number, Wide>(fields[warp], fields[index], count, warp == kMin);
     if (lane == 0) {
@@ -179,7 +177,7 @@ __device__ __noinline__ void sum_up(uint32_t count, BlockMemory& memory) {
     Partial& total = memory.total;
     total.hash = totals[kHash];
     total.finite = total.zero = 0;
-    if (Type::counted && totals[kFinite] != 0) {
+    if (kCounted && totals[kFinite] != 0) {
       total.finite = totals[kFinite];
       total.zero = totals[kZero];
       total.min = totals[kMin];
@@ -237,7 +235,7 @@ __device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, B
   }
   fields[kHash][thread] = partial.hash;
   __syncthreads();
-  sum_up<Type>(count, memory);
+  sum_up<typename Type::Number, typename Type::Wide, Type::counted>(count, memory);
 }
 
 __device__ __forceinline__ uint32_t word_of(const Partial& partial, uint32_t number) {

@@ -1,5 +1,4 @@
-// The kernels that a CUDA graph holds beside the model's, each of one thread. make_ptx.py compiles them into a module:
-//   -DAOTI_DEBUG_GRAPHS            aoti_debug_begin_replay, aoti_debug_watch
+// The kernels that a CUDA graph holds beside the model's, each of one thread.
 #include "graph_jobs.h"
 #include "partial_numbers.h"
 
@@ -42,9 +41,7 @@ __device__ __forceinline__ void watch(const WatchJob& job) {
 
 }  // namespace aoti_debug::cuda
 
-#if defined(AOTI_DEBUG_GRAPHS)
 extern "C" __global__ void aoti_debug_begin_replay(const aoti_debug::cuda::ReplayJob job) {
   aoti_debug::cuda::begin_replay(job);
 }
 extern "C" __global__ void aoti_debug_watch(const aoti_debug::cuda::WatchJob job) { aoti_debug::cuda::watch(job); }
-#endif

@@ -1,4 +1,4 @@
-// The kernels that fill guards and compare them: one module of statistics.ptx, compiled with -DAOTI_DEBUG_GUARDS.
+// The kernels that fill guards and compare them.
 #include "guard_jobs.h"
 
 namespace aoti_debug::cuda {
@@ -98,7 +98,6 @@ __device__ __forceinline__ void check_guards(const GuardCheckJob& job) {
 
 }  // namespace aoti_debug::cuda
 
-#if defined(AOTI_DEBUG_GUARDS)
 extern "C" __global__ void __launch_bounds__(aoti_debug::cuda::kGuardThreads)
     aoti_debug_fill_guarded(const aoti_debug::cuda::GuardFillJob job) {
   aoti_debug::cuda::fill_guarded(job);
@@ -107,4 +106,3 @@ extern "C" __global__ void __launch_bounds__(aoti_debug::cuda::kGuardThreads)
     aoti_debug_check_guards(const aoti_debug::cuda::GuardCheckJob job) {
   aoti_debug::cuda::check_guards(job);
 }
-#endif

@@ -1,6 +1,4 @@
-// The kernels. make_ptx.py compiles this file once for each module of statistics.ptx:
-//   -DAOTI_DEBUG_ELEMENT=Float32   aoti_debug_statistics, for one dtype
-//   -DAOTI_DEBUG_GATHER            aoti_debug_gather_1, _2, _4, _8, _16: strided elements, written without gaps
+// The kernels that measure tensors, and those that write strided elements without gaps.
 #include "block_totals.h"
 #include "kernel_arguments.h"
 
@@ -165,16 +163,16 @@ __device__ __forceinline__ void gather(const GatherJob& job) {
 
 }  // namespace aoti_debug::cuda
 
-#if defined(AOTI_DEBUG_ELEMENT)
-extern "C" __global__ void __launch_bounds__(aoti_debug::cuda::kBlockThreads,
-                                             aoti_debug::cuda::kBlocksPerMultiprocessor)
-    aoti_debug_statistics(const aoti_debug::cuda::StatisticsBatch batch) {
-  using namespace aoti_debug::cuda;
-  statistics<AOTI_DEBUG_ELEMENT>(batch);
-}
-#endif
+// make_ptx.py moves each of these to a module of its own, as aoti_debug_statistics.
+#define AOTI_DEBUG_STATISTICS_KERNEL(TYPE, NUMBER)                                         \
+  extern "C" __global__ void __launch_bounds__(aoti_debug::cuda::kBlockThreads,            \
+                                               aoti_debug::cuda::kBlocksPerMultiprocessor) \
+      aoti_debug_statistics_##TYPE(const aoti_debug::cuda::StatisticsBatch batch) {        \
+    aoti_debug::cuda::statistics<aoti_debug::cuda::TYPE>(batch);                           \
+  }
+AOTI_DEBUG_ELEMENT_TYPES(AOTI_DEBUG_STATISTICS_KERNEL)
+AOTI_DEBUG_OPAQUE_TYPES(AOTI_DEBUG_STATISTICS_KERNEL)
 
-#if defined(AOTI_DEBUG_GATHER)
 #define AOTI_DEBUG_GATHER_KERNEL(BYTES)                                         \
   extern "C" __global__ void __launch_bounds__(aoti_debug::cuda::kBlockThreads) \
       aoti_debug_gather_##BYTES(const aoti_debug::cuda::GatherJob job) {        \
@@ -185,4 +183,3 @@ AOTI_DEBUG_GATHER_KERNEL(2)
 AOTI_DEBUG_GATHER_KERNEL(4)
 AOTI_DEBUG_GATHER_KERNEL(8)
 AOTI_DEBUG_GATHER_KERNEL(16)
-#endif

@@ -1,4 +1,4 @@
-"""statistics.ptx is what statistics.cu and guards.cu say, and every assembler takes it."""
+"""statistics.ptx is what the kernels' sources say, and every assembler takes it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES
 
 from aoti_debug.machine import cuda_toolkit
 
-KERNELS = {
-    "Graphs": {"aoti_debug_begin_replay", "aoti_debug_watch"},
+OTHERS = {
     "Gather": {f"aoti_debug_gather_{size}" for size in (1, 2, 4, 8, 16)},
     "Guards": {"aoti_debug_fill_guarded", "aoti_debug_check_guards"},
+    "Graphs": {"aoti_debug_begin_replay", "aoti_debug_watch"},
 }
 ARCHITECTURES = {"sm_75": False, "sm_80": False, "sm_90": True, "sm_100": True}  # whether they are newer devices
 OLD_HEADER = ".version 6.0\n.target sm_70\n.address_size 64\n"
@@ -43,7 +43,7 @@ def test_it_was_made_from_these_sources() -> None:
 
 def test_its_sources_are_all_that_is_compiled() -> None:
     cuda = RUNTIME / "cuda"
-    found = {cuda / name for name in (make_ptx.KERNELS, make_ptx.GUARD_KERNELS, make_ptx.GRAPH_KERNELS)}
+    found = {cuda / make_ptx.KERNELS}
     left = list(found)
     while left:
         source = left.pop()
@@ -69,13 +69,24 @@ def test_there_is_a_module_for_every_dtype() -> None:
     numbers = re.findall(r"_\((\w+), (\d+)\)", (RUNTIME / "cuda" / "element_types.h").read_text())
     counted = {int(number) for name, number in numbers if not name.startswith("Opaque")}
     assert counted == {SCALAR_TYPES[dtype] for dtype in samples.DTYPES}
-    assert list(make_ptx.split(PTX)) == [*(name for name, _ in numbers), "Gather", "Guards", "Graphs"]
+    assert list(make_ptx.split(PTX)) == [*(name for name, _ in numbers), *OTHERS]
 
 
 def test_each_module_has_its_kernels() -> None:
     for name, text in make_ptx.split(PTX).items():
         kernels = re.findall(r"^\.visible \.entry (\w+)", text, re.MULTILINE)
-        assert set(kernels) == KERNELS.get(name, {"aoti_debug_statistics"})
+        assert set(kernels) == OTHERS.get(name, {"aoti_debug_statistics"})
+
+
+def test_each_module_has_what_its_kernels_need_and_no_more() -> None:
+    for name, text in make_ptx.split(PTX).items():
+        statements = make_ptx.statements(text)
+        assert "".join(statements) == text
+        functions = [make_ptx.defined_name(statement) for statement in statements if "{" in statement]
+        called = set(re.findall(r"^call\.uni\n(\w+),", text, re.MULTILINE))
+        assert sorted(functions) == sorted(called | OTHERS.get(name, {"aoti_debug_statistics"}))
+        variables = re.findall(r"^\.shared .* (\w+)[\[;]", text, re.MULTILINE)
+        assert sorted(variables) == sorted(set(re.findall(r"\b_ZZ\w+", text)))
 
 
 def test_no_kernel_copies_what_it_is_passed() -> None:
@@ -97,28 +108,33 @@ def renewed(text: str) -> str:
 
 def test_statistics_wait_before_they_read() -> None:
     for name, text in make_ptx.split(PTX).items():
-        assert ("//sm_90 " in text) == (name not in KERNELS)
+        assert ("//sm_90 " in text) == (name not in OTHERS)
         assert ".nc." not in text, "what another kernel may still be writing is not for the read-only cache"
         for kernel in re.split(r"^\.visible \.entry ", renewed(text), flags=re.MULTILINE)[1:]:
             before, wait, _ = kernel.partition("griddepcontrol.wait;")
             assert not wait or not re.search(r"\b(ld\.(?!param)|st|atom|red|bar)\b", before)
 
 
-@pytest.mark.parametrize("module", make_ptx.split(PTX))
+def joined(ptx: str) -> str:
+    """All modules as one. What several have is in it once; two functions of one name do not assemble."""
+    kernels = "aoti_debug_statistics"
+    modules = {name: text.replace(kernels, f"{kernels}_{name}") for name, text in make_ptx.split(ptx).items()}
+    return "".join(dict.fromkeys(statement for text in modules.values() for statement in make_ptx.statements(text)))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("assembler", ["ptxas", "ptxas-blackwell"])
-def test_it_assembles(tmp_path: Path, assembler: str, module: str) -> None:
+def test_it_assembles(tmp_path: Path, assembler: str, architecture: str) -> None:
     backend = cuda_toolkit.triton_directory()
     ptxas = backend / "bin" / assembler if backend is not None else None
     if ptxas is None or not ptxas.is_file():
         pytest.skip(f"triton, which brings {assembler}, is not installed")
-    old, new = tmp_path / "old.ptx", tmp_path / "new.ptx"
-    old.write_text(make_ptx.split(PTX)[module])
-    new.write_text(renewed(old.read_text()))
     known = subprocess.run([ptxas, "--help"], capture_output=True, text=True, check=True).stdout
+    if f"'{architecture}'" not in known:
+        pytest.skip(f"{assembler} knows no {architecture}")
+    source, is_newer = tmp_path / "all.ptx", ARCHITECTURES[architecture]
+    source.write_text(renewed(joined(PTX)) if is_newer else joined(PTX))
     quickly = ["--Ofast-compile", "max"] if "--Ofast-compile" in known else []
-    for architecture, is_newer in ARCHITECTURES.items():
-        if f"'{architecture}'" not in known:
-            continue
-        command = [ptxas, *quickly, f"-arch={architecture}", new if is_newer else old, "-o", tmp_path / "out"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (ran.returncode, ran.stderr) == (0, ""), architecture
+    command = [ptxas, *quickly, f"-arch={architecture}", source, "-o", tmp_path / "out"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")

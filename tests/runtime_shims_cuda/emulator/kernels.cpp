@@ -22,7 +22,6 @@ inline void __syncwarp() { emulator::Block::current().ballot(true); }
 inline uint32_t __ballot_sync(uint32_t, bool value) { return emulator::Block::current().ballot(value); }
 inline uint32_t __ffs(uint32_t value) { return static_cast<uint32_t>(__builtin_ffs(static_cast<int>(value))); }
 
-#define AOTI_DEBUG_GATHER
 #include <cstring>
 #include <string>
 

@@ -32,6 +32,12 @@ struct BlockMemory {
   Partial total;
 };
 
+// That of the calling block. Its address is a constant: what is called does better with it than with a pointer.
+__device__ __forceinline__ BlockMemory& block_memory() {
+  __shared__ BlockMemory memory;
+  return memory;
+}
+
 // The value of the lane whose number differs by the bit `distance`.
 template <class T>
 __device__ __forceinline__ T of_partner(T value, uint32_t distance) {
@@ -129,8 +135,8 @@ __device__ __forceinline__ void rescale(Partial& partial, BlockMemory& memory) {
 
 // Adds up the special values of all threads, and finds the first of each kind. Few tensors have any.
 __device__ __noinline__ void reduce_specials(uint64_t nan, uint64_t pos_inf, uint64_t neg_inf, uint64_t nan_index,
-                                             uint64_t pos_inf_index, uint64_t neg_inf_index, uint32_t count,
-                                             BlockMemory& memory) {
+                                             uint64_t pos_inf_index, uint64_t neg_inf_index, uint32_t count) {
+  BlockMemory& memory = block_memory();
   const uint32_t thread = threadIdx.x, warp = thread / kWarp;
   uint64_t (*const fields)[kBlockThreads] = memory.fields;
   const uint64_t counts[kSpecials] = {nan, pos_inf, neg_inf};
@@ -154,7 +160,8 @@ __device__ __noinline__ void reduce_specials(uint64_t nan, uint64_t pos_inf, uin
 // From what the first `count` threads have put there to the total: each number is one warp's work, several short chains
 // of instructions side by side. Called, since its registers would otherwise be taken from what reads the tensor.
 template <class Number, class Wide, bool kCounted>
-__device__ __noinline__ void sum_up(uint32_t count, BlockMemory& memory) {
+__device__ __noinline__ void sum_up(uint32_t count) {
+  BlockMemory& memory = block_memory();
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   uint64_t (*const fields)[kBlockThreads] = memory.fields;
   uint64_t* const totals = memory.totals;
@@ -210,7 +217,7 @@ __device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, B
   }
   if (__syncthreads_or((partial.nan | partial.pos_inf | partial.neg_inf) != 0)) {
     reduce_specials(partial.nan, partial.pos_inf, partial.neg_inf, partial.nan_index, partial.pos_inf_index,
-                    partial.neg_inf_index, count, memory);
+                    partial.neg_inf_index, count);
   } else if (thread == 0) {
     memory.total.nan = memory.total.pos_inf = memory.total.neg_inf = 0;
   }
@@ -235,7 +242,7 @@ __device__ __forceinline__ void reduce_block(Partial& partial, uint32_t count, B
   }
   fields[kHash][thread] = partial.hash;
   __syncthreads();
-  sum_up<typename Type::Number, typename Type::Wide, Type::counted>(count, memory);
+  sum_up<typename Type::Number, typename Type::Wide, Type::counted>(count);
 }
 
 __device__ __forceinline__ uint32_t word_of(const Partial& partial, uint32_t number) {

@@ -116,7 +116,7 @@ __device__ __forceinline__ Partial accumulate(const StatisticsBatch& batch, cons
 // One launch does it all: every block sends what it has found to the tensor's last one, which merges that.
 template <class Type>
 __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
-  __shared__ BlockMemory memory;
+  BlockMemory& memory = block_memory();
   wait_for_earlier_work();
   uint32_t index = 0;
   AOTI_DEBUG_ROLL

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from aoti_debug.errors import ArtifactError, ToolchainError
@@ -58,7 +59,7 @@ def missing_functions(wrapper: str, library: Path, torch: Torch) -> list[str]:
     declared = {name for text in _EXTERN.findall(wrapper) for name in _DECLARED.findall(text)}
     needed = {name for name in _symbols(library, Library.undefined_symbols) if name.startswith(_SHIM)} - declared
     for shared in sorted((torch.directory / "lib").glob("libtorch_c*.so")):
-        needed -= _symbols(shared, Library.exported_symbols) if needed else set()
+        needed -= _symbols(shared, partial(Library.defined, symbols=frozenset(needed))) if needed else set()
     return sorted(needed)
 
 

@@ -16,7 +16,9 @@ _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
-_LOAD, _SYMTAB, _RELA, _DYNSYM = 1, 2, 4, 11
+_GNU_HASH_HEADER = struct.Struct("<IIII")
+_WORD = struct.Struct("<I")
+_LOAD, _SYMTAB, _RELA, _DYNSYM, _GNU_HASH = 1, 2, 4, 11, 0x6FFFFFF6
 _FUNCTION, _INDIRECT = 2, 10
 _GLOBAL = 1
 _NULL, _STRTAB, _NOTE, _NOBITS = 0, 3, 7, 8
@@ -146,6 +148,39 @@ class Library:
         """Returns the symbols that the library defines for others."""
         return frozenset(name for name, info, section, _, _ in self._symbols(_DYNSYM) if section and info >> 4)
 
+    def defined(self, symbols: Iterable[str]) -> frozenset[str]:
+        """Returns those of these symbols that the library defines for others.
+
+        They are looked up in its GNU hash table: torch's library has 74 000 symbols.
+
+        Raises:
+            ValueError: the table is damaged.
+        """
+        table, all_symbols = self._table(_GNU_HASH), self._table(_DYNSYM)
+        if table is None or all_symbols is None:
+            return self.exported_symbols() & frozenset(symbols)
+        try:
+            return frozenset(name for name in symbols if self._is_in_hash_table(name, table.offset, all_symbols))
+        except (struct.error, ZeroDivisionError) as error:
+            raise ValueError("its hash table of symbols is damaged") from error
+
+    def _is_in_hash_table(self, wanted: str, table: int, symbols: _Section) -> bool:
+        n_buckets, first, n_words, _ = _GNU_HASH_HEADER.unpack_from(self._data, table)
+        buckets = table + _GNU_HASH_HEADER.size + 8 * n_words
+        chains = buckets + 4 * (n_buckets - first)
+        hash_ = _gnu_hash(wanted)
+        index = self._word(buckets + 4 * (hash_ % n_buckets))
+        while index >= first:
+            found = self._word(chains + 4 * index)
+            if found | 1 == hash_ | 1:  # the last bit ends a chain
+                name = _SYMBOL.unpack_from(self._data, symbols.offset + index * _SYMBOL.size)[0]
+                if self._text(self._sections[symbols.link].offset + name) == wanted:
+                    return True
+            if found & 1:
+                break
+            index += 1
+        return False
+
     def relocated_symbols(self) -> frozenset[str]:
         """Returns the symbols that the dynamic linker resolves for the library, its own or those of others."""
         indices = {
@@ -192,6 +227,9 @@ class Library:
         for at in range(table.offset, table.offset + table.size // _SYMBOL.size * _SYMBOL.size, _SYMBOL.size):
             name, info, _, section, value, size = _SYMBOL.unpack_from(self._data, at)
             yield self._text(texts.offset + name), info, section, value, size
+
+    def _word(self, offset: int) -> int:
+        return int(_WORD.unpack_from(self._data, offset)[0])
 
     def _relocated(self, relocation: int) -> int:
         """Returns the index of the symbol that a relocation refers to."""
@@ -248,3 +286,10 @@ class Library:
 
     def _text(self, offset: int) -> str:
         return self._data[offset : self._data.find(b"\0", offset)].decode("utf-8", errors="replace")
+
+
+def _gnu_hash(symbol: str) -> int:
+    value = 5381
+    for byte in symbol.encode():
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value

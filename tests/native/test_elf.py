@@ -56,6 +56,35 @@ def test_relocated_symbols_are_those_that_the_dynamic_linker_resolves(tmp_path: 
             assert library.defined_functions() >= {"own", "f"}
 
 
+@pytest.mark.parametrize("style", ["gnu", "sysv"])
+def test_symbols_that_a_library_defines_for_others(tmp_path: Path, style: str) -> None:
+    source = "int other(void);\n" + "".join(f"int f{n}(void) {{ return other(); }}\n" for n in range(300))
+    (tmp_path / "library.c").write_text(
+        f"{source}static int own(void) {{ return 1; }}\nint g(void) {{ return own(); }}"
+    )
+    path = tmp_path / "library.so"
+    command = ["gcc", "-shared", "-fPIC", f"-Wl,--hash-style={style}", str(tmp_path / "library.c"), "-o", str(path)]
+    subprocess.run(command, check=True)
+    with Library(path) as library:
+        exported = library.exported_symbols()
+        assert exported >= {"f0", "f299", "g"}
+        assert library.defined([*exported, "other", "own", "f300", ""]) == exported
+
+
+def test_a_damaged_hash_table(tmp_path: Path) -> None:
+    path = compiled(tmp_path)
+    with Library(path) as library:
+        table = library.section(".gnu.hash")
+        assert library.defined(["shown"]) == {"shown"}
+    for damage in (b"\0" * len(table), b"\1\0\0\0" + b"\0" * 12 + b"\2" * (len(table) - 16)):
+        (tmp_path / "damaged.so").write_bytes(path.read_bytes().replace(table, damage))
+        with (
+            Library(tmp_path / "damaged.so") as library,
+            pytest.raises(ValueError, match="hash table of symbols is damaged"),
+        ):
+            library.defined(["shown"])
+
+
 def test_functions_that_are_not_exported_have_names_until_they_are_stripped(tmp_path: Path) -> None:
     for options, names in (((), {"shown", "hidden"}), (("-s",), {"shown"})):
         path = compiled(tmp_path, *options)

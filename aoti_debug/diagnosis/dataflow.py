@@ -6,13 +6,13 @@ tensor is identified by the range of bytes that contains its elements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Arg, Manifest, Role
-from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 
@@ -47,15 +47,21 @@ class Writer:
     input: str
 
 
-@dataclass(frozen=True)
-class _Access:
+class _Access(NamedTuple):
+    """A write of a launch to the bytes [begin, end); a named tuple, as a run has many of them."""
+
     launch: Launch
     slot: int
-    span: ByteRange
+    device: str
+    begin: int
+    end: int
 
     @property
     def argument(self) -> Argument:
         return self.launch.args[self.slot]
+
+    def overlaps(self, span: ByteRange) -> bool:
+        return self.begin < span.end and span.begin < self.end and self.device == span.device
 
 
 class Dataflow:
@@ -64,7 +70,8 @@ class Dataflow:
     def __init__(self, run: RunDir) -> None:
         self.run = run
         self._order = {launch.key: order for order, launch in enumerate(run.launches)}
-        self._found_writes: dict[int, tuple[_Access, ...]] = {}  # by position of the launch
+        self._found_writes: dict[int, Sequence[_Access]] = {}  # by position of the launch
+        self._written_slots: dict[int, tuple[int, ...]] = {}  # by site, the last first
 
     def writer(self, launch: Launch, argument: Argument) -> Writer:
         """The last writer of the bytes of an argument before the launch."""
@@ -73,7 +80,7 @@ class Dataflow:
         if span is not None:
             for order in range(self._order[launch.key] - 1, -1, -1):
                 for access in self._writes(order):
-                    if access.span.overlaps(span) and self._can_reach(access, launch, argument):
+                    if access.overlaps(span) and self._can_reach(access, launch, argument):
                         return Writer(access.launch, access.argument, "")
         return Writer(None, None, input_)
 
@@ -128,24 +135,32 @@ class Dataflow:
         names = {spec.name, spec.base}
         return bool(names & self._output_names) or (spec.written and bool(names & self._input_names))
 
-    def _writes(self, order: int) -> tuple[_Access, ...]:
+    def _writes(self, order: int) -> Sequence[_Access]:
         """The writes of a launch, the last first."""
         found = self._found_writes.get(order)
         if found is None:
-            found = self._found_writes[order] = tuple(self._find_writes(self.run.launches[order]))
+            found = self._found_writes[order] = self._find_writes(self.run.launches[order])
         return found
 
-    def _find_writes(self, launch: Launch) -> Iterator[_Access]:
-        if launch.status is LaunchStatus.NOT_STARTED:
-            return
-        specs = launch.site.args
-        for slot in reversed(range(len(specs))):
-            spec = specs[slot]
-            if not spec.written or (spec.role is Role.UNKNOWN and not _overwrites(launch, launch.args[slot])):
+    def _find_writes(self, launch: Launch) -> Sequence[_Access]:
+        site = launch.site
+        slots = self._written_slots.get(site.id)
+        if slots is None:
+            written = (slot for slot, spec in enumerate(site.args) if spec.written)
+            slots = self._written_slots[site.id] = tuple(written)[::-1]
+        if not slots or launch.status is LaunchStatus.NOT_STARTED:
+            return ()
+        writes: list[_Access] = []
+        tensors = launch.tensors()
+        for slot in slots:
+            tensor = tensors[slot]
+            if tensor is None or tensor.data_ptr == 0 or tensor.layout.extent_bytes <= 0:
                 continue
-            span = _span_of_tensor(launch.tensor(slot))
-            if span is not None:
-                yield _Access(launch, slot, span)
+            if site.args[slot].role is Role.UNKNOWN and not _overwrites(launch, launch.args[slot]):
+                continue
+            begin, layout = tensor.data_ptr, tensor.layout
+            writes.append(_Access(launch, slot, layout.device, begin, begin + layout.extent_bytes))
+        return writes
 
     def _can_reach(self, access: _Access, launch: Launch, argument: Argument) -> bool:
         """True for a write in the same call; of earlier calls, only writes to weights and to mutated inputs persist."""
@@ -157,10 +172,7 @@ class Dataflow:
 
 def span_of(argument: Argument) -> ByteRange | None:
     """The range of bytes that contains an argument's elements; None if it is no tensor, empty, or of unknown layout."""
-    return _span_of_tensor(argument.tensor)
-
-
-def _span_of_tensor(tensor: Tensor | None) -> ByteRange | None:
+    tensor = argument.tensor
     if tensor is None or tensor.data_ptr == 0:
         return None
     extent = tensor.layout.extent_bytes

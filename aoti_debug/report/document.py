@@ -139,8 +139,9 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
     sampler = Sampler()
     launches = []
     for launch in named_first(shown_launches, finding):
-        same = [other for other in others if launch.id in other.launches]
-        shown = merge_recordings(main.shown[launch.id], [other.shown[launch.id] for other in same])
+        id_ = launch.id
+        same = [other for other in others if id_ in other.launches]
+        shown = merge_recordings(main.shown[id_], [other.shown[id_] for other in same])
         measured = [main, *same]
         entry = compactor.launch(shown, source_indices(launch.site, source_index))
         launch_marks = marked_launches.status_marks(run, launch, finding, verdict)
@@ -202,16 +203,19 @@ def _has_more_tensors(launch: Launch, than: Launch) -> bool:
 
 
 def _worst(recordings: Sequence[_Recording], launch: Launch) -> str:
-    values = [worst_value(r.launches[launch.id], r.measurer) for r in recordings]
-    values += [hash_text(r.launches[launch.id]) for r in recordings if r.run.level == Level.HASH]
+    id_ = launch.id
+    values = [worst_value(r.launches[id_], r.measurer) for r in recordings]
+    values += [hash_text(r.launches[id_]) for r in recordings if r.run.level == Level.HASH]
     return next((value for value in values if value != "-"), "")
 
 
 def _histograms(sampler: Sampler, recordings: Sequence[_Recording], launch: Launch) -> list[int | None]:
     """For each argument its index in the sampler's histograms; trailing nulls are left out."""
+    id_ = launch.id
+    recorded = [(recording.run, recording.launches[id_].args) for recording in recordings]
     indices: list[int | None] = []
     for position in range(len(launch.args)):
-        candidates = (sampler.histogram_index(r.run, r.launches[launch.id].args[position]) for r in recordings)
+        candidates = (sampler.histogram_index(run, args[position]) for run, args in recorded)
         indices.append(next((index for index in candidates if index is not None), None))
     while indices and indices[-1] is None:
         indices.pop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from aoti_debug.lazy.dataclass import dataclass
@@ -63,10 +63,10 @@ def histogram(before: Sample | None, after: Sample | None) -> Histogram:
     """The elements of both phases in bins between the smallest and the largest finite one."""
     import numpy as np
 
-    finite = [s.values[np.isfinite(s.values)] for s in (before, after) if s is not None]
-    joined = np.concatenate(finite) if finite else np.zeros(0)
+    finite_before, finite_after = _finite(before), _finite(after)
+    joined = np.concatenate((finite_before, finite_after))
     if joined.size == 0:
-        return Histogram((), True, _count(before, ()), _count(after, ()))
+        return Histogram((), True, _count(before, finite_before, None), _count(after, finite_after, None))
     low, high = float(joined.min()), float(joined.max())
     if low == high:
         scale, pad = None, abs(low) * 1e-3 or 0.5
@@ -74,13 +74,27 @@ def histogram(before: Sample | None, after: Sample | None) -> Histogram:
     else:
         scale = _scale(joined, high / 2 - low / 2)
     if scale is None:
-        part = np.linspace(0, 1, min(max(round(2 * joined.size ** (1 / 3)), FEWEST_BINS), MOST_BINS) + 1)
+        part = _parts(min(max(round(2 * joined.size ** (1 / 3)), FEWEST_BINS), MOST_BINS))
         edges = low * (1 - part) + high * part
     else:
         edges = np.sinh(np.linspace(np.arcsinh(low / scale), np.arcsinh(high / scale), MOST_BINS + 1)) * scale
         edges[0], edges[-1] = low, high
-    bounds = tuple(float(edge) for edge in edges)
-    return Histogram(bounds, scale is None, _count(before, bounds), _count(after, bounds))
+    counts = _count(before, finite_before, edges), _count(after, finite_after, edges)
+    return Histogram(tuple(edges.tolist()), scale is None, *counts)
+
+
+def _finite(sample: Sample | None) -> Any:
+    import numpy as np
+
+    return np.zeros(0) if sample is None else sample.values[np.isfinite(sample.values)]
+
+
+@cache
+def _parts(count: int) -> Any:
+    """The edges of so many even bins between 0 and 1."""
+    import numpy as np
+
+    return np.linspace(0, 1, count + 1)
 
 
 def _scale(values: Any, half_range: float) -> float | None:
@@ -105,18 +119,30 @@ def _quantile(values: Any, part: float) -> float:
     return low + (high - low) * weight if weight < 0.5 else high - (high - low) * (1 - weight)
 
 
-def _count(sample: Sample | None, edges: Sequence[float]) -> Counts | None:
+def _count(sample: Sample | None, finite: Any, edges: Any) -> Counts | None:
+    """The elements of a sample, counted; `edges` are None where no element of any sample is finite."""
     import numpy as np
 
     if sample is None:
         return None
     values = sample.values
-    bins = np.histogram(values[np.isfinite(values)], bins=np.asarray(edges))[0] if edges else ()
+    bins = () if edges is None else _bins(finite, edges)
+    if finite.size == values.size:
+        return Counts(bins, 0, 0, 0, int(values.size), sample.numel)
     return Counts(
-        tuple(int(n) for n in bins),
+        bins,
         int(np.isnan(values).sum()),
         int(np.isposinf(values).sum()),
         int(np.isneginf(values).sum()),
         int(values.size),
         sample.numel,
     )
+
+
+def _bins(values: Any, edges: Any) -> tuple[int, ...]:
+    """The values in each bin, as numpy.histogram counts them: the last one includes its end."""
+    ordered = values.copy()
+    ordered.sort()
+    below = ordered.searchsorted(edges)
+    below[-1] = ordered.searchsorted(edges[-1], "right")
+    return tuple((below[1:] - below[:-1]).tolist())

@@ -38,11 +38,11 @@ class Sampler:
         Raises:
             RunDirError: a saved tensor is missing or damaged.
         """
-        key = tuple(self._key(argument, phase) for phase in Phase)
+        key = self._key(argument, Phase.BEFORE), self._key(argument, Phase.AFTER)
         if not any(key):
             return None
         if key not in self._indices:
-            before, after = (self._sample(run, argument, phase) for phase in Phase)
+            before, after = (self._sample(run, argument, phase, of) for phase, of in zip(Phase, key, strict=True))
             if before is None and after is None:
                 return None
             self._indices[key] = len(self.histograms)
@@ -63,8 +63,7 @@ class Sampler:
             return (recorded.values, layout.dtype)
         return ()
 
-    def _sample(self, run: RunDir, argument: Argument, phase: Phase) -> Sample | None:
-        key = self._key(argument, phase)
+    def _sample(self, run: RunDir, argument: Argument, phase: Phase, key: tuple[Any, ...]) -> Sample | None:
         if key and key not in self._samples:
             self._samples[key] = self._read(run, argument, phase)
         return self._samples.get(key)

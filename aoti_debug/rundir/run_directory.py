@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from aoti_debug import manifest, wording
@@ -64,7 +65,7 @@ class RunDir:
         """The calls, launches and faults of the run, with rescued tensors counted as saved."""
         with _garbage_collection_paused():
             records = self.journal.records if self.journal else ()
-            return timeline.assemble((*records, *rescued_tensors.read(self.path)), self.manifest)
+            return timeline.assemble(chain(records, rescued_tensors.read(self.path)), self.manifest)
 
     def with_info(self, info: RunInfo) -> RunDir:
         """The run with another run.json; nothing else is read again."""

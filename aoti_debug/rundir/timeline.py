@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import Enum
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from aoti_debug.abi import CallKind, FaultDomain, Phase, SaveStatus
@@ -157,19 +158,63 @@ class Launch:
 
     key: LaunchKey
     site: Site
-    thread: int
-    stream_slot: int
-    sequence: int  # run-wide, from 1; the number that a breadcrumb stores
-    loops: tuple[int, ...]  # iteration of each enclosing while loop, outermost first
     status: LaunchStatus
-    returned: int | None  # the callee's status code; None: it did not return
-    breadcrumb: bool  # the device was asked to write one after it
-    begin_ns: int  # from the journal's start
-    end_ns: int | None
-    fault: Fault | None  # noticed in this launch
-    printed: str | None  # by a print operator; None if it is none
+    _begin: journal_records.LaunchBegin = field(repr=False)
     _parts: _Parts = field(repr=False)
     _kernels: Mapping[int, Kernel] = field(repr=False)
+
+    @property
+    def thread(self) -> int:
+        """The thread that ran it."""
+        return self._begin.thread
+
+    @property
+    def stream_slot(self) -> int:
+        """The stream of the breadcrumbs that it was launched on."""
+        return self._begin.stream_slot
+
+    @property
+    def sequence(self) -> int:
+        """Its number in the run, from 1, which a breadcrumb stores."""
+        return self._begin.sequence
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """The iteration of each enclosing while loop, outermost first."""
+        return self._begin.loops
+
+    @property
+    def begin_ns(self) -> int:
+        """The time of its beginning, from the journal's start."""
+        return self._begin.time_ns
+
+    @property
+    def end_ns(self) -> int | None:
+        """The time of its return, from the journal's start; None if it did not return."""
+        end = self._parts.end
+        return None if end is None else end.time_ns
+
+    @property
+    def returned(self) -> int | None:
+        """The callee's status code; None if it did not return."""
+        end = self._parts.end
+        return None if end is None else end.status
+
+    @property
+    def breadcrumb(self) -> bool:
+        """True if the device was asked to write a breadcrumb after it."""
+        end = self._parts.end
+        return end is not None and end.breadcrumb
+
+    @property
+    def fault(self) -> Fault | None:
+        """The fault that was noticed in it."""
+        return self._parts.fault
+
+    @property
+    def printed(self) -> str | None:
+        """The text that a print operator printed; None if it is none."""
+        return self._parts.printed
 
     @property
     def id(self) -> str:
@@ -204,8 +249,12 @@ class Launch:
     @property
     def is_measured(self) -> bool:
         """True if the run has a record of the values of its tensors: of a saved one, or of statistics."""
-        parts = self._parts
-        return bool(parts.files or parts.stats or parts.replayed)
+        return self._parts.is_measured
+
+    @property
+    def stats(self) -> tuple[journal_records.TensorStats, ...]:
+        """The records of its tensors at level 2 or hash; no argument is made for them."""
+        return self._parts.all_stats()
 
     def tensor(self, slot: int) -> Tensor | None:
         """The tensor of an argument, as `Argument.tensor` is; no argument is made for it."""
@@ -236,17 +285,21 @@ class Launch:
 class _Parts:
     """The records of one launch."""
 
-    __slots__ = ("begin", "end", "fault", "files", "grids", "printed", "replayed", "stats")
+    begin: journal_records.LaunchBegin | None = None
+    end: journal_records.LaunchEnd | None = None
+    grids: tuple[journal_records.GridRecord, ...] = ()
+    files: tuple[journal_records.TensorFile, ...] = ()
+    stats: tuple[journal_records.TensorStats, ...] = ()
+    replayed: tuple[journal_records.ReplayStats, ...] = ()
+    fault: Fault | None = None
+    printed: str | None = None
 
-    def __init__(self) -> None:
-        self.begin: journal_records.LaunchBegin | None = None
-        self.end: journal_records.LaunchEnd | None = None
-        self.grids: tuple[journal_records.GridRecord, ...] = ()
-        self.files: tuple[journal_records.TensorFile, ...] = ()
-        self.stats: tuple[journal_records.TensorStats, ...] = ()
-        self.replayed: tuple[journal_records.ReplayStats, ...] = ()
-        self.fault: Fault | None = None
-        self.printed: str | None = None
+    @property
+    def is_measured(self) -> bool:
+        return bool(self.stats or self.files or self.replayed)
+
+    def all_stats(self) -> tuple[journal_records.TensorStats, ...]:
+        return (*self.stats, *(record.stats for record in self.replayed)) if self.replayed else self.stats
 
     def tensor(self, slot: int) -> Tensor | None:
         before, changed = self._values()
@@ -254,7 +307,9 @@ class _Parts:
 
     def tensors(self, count: int) -> list[Tensor | None]:
         before, changed = self._values()
-        return [_tensor(before.get(slot), changed.get(slot)) for slot in range(count)]
+        if changed:
+            return [_tensor(before.get(slot), changed.get(slot)) for slot in range(count)]
+        return [value if isinstance(value, Tensor) else None for value in map(before.get, range(count))]
 
     def _values(self) -> tuple[Mapping[int, Value], Mapping[int, Value]]:
         """The values of arguments before the launch, and those that it changed."""
@@ -341,12 +396,12 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
                 begins.append(record)
             case journal_records.LaunchEnd():
                 parts[record.key].end = record
+            case journal_records.TensorStats():
+                parts[record.key].stats += (record,)
             case journal_records.GridRecord():
                 parts[record.key].grids += (record,)
             case journal_records.TensorFile():
                 parts[record.key].files += (record,)
-            case journal_records.TensorStats():
-                parts[record.key].stats += (record,)
             case journal_records.ReplayStats():
                 parts[record.stats.key].replayed += (record,)
                 replays[record.stats.key.kind, record.stats.key.call] = record.begun
@@ -411,34 +466,19 @@ def _launch(
             hint="the manifest belongs to another package: run the package again",
         )
     site = manifest.sites[begin.site]
-    slots = [record.slot for record in parts.files] if parts.files else []
-    slots += [record.slot for record in parts.stats]
-    slots += [record.stats.slot for record in parts.replayed]
-    if slots and (min(slots) < 0 or max(slots) >= len(site.args)):  # one of a rescued tensor may be negative
-        unknown = [slot for slot in slots if not 0 <= slot < len(site.args)]
-        raise RunDirError(
-            f"the run is damaged: a tensor of argument {unknown[0]} of launch {begin.key}, which has "
-            f"{len(site.args)} arguments",
-            hint="run the package again",
-        )
-    end = parts.end
-    return Launch(
-        key=begin.key,
-        site=site,
-        thread=begin.thread,
-        stream_slot=begin.stream_slot,
-        sequence=begin.sequence,
-        loops=begin.loops,
-        status=parts.status(),
-        returned=None if end is None else end.status,
-        breadcrumb=end is not None and end.breadcrumb,
-        begin_ns=begin.time_ns,
-        end_ns=None if end is None else end.time_ns,
-        fault=parts.fault,
-        printed=parts.printed,
-        _parts=parts,
-        _kernels=kernels,
-    )
+    if parts.is_measured:
+        _check_slots(begin.key, parts, site)
+    return Launch(begin.key, site, parts.status(), begin, parts, kernels)
+
+
+def _check_slots(key: LaunchKey, parts: _Parts, site: Site) -> None:
+    count = len(site.args)
+    for slot in chain((record.slot for record in parts.files), (record.slot for record in parts.all_stats())):
+        if not 0 <= slot < count:  # one of a rescued tensor may be negative
+            raise RunDirError(
+                f"the run is damaged: a tensor of argument {slot} of launch {key}, which has {count} arguments",
+                hint="run the package again",
+            )
 
 
 def _grid(record: journal_records.GridRecord, kernel: Kernel | None) -> Grid:

@@ -8,8 +8,9 @@ from typing import Any
 
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.verdict import Verdict
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
-from aoti_debug.manifest import Form, Site
+from aoti_debug.manifest import Arg, Form, Site
 from aoti_debug.recording import levels
 from aoti_debug.recording.values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.rundir.formats.statistics import Statistics
@@ -86,8 +87,17 @@ def launch_documents(run: RunDir, launches: Sequence[Launch], measurer: Measurer
     Raises:
         RunDirError: a saved tensor is missing or damaged.
     """
-    sources = {site.id: _source(site) for site in {launch.site.id: launch.site for launch in launches}.values()}
-    return [_launch(run, launch, sources[launch.site.id], measurer) for launch in launches]
+    sites = {launch.site.id: launch.site for launch in launches}
+    shared = {id_: _SiteDocument(_source(site), [_spec(spec) for spec in site.args]) for id_, site in sites.items()}
+    return [_launch(run, launch, shared[launch.site.id], measurer) for launch in launches]
+
+
+@dataclass(frozen=True)
+class _SiteDocument:
+    """The part of a launch's document that is the same for all launches of its site."""
+
+    source: Mapping[str, Any]
+    args: Sequence[Mapping[str, Any]]
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
@@ -127,7 +137,7 @@ def _source(site: Site) -> dict[str, Any]:
     }
 
 
-def _launch(run: RunDir, launch: Launch, source: Mapping[str, Any], measurer: Measurer) -> dict[str, Any]:
+def _launch(run: RunDir, launch: Launch, shared: _SiteDocument, measurer: Measurer) -> dict[str, Any]:
     site = launch.site
     return {
         "id": launch.id,
@@ -148,25 +158,32 @@ def _launch(run: RunDir, launch: Launch, source: Mapping[str, Any], measurer: Me
         "begin_ns": launch.begin_ns,
         "end_ns": launch.end_ns,
         "replay": launch.replay,
-        "args": [_argument(run, argument, measurer) for argument in launch.args],
+        "args": [_argument(run, a, spec, measurer) for a, spec in zip(launch.args, shared.args, strict=True)],
         "grids": [_grid(grid) for grid in launch.grids],
-        **source,
+        **shared.source,
     }
 
 
-def _argument(run: RunDir, argument: Argument, measurer: Measurer) -> dict[str, Any]:
-    spec = argument.spec
+def _spec(spec: Arg) -> dict[str, Any]:
+    """An argument as its site has it."""
     return {
-        "name": argument.name,
+        "name": spec.name,
         "param": spec.param or None,
-        "role": argument.role.name.lower(),
+        "role": spec.role.name.lower(),
         "form": spec.form.name.lower(),
         "ctype": spec.ctype or None,
         "expression": spec.text,
         "base": spec.base or None,
-        "type": _type(argument.after, argument.layout),
+    }
+
+
+def _argument(run: RunDir, argument: Argument, spec: Mapping[str, Any], measurer: Measurer) -> dict[str, Any]:
+    layout = argument.layout
+    return {
+        **spec,
+        "type": _type(argument.after, layout),
         "value": _scalar(argument),
-        "tensor": _tensor(argument),
+        "tensor": None if layout is None else _tensor(layout, argument.tensor),
         "before": _phase(run, argument, Phase.BEFORE, measurer),
         "after": _phase(run, argument, Phase.AFTER, measurer),
     }
@@ -185,10 +202,7 @@ def _scalar(argument: Argument) -> Any:
     return argument.spec.text if value is Absent.TEXT or argument.spec.form is Form.STRING else None
 
 
-def _tensor(argument: Argument) -> dict[str, Any] | None:
-    layout = argument.layout
-    if layout is None:
-        return None
+def _tensor(layout: Layout, tensor: Tensor | None) -> dict[str, Any]:
     return {
         "dtype": layout.dtype,
         "device": layout.device,
@@ -197,7 +211,7 @@ def _tensor(argument: Argument) -> dict[str, Any] | None:
         "strides": list(layout.strides),
         "storage_offset": layout.storage_offset,
         "storage_bytes": layout.storage_bytes,
-        "data_ptr": hex(argument.tensor.data_ptr) if isinstance(argument.tensor, Tensor) else None,
+        "data_ptr": None if tensor is None else hex(tensor.data_ptr),
     }
 
 

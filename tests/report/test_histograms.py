@@ -49,6 +49,13 @@ def test_one_value_lies_within_the_bins(value: float) -> None:
     assert sum(counts(result.before).bins) == 2
 
 
+@pytest.mark.parametrize("outlier", [(), (1e6,)])
+def test_bins_count_as_those_of_numpy(outlier: tuple[float, ...]) -> None:
+    values = np.round(np.append(np.random.default_rng(0).normal(size=500), outlier), 1)
+    result = histogram(Sample(values, values.size), None)
+    assert counts(result.before).bins == tuple(np.histogram(values, np.asarray(result.edges))[0])
+
+
 def test_an_outlier_does_not_hide_the_others() -> None:
     rest = np.random.default_rng(0).normal(size=1000)
     result = histogram(Sample(np.append(rest, 1e6), 1001), None)

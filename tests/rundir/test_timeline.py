@@ -92,6 +92,8 @@ def test_statistics_that_replays_left(tmp_path: Path) -> None:
     eager, captured = found.launches
     assert [argument.stats for argument in eager.args] == [{}, {}]
     assert (eager.replay, captured.replay) == (None, 8)
+    assert [(record.slot, record.phase) for record in captured.stats] == [(0, Phase.BEFORE), (1, Phase.AFTER)]
+    assert eager.stats == ()
     read, written = captured.args
     assert (read.stats[Phase.BEFORE].replay, written.stats[Phase.AFTER].replay) == (7, 8)
     assert written.stats[Phase.AFTER].statistics == statistics(n_nan=2)
@@ -201,6 +203,7 @@ def test_a_launch_prints_without_its_records(tmp_path: Path) -> None:
     journal.launch(0, 2, X)
     text = repr(launch(tmp_path, journal))
     assert "LaunchStatus.RETURNED" in text
+    assert "_begin" not in text
     assert "_parts" not in text
     assert "_kernels" not in text
 

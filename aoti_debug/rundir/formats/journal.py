@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO
 
@@ -52,6 +53,7 @@ from aoti_debug.rundir.formats.journal_records import (
     WatchCountRecord,
     WatchHitRecord,
     WatchRecord,
+    new_record,
 )
 from aoti_debug.rundir.formats.statistics import Statistics
 
@@ -105,7 +107,7 @@ def read(path: Path) -> Journal:
         raise RunDirError(f"cannot read {path}: {error.strerror}") from error
     blocks.sort(key=lambda block: block.sequence)
     records = [record for block in blocks for record in block.decode()]
-    records.sort(key=lambda record: record.time_ns)
+    records.sort(key=attrgetter("time_ns"))
     return Journal(header, tuple(records), sum(block.damaged for block in blocks))
 
 
@@ -170,7 +172,7 @@ class _Block:
         self.layouts: dict[int, Layout] = {}
         self._value_bytes: dict[int, int | None] = {}  # by layout: of its values; None if they cannot be read
         self._key = LaunchKey(CallKind.MODEL, -1, -1)  # of the last record
-        self._decoded: dict[bytes, dict[int, Value]] = {}
+        self._decoded: dict[bytes, Mapping[int, Value]] = {}
         self.damaged = False
 
     def decode(self) -> list[Record]:
@@ -216,17 +218,18 @@ class _Block:
 
     def _launch_key(self, kind: int, call: int, launch: int) -> LaunchKey:
         """The key of a launch; consecutive records are often of the same one."""
-        if self._key != (kind, call, launch):
-            self._key = LaunchKey(_KINDS[kind], call, launch)
-        return self._key
+        key = self._key
+        if key.launch != launch or key.call != call or key.kind != kind:
+            key = self._key = new_record(LaunchKey, (_KINDS[kind], call, launch))
+        return key
 
     def _text(self, offset: int, size: int) -> str:
         return self.data[offset : offset + size].decode("utf-8", "replace")
 
     def _values(self, offset: int, count: int) -> SlotValues:
-        if offset + count * abi.SLOT_VALUE.size > len(self.data):
+        if offset + count * _SLOT_VALUE_SIZE > len(self.data):
             raise ValueError("the values reach past the end of the block")
-        return SlotValues(self.data, offset, count, self.layouts, self._decoded)
+        return new_record(SlotValues, (self.data, offset, count, self.layouts, self._decoded))
 
     def call_begin(self, body: int, flags: int, time_ns: int) -> CallBegin:
         call, kind, level, slot, model, stream = abi.CALL_BEGIN.codec.unpack_from(self.data, body)
@@ -242,12 +245,12 @@ class _Block:
         return ClockRecord(time_ns, self.thread, unix_ns)
 
     def launch_begin(self, body: int, _flags: int, time_ns: int) -> LaunchBegin:
-        call, kind, n_loops, stream_slot, launch, site, sequence, count, *loops = abi.LAUNCH_BEGIN.codec.unpack_from(
-            self.data, body
-        )
-        values = self._values(body + abi.LAUNCH_BEGIN.size, count)
+        fields = _unpack_launch_begin(self.data, body)
+        call, kind, n_loops, stream_slot, launch, site, sequence, count = fields[:8]
+        loops = fields[8 : 8 + n_loops]
+        values = self._values(body + _LAUNCH_BEGIN_SIZE, count)
         key = self._launch_key(kind, call, launch)
-        return LaunchBegin(time_ns, self.thread, key, site, sequence, stream_slot, tuple(loops[:n_loops]), values)
+        return new_record(LaunchBegin, (time_ns, self.thread, key, site, sequence, stream_slot, loops, values))
 
     def grid(self, body: int, _flags: int, time_ns: int) -> GridRecord:
         call, launch, kernel, kind, x, y, z, warps, shared, count = abi.GRID.codec.unpack_from(self.data, body)
@@ -256,11 +259,11 @@ class _Block:
         return GridRecord(time_ns, self.thread, key, kernel, (x, y, z), warps, shared, arguments)
 
     def launch_end(self, body: int, flags: int, time_ns: int) -> LaunchEnd:
-        call, launch, status, kind, count = abi.LAUNCH_END.codec.unpack_from(self.data, body)
-        values = self._values(body + abi.LAUNCH_END.size, count)
+        call, launch, status, kind, count = _unpack_launch_end(self.data, body)
+        values = self._values(body + _LAUNCH_END_SIZE, count) if count else _NO_VALUES
         key = self._launch_key(kind, call, launch)
-        not_started, breadcrumb = bool(flags & _NOT_STARTED), bool(flags & _CRUMB)
-        return LaunchEnd(time_ns, self.thread, key, status, not_started, breadcrumb, values)
+        not_started, breadcrumb = flags & _NOT_STARTED != 0, flags & _CRUMB != 0
+        return new_record(LaunchEnd, (time_ns, self.thread, key, status, not_started, breadcrumb, values))
 
     def tensor_file(self, body: int, _flags: int, time_ns: int) -> TensorFile:
         call, launch, slot, kind, phase, status, size, hash0, hash1, path_bytes, reason_bytes = (
@@ -281,6 +284,7 @@ class _Block:
         )
 
     def tensor_stats(self, body: int, flags: int, time_ns: int) -> TensorStats:
+        data = self.data
         (
             call,
             launch,
@@ -302,28 +306,34 @@ class _Block:
             hash_,
             value_bytes,
             layout,
-        ) = abi.TENSOR_STATS.codec.unpack_from(self.data, body)
-        uninitialised, skipped = bool(flags & _UNINITIALISED), bool(flags & _SKIPPED)
+        ) = _unpack_tensor_stats(data, body)
+        uninitialised, skipped = flags & _UNINITIALISED != 0, flags & _SKIPPED != 0
         unread = uninitialised or skipped
-        has_finite = numel - nan - pos_inf - neg_inf > 0
-        least = _extremum(low, integer) if has_finite else None
-        greatest = _extremum(high, integer) if has_finite else None
-        statistics = Statistics(numel, nan, pos_inf, neg_inf, zero, least, greatest, at_low, at_high, mean, std)
-        text = body + abi.TENSOR_STATS.size
+        statistics = None
+        if not unread and not flags & _HASH_ONLY:
+            has_finite = numel - nan - pos_inf - neg_inf > 0
+            least, greatest = _extrema(low, high, integer) if has_finite else (None, None)
+            statistics = new_record(
+                Statistics, (numel, nan, pos_inf, neg_inf, zero, least, greatest, at_low, at_high, mean, std)
+            )
+        text = body + _TENSOR_STATS_SIZE
         if value_bytes and not skipped and value_bytes != self._value_bytes.get(layout):
             raise ValueError("the values do not have the size of the tensor")
-        return TensorStats(
-            time_ns,
-            self.thread,
-            self._launch_key(kind, call, launch),
-            slot,
-            _PHASES[phase],
-            uninitialised,
-            None if unread or flags & _HASH_ONLY else statistics,
-            None if unread else hash_,
-            self.layouts.get(layout),
-            b"" if skipped else self.data[text : text + value_bytes],
-            self._text(text, value_bytes) if skipped else "",
+        return new_record(
+            TensorStats,
+            (
+                time_ns,
+                self.thread,
+                self._launch_key(kind, call, launch),
+                slot,
+                _PHASES[phase],
+                uninitialised,
+                statistics,
+                None if unread else hash_,
+                self.layouts.get(layout),
+                b"" if skipped else data[text : text + value_bytes],
+                self._text(text, value_bytes) if skipped else "",
+            ),
         )
 
     def replay_stats(self, body: int, flags: int, time_ns: int) -> ReplayStats:
@@ -387,6 +397,11 @@ class _Block:
 
 
 _KINDS, _PHASES = tuple(CallKind), tuple(Phase)
+_NO_VALUES = SlotValues(b"", 0, 0, {}, {})
+_SLOT_VALUE_SIZE = abi.SLOT_VALUE.size
+_unpack_launch_begin, _LAUNCH_BEGIN_SIZE = abi.LAUNCH_BEGIN.codec.unpack_from, abi.LAUNCH_BEGIN.size
+_unpack_launch_end, _LAUNCH_END_SIZE = abi.LAUNCH_END.codec.unpack_from, abi.LAUNCH_END.size
+_unpack_tensor_stats, _TENSOR_STATS_SIZE = abi.TENSOR_STATS.codec.unpack_from, abi.TENSOR_STATS.size
 # As numbers: `flags & member` would make a member of the result, which takes longer than decoding the record
 _CAPTURING = CallFlag.CAPTURING.value
 _NOT_STARTED, _CRUMB = LaunchFlag.NOT_STARTED.value, LaunchFlag.CRUMB.value
@@ -412,14 +427,12 @@ _DECODERS: dict[int, Callable[[_Block, int, int, int], Record]] = {
 }
 
 
-_DOUBLE, _UNSIGNED = struct.Struct("<d"), struct.Struct("<Q")
+_BITS, _DOUBLES, _SIGNED = struct.Struct("<2Q"), struct.Struct("<2d"), struct.Struct("<2q")
 
 
-def _extremum(bits: int, integer: int) -> int | float:
-    """A minimum or maximum; `integer` is the type of `bits`: 0 double, 1 int64, 2 uint64."""
+def _extrema(low: int, high: int, integer: int) -> tuple[int | float, int | float]:
+    """Minimum and maximum; `integer` is the type of their bits: 0 double, 1 int64, 2 uint64."""
     if integer == 2:
-        return bits
-    if integer == 1:
-        return bits - (1 << 64) if bits >> 63 else bits
-    value: float = _DOUBLE.unpack(_UNSIGNED.pack(bits))[0]
-    return value
+        return low, high
+    least, greatest = (_SIGNED if integer == 1 else _DOUBLES).unpack(_BITS.pack(low, high))
+    return least, greatest

@@ -33,6 +33,11 @@ class Statistics(NamedTuple):
     std: float  # of the population
 
     @property
+    def is_finite(self) -> bool:
+        """True if no element is NaN or an infinity."""
+        return not (self.n_nan or self.n_pos_inf or self.n_neg_inf)
+
+    @property
     def n_finite(self) -> int:
         """The number of finite elements."""
         return self.numel - self.n_nan - self.n_pos_inf - self.n_neg_inf

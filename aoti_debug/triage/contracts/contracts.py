@@ -104,12 +104,12 @@ class _ContractCheck:
             self._plain_sites[site.id] = not any(is_size(spec.text) for spec in site.args)
         if not self._plain_sites[site.id] or launch.has_grids or self._call(launch).broken:
             return False
-        return all(
-            tensor is None
-            or tensor.layout.kind != "strided"
-            or (tensor.data_ptr and (site.id, slot, id(tensor.layout)) in self._sound)
-            for slot, tensor in enumerate(launch.tensors())
-        )
+        for slot, tensor in enumerate(launch.tensors()):
+            if tensor is None or tensor.layout.kind != "strided":
+                continue
+            if not tensor.data_ptr or (site.id, slot, id(tensor.layout)) not in self._sound:
+                return False
+        return True
 
     def _call(self, launch: Launch) -> _Call:
         key = (launch.key.kind, launch.key.call)

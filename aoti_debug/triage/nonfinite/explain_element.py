@@ -61,7 +61,7 @@ def _explain_place(place: Place, run: RunDir, *, infinite: bool) -> tuple[Place,
     Args:
         infinite: explain an infinity and not NaN.
     """
-    launch = next((launch for launch in run.launches if launch.id == place.launch), None)
+    launch = run.find_launch(place.launch)
     argument = launch.argument(place.argument) if launch is not None else None
     if launch is None or argument is None:
         return place, ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aoti_debug import dtypes
+from aoti_debug.rundir.formats.journal_records import TensorStats
 from aoti_debug.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.observed_values import statistics_after
 
@@ -22,6 +23,8 @@ def warnings(launches: Iterable[Launch]) -> tuple[str, ...]:
     """
     closest: dict[tuple[str, str], tuple[float, str]] = {}
     for launch in launches:
+        if not any(_may_be_near(record) for record in launch.stats):
+            continue
         for argument in launch.args:
             extreme = _extreme_value(argument)
             if extreme is None:
@@ -36,6 +39,16 @@ def warnings(launches: Iterable[Launch]) -> tuple[str, ...]:
                 )
                 closest[key] = (share, line)
     return tuple(line for _, line in sorted(closest.values(), key=lambda item: -item[0])[:MOST])
+
+
+def _may_be_near(record: TensorStats) -> bool:
+    """False if no value is large for the tensor's dtype, or the dtype has no such limit."""
+    statistics = record.statistics
+    if statistics is None or statistics.min is None or statistics.max is None:
+        return False
+    if statistics.min > -_FAR_BELOW and statistics.max < _FAR_BELOW:
+        return False
+    return record.layout is None or record.layout.dtype in LARGEST
 
 
 def _extreme_value(argument: Argument) -> tuple[float, float] | None:

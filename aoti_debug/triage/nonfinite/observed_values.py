@@ -87,10 +87,12 @@ class SpecialValues:
         self.readers: dict[Special, list[Launch]] = {special: [] for special in Special}
         found: set[Special] = set()
         for launch in launches:
+            if all(record.statistics is None or record.statistics.is_finite for record in launch.stats):
+                continue
             for argument in launch.args:
                 for phase, recorded in argument.stats.items():
                     s = recorded.statistics
-                    if s is None or not (s.n_nan or s.n_pos_inf or s.n_neg_inf) or recorded.uninitialised:
+                    if s is None or s.is_finite or recorded.uninitialised:
                         continue
                     kinds = [special for special in Special if count(s, special)]
                     if phase is Phase.BEFORE:

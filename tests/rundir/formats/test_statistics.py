@@ -23,6 +23,13 @@ def test_floats_with_everything() -> None:
     assert result.n_finite == 3
 
 
+@pytest.mark.parametrize(
+    ("value", "is_finite"), [(0.0, True), (math.nan, False), (math.inf, False), (-math.inf, False)]
+)
+def test_whether_all_elements_are_finite(value: float, is_finite: bool) -> None:
+    assert tensor_statistics(torch.tensor([1.0, value])).is_finite is is_finite
+
+
 def test_nothing_is_lost_at_the_ends_of_the_range() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -16,7 +16,7 @@ def test_a_wrong_launch_in_a_loop(tmp_path: Path) -> None:
     place = "in iteration 3 of while_loop_body_graph_0: index = aten.index.Tensor(table, [i])"
     row = replace(
         row,
-        launch=replace(row.launch, loops=(3,)),
+        launch=replace(row.launch, _begin=row.launch._begin._replace(loops=(3,))),
         suspects=(replace(row.suspects[0], place=place), *row.suspects[1:]),
     )
     lines = wrong_lines(replace(comparison, rows=(comparison.rows[0], row)), row)

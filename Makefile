@@ -10,7 +10,6 @@ WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 5)))
 BIN := $(abspath $(VENV))/bin
 READY := $(VENV)/.ready
 TORCH := $(VENV)/.torch
-TRITON := $(VENV)/.triton
 TOOLS := $(VENV)/.tools
 CPP := $(shell find runtime_shims repro tests -name '*.cpp' -o -name '*.h' -o -name '*.cu')
 
@@ -44,7 +43,6 @@ format: $(TOOLS)
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP)
 
-TRITON_REQUIREMENT := "triton; platform_system == 'Linux'"
 # Without bytecode of everything that is installed: Python makes that of what it imports.
 PIP_INSTALL = $(BIN)/pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
 
@@ -52,21 +50,17 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-# Three processes of pip, side by side. They must not install the same packages: what torch and triton need comes last.
+# The packages that torch needs are installed last: two processes of pip must not install the same one.
 $(TORCH): pyproject.toml constraints.txt | $(VENV)/.created
 	$(PIP_INSTALL) --no-deps $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	touch $@
 
-$(TRITON): pyproject.toml constraints.txt | $(VENV)/.created
-	$(PIP_INSTALL) --no-deps $(TRITON_REQUIREMENT)
-	touch $@
-
 $(TOOLS): pyproject.toml constraints.txt | $(VENV)/.created
-	$(PIP_INSTALL) --no-warn-conflicts --editable '.[tools]'
+	$(PIP_INSTALL) --no-warn-conflicts --editable '.[dev]'
 	touch $@
 
-$(READY): $(TORCH) $(TRITON) $(TOOLS)
-	$(PIP_INSTALL) torch $(TRITON_REQUIREMENT)
+$(READY): $(TORCH) $(TOOLS)
+	$(PIP_INSTALL) torch
 	touch $@
 
 clean:

@@ -32,7 +32,7 @@ struct BlockMemory {
   Partial total;
 };
 
-// That of the calling block. Its address is a constant: what is called does better with it than with a pointer.
+// The memory of the calling block. Its address is a constant; functions that get a pointer to it are slower.
 __device__ __forceinline__ BlockMemory& block_memory() {
   __shared__ BlockMemory memory;
   return memory;

@@ -58,7 +58,8 @@ def sharing(run: Run, headers: Path) -> Run:
         if source is None or not included or "-c" not in words:
             run(cmd_line, cwd)
         else:
-            _compile(source, words, lambda command: run(shlex.join(command), cwd))
+            in_parts = all(header.with_name(f"{header.name}.gch").exists() for header in included)
+            _compile(source, words, lambda command: run(shlex.join(command), cwd), in_parts)
 
     return run_compile_cmd
 
@@ -71,8 +72,12 @@ def _declare(header: Path) -> None:
             header.write_text(DECLARATIONS + text)
 
 
-def _compile(source: str, words: Sequence[str], run: Callable[[Sequence[str]], None]) -> None:
-    """Compiles a wrapper without its C functions, and adds the objects of these and of the templates."""
+def _compile(source: str, words: Sequence[str], run: Callable[[Sequence[str]], None], in_parts: bool) -> None:
+    """Compiles a wrapper without the templates, and adds their object.
+
+    Args:
+        in_parts: compile its C functions apart as well. Each part reads the headers.
+    """
     output = words[words.index("-o") + 1]
     options = [word for word in words if word not in ("-c", source, "-o", output)]
     templates = compile_templates(Toolchain(find_compiler(), find_torch()), words)
@@ -83,7 +88,7 @@ def _compile(source: str, words: Sequence[str], run: Callable[[Sequence[str]], N
         run([*options, "-c", str(path.with_suffix(".cpp")), "-o", str(path)])
 
     text = Path(source).read_text()
-    parts = library_interface.split(text)
+    parts = library_interface.split(text) if in_parts else None
     with tempfile.TemporaryDirectory() as folder:
         objects = [Path(folder) / "wrapper.o", templates]
         compile_text(f'#line 1 "{source}"\n{text if parts is None else parts.model}', objects[0])

@@ -36,6 +36,16 @@ def compile_text(toolchain: Toolchain, work: Path, text: str, name: str, words: 
     if not set(_INCLUDED_FILE.findall(text)) <= {_HEADER}:
         fill(work)
         return output
-    key = toolchain.key(name, text, (RUNTIME / _HEADER).read_text(), *words)
+    key = toolchain.key(name, text, (RUNTIME / _HEADER).read_text(), *_by_kind(words))
     shutil.copyfile(cache.entry("objects", key, fill, KEPT_OBJECTS) / output.name, output)
     return output
+
+
+def _by_kind(words: Sequence[str]) -> list[str]:
+    """The options with macros, include directories and instruction sets moved to the end, each in their order.
+
+    Only among those does their order matter: a package, and a build of its program, have them in other places.
+    """
+    kinds = [[word for word in words if word.startswith(starts)] for starts in (("-D", "-U"), "-I", "-m")]
+    others = [word for word in words if not word.startswith(("-D", "-U", "-I", "-m"))]
+    return [*others, *(word for kind in kinds for word in kind)]

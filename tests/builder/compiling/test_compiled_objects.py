@@ -57,6 +57,16 @@ def test_another_text_name_or_option_is_compiled(object_of: Callable[..., str]) 
     ]
 
 
+def test_the_order_of_options_counts_among_those_of_a_kind(object_of: Callable[..., str]) -> None:
+    orders = (
+        ("1", "-O1 -DA=1 -DA=2 -mavx -Ia -ffast-math -fno-fast-math"),
+        ("1", "-Ia -DA=1 -O1 -ffast-math -DA=2 -fno-fast-math -mavx"),
+        ("2", "-O1 -DA=2 -DA=1 -mavx -Ia -ffast-math -fno-fast-math"),
+        ("3", "-O1 -DA=1 -DA=2 -mavx -Ia -fno-fast-math -ffast-math"),
+    )
+    assert [object_of(TEXT, "kernel", *words.split()) for _, words in orders] == [number for number, _ in orders]
+
+
 def test_a_changed_header_is_compiled(object_of: Callable[..., str], tmp_path: Path) -> None:
     text = f'#include "aoti_debug.h"\n{TEXT}'
     found = [object_of(text), object_of(text)]

@@ -145,23 +145,23 @@ def _identity(path: str) -> str:
 
 
 def _probe(compiler: Compiler, work: Path) -> None:
-    source, compiled, library = (work / f"probe.{suffix}" for suffix in ("cpp", "o", "so"))
+    source = work / "probe.cpp"
     source.write_text(PROBE)
-    link = [compiler.path, "-shared", str(compiled), "-o", str(library)]
-    for command in ([compiler.path, "-fPIC", "-c", str(source), "-o", str(compiled)], link):
-        result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        if result.returncode != 0:
-            raise ToolchainError(
-                f"the C++ compiler {compiler.path} cannot make a shared library:\n{result.stderr.strip()[-2000:]}",
-                hint=_compiler_hint(),
-            )
+    library = work / "probe.so"
+    command = [compiler.path, "-shared", "-fPIC", str(source), "-o", str(library)]
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if result.returncode != 0:
+        raise ToolchainError(
+            f"the C++ compiler {compiler.path} cannot make a shared library:\n{result.stderr.strip()[-2000:]}",
+            hint=_compiler_hint(),
+        )
     binary = library.read_bytes()
     if not any(name in binary for name in SHARED_RUNTIMES):
         raise ToolchainError(
             f"{compiler.path} links the C++ runtime statically: packages that it builds crash when torch loads them",
             hint=_compiler_hint(),
         )
-    (work / _LINKER).write_text(FASTER_LINKER if _links_with(FASTER_LINKER, link) else "")
+    (work / _LINKER).write_text(FASTER_LINKER if _links_with(FASTER_LINKER, command) else "")
 
 
 def _links_with(option: str, command: Sequence[str]) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from aoti_debug.abi import CallKind, Phase
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Arg, Manifest, Role
+from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
 
@@ -48,20 +49,15 @@ class Writer:
 
 
 class _Access(NamedTuple):
-    """A write of a launch to the bytes [begin, end); a named tuple, as a run has many of them."""
+    """A write of a launch; a named tuple, as a run has many of them."""
 
     launch: Launch
     slot: int
-    device: str
-    begin: int
-    end: int
+    span: ByteRange
 
     @property
     def argument(self) -> Argument:
         return self.launch.args[self.slot]
-
-    def overlaps(self, span: ByteRange) -> bool:
-        return self.begin < span.end and span.begin < self.end and self.device == span.device
 
 
 class Dataflow:
@@ -80,7 +76,7 @@ class Dataflow:
         if span is not None:
             for order in range(self._order[launch.key] - 1, -1, -1):
                 for access in self._writes(order):
-                    if access.overlaps(span) and self._can_reach(access, launch, argument):
+                    if access.span.overlaps(span) and self._can_reach(access, launch, argument):
                         return Writer(access.launch, access.argument, "")
         return Writer(None, None, input_)
 
@@ -153,13 +149,10 @@ class Dataflow:
         writes: list[_Access] = []
         tensors = launch.tensors()
         for slot in slots:
-            tensor = tensors[slot]
-            if tensor is None or tensor.data_ptr == 0 or tensor.layout.extent_bytes <= 0:
+            span = _span_of_tensor(tensors[slot])
+            if span is None or (site.args[slot].role is Role.UNKNOWN and not _overwrites(launch, launch.args[slot])):
                 continue
-            if site.args[slot].role is Role.UNKNOWN and not _overwrites(launch, launch.args[slot]):
-                continue
-            begin, layout = tensor.data_ptr, tensor.layout
-            writes.append(_Access(launch, slot, layout.device, begin, begin + layout.extent_bytes))
+            writes.append(_Access(launch, slot, span))
         return writes
 
     def _can_reach(self, access: _Access, launch: Launch, argument: Argument) -> bool:
@@ -172,7 +165,10 @@ class Dataflow:
 
 def span_of(argument: Argument) -> ByteRange | None:
     """The range of bytes that contains an argument's elements; None if it is no tensor, empty, or of unknown layout."""
-    tensor = argument.tensor
+    return _span_of_tensor(argument.tensor)
+
+
+def _span_of_tensor(tensor: Tensor | None) -> ByteRange | None:
     if tensor is None or tensor.data_ptr == 0:
         return None
     extent = tensor.layout.extent_bytes

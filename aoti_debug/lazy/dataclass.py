@@ -50,7 +50,7 @@ class _Initializer:
 
 
 def _compiled_init(cls: type) -> Any:
-    """The `__init__` that `dataclasses.dataclass(frozen=True)` would give to the class, in half of its time.
+    """The `__init__` that `dataclasses.dataclass(frozen=True)` would give to the class; it takes half as long.
 
     Raises:
         TypeError: a field is keyword-only or no parameter, which no class of aoti-debug needs.

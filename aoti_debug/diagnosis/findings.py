@@ -70,8 +70,9 @@ class Finding:
     Attributes:
         what: one line: "CUDA error 700: an illegal memory access was encountered", "NaN in buf3".
         where: the launch to blame.
-        evidence: sentences, the strongest first.
-        origin: the place that produced the bad value, if it is another place, or the same in more detail.
+        evidence: sentences about what was observed, the strongest first.
+        possible: sentences about what was not observed, each with "may".
+        origin: the place that was observed to produce the bad value, if it is another place, or the same in more detail.
         chain: from the origin to `where`, both included; empty if they are the same.
         confirmed_by: tools that found the same in the repro: "interpret: load outside buf1, element 64010 of 64000".
         contradicted_by: tools that were tried and did not find it.
@@ -85,6 +86,7 @@ class Finding:
     what: str
     where: Place | None = None
     evidence: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
     origin: Place | None = None
     chain: tuple[Place, ...] = ()
     confirmed_by: tuple[str, ...] = ()
@@ -117,6 +119,7 @@ def to_json(finding: Finding) -> dict[str, Any]:
         "origin": None if finding.origin is None else _place_to_json(finding.origin),
         "chain": [_place_to_json(place) for place in finding.chain],
         "evidence": list(finding.evidence),
+        "possible": list(finding.possible),
         "confirmed_by": list(finding.confirmed_by),
         "contradicted_by": list(finding.contradicted_by),
         "repro": finding.repro or None,
@@ -143,6 +146,7 @@ def from_json(data: Mapping[str, Any], kinds: Mapping[str, FindingKind], where: 
         what=members.what,
         where=None if place == Place() else place,
         evidence=members.evidence,
+        possible=members.possible,
         origin=None if members.origin is None else _place(members.origin),
         chain=tuple(map(_place, members.chain)),
         confirmed_by=members.confirmed_by,
@@ -185,6 +189,7 @@ class _FindingJson:
     next: tuple[str, ...]
     warnings: tuple[str, ...]
     also: tuple[Mapping[str, Any], ...] = ()
+    possible: tuple[str, ...] = ()
 
 
 def _kind(value: str, kinds: Mapping[str, FindingKind]) -> FindingKind:

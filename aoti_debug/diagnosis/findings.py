@@ -71,8 +71,7 @@ class Finding:
         what: one line: "CUDA error 700: an illegal memory access was encountered", "NaN in buf3".
         where: the launch to blame.
         evidence: sentences about what was observed, the strongest first.
-        possible: sentences about what was not observed, each with "may".
-        origin: the place that was observed to produce the bad value, if it is another place, or the same in more detail.
+        origin: the place that was observed to produce the bad value, if it is another one, or the same in more detail.
         chain: from the origin to `where`, both included; empty if they are the same.
         confirmed_by: tools that found the same in the repro: "interpret: load outside buf1, element 64010 of 64000".
         contradicted_by: tools that were tried and did not find it.
@@ -80,13 +79,14 @@ class Finding:
         next: commands to type.
         warnings: other observations, one line each; they are not findings.
         also: other findings of the same triage.
+        possible: sentences about what was not observed, each with "may".
+        stack: useful frames of the host's call stack, innermost first; none if it is not known or says nothing.
     """
 
     kind: FindingKind
     what: str
     where: Place | None = None
     evidence: tuple[str, ...] = ()
-    possible: tuple[str, ...] = ()
     origin: Place | None = None
     chain: tuple[Place, ...] = ()
     confirmed_by: tuple[str, ...] = ()
@@ -95,6 +95,8 @@ class Finding:
     next: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     also: tuple[Finding, ...] = ()
+    possible: tuple[str, ...] = ()
+    stack: tuple[str, ...] = ()
 
 
 def map_repros(finding: Finding, change: Callable[[str], str]) -> Finding:
@@ -120,6 +122,7 @@ def to_json(finding: Finding) -> dict[str, Any]:
         "chain": [_place_to_json(place) for place in finding.chain],
         "evidence": list(finding.evidence),
         "possible": list(finding.possible),
+        "stack": list(finding.stack),
         "confirmed_by": list(finding.confirmed_by),
         "contradicted_by": list(finding.contradicted_by),
         "repro": finding.repro or None,
@@ -147,6 +150,7 @@ def from_json(data: Mapping[str, Any], kinds: Mapping[str, FindingKind], where: 
         where=None if place == Place() else place,
         evidence=members.evidence,
         possible=members.possible,
+        stack=members.stack,
         origin=None if members.origin is None else _place(members.origin),
         chain=tuple(map(_place, members.chain)),
         confirmed_by=members.confirmed_by,
@@ -190,6 +194,7 @@ class _FindingJson:
     warnings: tuple[str, ...]
     also: tuple[Mapping[str, Any], ...] = ()
     possible: tuple[str, ...] = ()
+    stack: tuple[str, ...] = ()
 
 
 def _kind(value: str, kinds: Mapping[str, FindingKind]) -> FindingKind:

@@ -31,6 +31,7 @@ def finding_of(run: RunDir, verdict: Verdict | None, arguments: Iterable[str] = 
         what=verdict.what.partition("\n")[0],
         where=place_of(launch) if launch is not None else None,
         evidence=(*_evidence(verdict), *(arguments if hang else ())),
+        stack=verdict.frames,
         next=verdict.next_commands,
     )
 
@@ -43,6 +44,5 @@ def _evidence(verdict: Verdict) -> Iterable[str]:
     if launch is None and verdict.suspects:
         names = ", ".join(f"{x.id} {x.kernel}" for x in verdict.suspects[:_LISTED])
         yield f"one of {len(verdict.suspects)} launches: {names}"
-    yield from (f"in {frame}" for frame in verdict.frames)
     if launch is not None and launch.loops:
         yield f"in iteration {', '.join(map(str, launch.loops))} of the loop, counted from 0"

@@ -14,6 +14,7 @@ from aoti_debug.lazy.dataclass import dataclass
 
 MAX_FRAMES = 6  # shown of a stack
 _NAME_WIDTH = 110  # characters
+_SCRATCH_FILE = re.compile(r"/\S*?/scratch/[^/\s]+/(?=[^/\s]+\.(?:cpp|h)\b)")  # aoti_debug/machine/cache.py
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,17 @@ class StackFrame:
         if generated := _GENERATED.match(short_name(self.function)):
             return f"{generated[1]} at {PurePath(self.file).name}:{self.line}" if self.file else generated[1]
         library = PurePath(self.library).name
-        if self.file and not library:
-            return f"{self.function} at {self.file}:{self.line}"
         if self.file:
-            return f"{short_name(self.function) or library} at {self.file}:{self.line}"
+            function = (short_name(self.function) or library) if library else self.function
+            return f"{function} at {without_scratch_folders(self.file)}:{self.line}"
         if self.function:
             return f"{short_name(self.function)} in {library}" if library else short_name(self.function)
         return f"{library}+{self.offset:#x}"
+
+
+def without_scratch_folders(text: str) -> str:
+    """Returns a text with the names alone of files of generated C++, which existed while the package was built."""
+    return _SCRATCH_FILE.sub("", text)
 
 
 def demangle(name: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from aoti_debug.native import exception_text
 from aoti_debug.report.redaction import Redaction
 from aoti_debug.show.argument_statistics import HASH_ONLY
 
@@ -66,10 +67,14 @@ class Compactor:
             "stream": shown["stream_slot"],
             "loops": shown["loops"],
             "replay": shown["replay"],
-            "fault": None if fault is None else self._redaction.redact(fault["text"]),
+            "fault": None if fault is None else self._redaction.redact(exception_text.message(fault["text"])),
+            "stack": [] if fault is None or self._redaction.removes_source else self._frames(fault["text"]),
             "grids": [self._grid(grid) for grid in shown["grids"]],
             "args": [self._argument(argument) for argument in shown["args"]],
         }
+
+    def _frames(self, exception: str) -> list[str]:
+        return list(self._redaction.redact_all(exception_text.frames(exception)))
 
     def _site(self, shown: Mapping[str, Any], sources: Sequence[int]) -> dict[str, Any]:
         provenance, hidden = shown["provenance"], self._redaction.removes_source

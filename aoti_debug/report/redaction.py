@@ -84,6 +84,7 @@ class Redaction:
             chain=tuple(place for each in finding.chain if (place := self._place(each)) is not None),
             evidence=self.redact_all(finding.evidence),
             possible=self.redact_all(finding.possible),
+            stack=() if self.removes_source else self.redact_all(finding.stack),
             confirmed_by=self.redact_all(finding.confirmed_by),
             contradicted_by=self.redact_all(finding.contradicted_by),
             warnings=self.redact_all(finding.warnings),

@@ -1,40 +1,63 @@
-"""The finding of a triage in a few lines."""
+"""The finding of a triage: its first screen, and all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from aoti_debug import wording
-from aoti_debug.diagnosis.findings import Finding, Place
+from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
+from aoti_debug.manifest import ModelLine
 from aoti_debug.show import terminal_cells
 
-MOST_LINES = 23  # with a blank line above and the report below: 25
+FIRST_SCREEN = 7  # lines, with the one that names the report
 _LABEL = 11
-_MOST_EVIDENCE = 7  # lines
-_MOST_WARNINGS = 3
 
 
-def finding_lines(finding: Finding, width: int) -> list[str]:
-    """The lines of a finding, then those of the other findings of its triage after a blank line each."""
-    return [*_lines(finding, width), *(line for other in finding.also for line in ("", *finding_lines(other, width)))]
+def finding_lines(finding: Finding, width: int, report: str = "") -> list[str]:
+    """The first screen of a finding, at most FIRST_SCREEN lines, in the order in which a person asks.
+
+    What is wrong, where in the model, which input element, what shows it, what to do next. One block for the finding,
+    then one for each other finding of its triage after a blank line.
+
+    Args:
+        report: the path of the page; "" if there is none.
+    """
+    lines = _first_screen(finding, width)
+    hidden = sum(map(_hidden, (finding, *finding.also)))
+    last = [report] if report else []
+    if hidden:
+        last.append(f"{wording.count(hidden, 'more line')}: --verbose")
+    if last:
+        lines += _labelled("report" if report else "more", "; ".join(last))
+    for other in finding.also:
+        lines += ["", *_first_screen(other, width)]
+    return lines
 
 
-def _lines(finding: Finding, width: int) -> list[str]:
-    """Verdict, place, evidence, origin, confirmation, repro and the next commands: at most MOST_LINES lines."""
-    lines = wording.wrapped(f"{finding.kind.heading} {wording.first_line(finding.what)}", width)[:2]
+def all_finding_lines(finding: Finding, width: int, report: str = "") -> list[str]:
+    """All that a finding holds, then all of each other finding of its triage after a blank line.
+
+    Args:
+        report: as for `finding_lines`.
+    """
+    lines = wording.wrapped(_headline(finding), width)
     if finding.where is not None:
         lines += _place("where", finding.where, width)
-    tail: list[str] = []
-    if finding.origin is not None and finding.origin != finding.where:
-        tail += _place("origin", finding.origin, width)
-    tail += _cut("shown by", finding.confirmed_by, width, 5)
-    tail += _cut("not by", finding.contradicted_by, width, 2)
-    tail += _listed("note", finding.warnings, width, _MOST_WARNINGS)
+    lines += _listed("because", finding.evidence, width)
+    lines += _listed("maybe", finding.possible, width)
+    if _has_origin(finding):
+        lines += _place("origin", finding.origin or Place(), width)
+    lines += _listed("shown by", finding.confirmed_by, width)
+    lines += _listed("not by", finding.contradicted_by, width)
+    lines += _listed("stack", finding.stack, width)
+    lines += _listed("note", finding.warnings, width)
     if finding.repro:
-        tail += _labelled("repro", finding.repro)
-    tail += [line for command in finding.next[:2] for line in _labelled("next", command)]
-    room = min(_MOST_EVIDENCE, MOST_LINES - len(lines) - len(tail))
-    return [*lines, *_listed("because", finding.evidence, width, max(room, 1)), *tail][:MOST_LINES]
+        lines += _labelled("repro", finding.repro)
+    lines += [line for command in finding.next for line in _labelled("next", command)]
+    lines += _labelled("report", report) if report else []
+    for other in finding.also:
+        lines += ["", *all_finding_lines(other, width)]
+    return lines
 
 
 def place_text(place: Place) -> str:
@@ -50,6 +73,60 @@ def place_text(place: Place) -> str:
     return "  ".join(word for word in (*words, what) if word)
 
 
+def _first_screen(finding: Finding, width: int) -> list[str]:
+    """At most six lines."""
+    lines = [terminal_cells.shorten_middle(_headline(finding), width)]
+    if finding.kind == CLEAN:
+        return [*lines, *_listed("note", finding.warnings, width)[: FIRST_SCREEN - 2]]
+    place = finding.where
+    if place is not None:
+        model_line = "" if place.frame is None else _model_line(place.frame)
+        lines += _short_lines("where", [line for line in (model_line, place_text(place)) if line], width)
+    if _has_origin(finding):
+        origin = finding.origin or Place()
+        same_line = place is not None and origin.frame == place.frame
+        line = "" if origin.frame is None or same_line else f"  {_model_line(origin.frame)}"
+        lines += _short_lines("origin", [place_text(origin) + line], width)
+    elif finding.possible:
+        lines += _short_lines("maybe", finding.possible[:1], width)
+    shown = _shown_by(finding)
+    if finding.evidence:
+        lines += _short_lines("because", finding.evidence[:1], width, f" ({shown})" if shown else "")
+    elif shown:
+        lines += _short_lines("because", [shown], width)
+    return [*lines, *_short_lines("next", finding.next[:1], width)]
+
+
+def _hidden(finding: Finding) -> int:
+    """The number of sentences, frames and commands that the first screen leaves out."""
+    if finding.kind == CLEAN:
+        return max(0, len(finding.warnings) - (FIRST_SCREEN - 2))
+    possible = finding.possible if _has_origin(finding) else finding.possible[1:]
+    tried = (finding.confirmed_by, finding.contradicted_by)
+    rest = (finding.evidence[1:], possible, *tried, finding.stack, finding.warnings)
+    return sum(map(len, rest)) + len(finding.next[1:])
+
+
+def _headline(finding: Finding) -> str:
+    return f"{finding.kind.heading} {wording.first_line(finding.what)}"
+
+
+def _has_origin(finding: Finding) -> bool:
+    return finding.origin is not None and finding.origin != finding.where
+
+
+def _shown_by(finding: Finding) -> str:
+    """The tools that show the same from the repro alone, and those that do not: "shown by cubin; not by memcheck"."""
+    parts = (("shown by", finding.confirmed_by), ("not by", finding.contradicted_by))
+    named = [f"{label} {', '.join(line.partition(':')[0] for line in lines)}" for label, lines in parts if lines]
+    return "; ".join(named)
+
+
+def _model_line(frame: ModelLine) -> str:
+    text = f": {frame.text.strip()}" if frame.text.strip() else ""
+    return f"{frame.file}:{frame.line} in {frame.function}{text}"
+
+
 def _place(label: str, place: Place, width: int) -> Iterator[str]:
     yield from (terminal_cells.shorten_middle(line, width) for line in _labelled(label, place_text(place)))
     if place.frame is not None:
@@ -63,24 +140,19 @@ def _labelled(label: str, value: str) -> list[str]:
     return [f"  {label:<{_LABEL - 2}}{value}"]
 
 
-def _cut(label: str, sentences: Sequence[str], width: int, most: int) -> Iterator[str]:
-    """Sentences under one label, a line each."""
-    for number, sentence in enumerate(sentences[:most]):
-        head = label if number == 0 else ""
-        yield terminal_cells.shorten_middle(f"  {head:<{_LABEL - 2}}{wording.first_line(sentence)}", width)
-
-
-def _listed(label: str, sentences: Sequence[str], width: int, most: int) -> list[str]:
-    """Sentences under one label in at most `most` lines; those that do not fit are counted."""
-    indent = " " * _LABEL
-    lines: list[str] = []
+def _short_lines(label: str, sentences: Iterable[str], width: int, end: str = "") -> Iterator[str]:
+    """Sentences under one label, a line each, shortened before `end`."""
     for number, sentence in enumerate(sentences):
-        block = wording.wrapped(wording.first_line(sentence), width, indent)
-        rest = len(sentences) - number
-        if len(lines) + len(block) > most - (rest > 1) and lines:
-            lines.append(f"{indent}and {rest} more")
-            break
-        lines += block[:most]
+        head = label if number == 0 else ""
+        line = f"  {head:<{_LABEL - 2}}{wording.first_line(sentence)}"
+        yield terminal_cells.shorten_middle(line, max(width - len(end), 2 * _LABEL)) + end
+
+
+def _listed(label: str, sentences: Sequence[str], width: int) -> list[str]:
+    """Sentences under one label, in as many lines as they need."""
+    lines = [
+        line for sentence in sentences for line in wording.wrapped(wording.first_line(sentence), width, " " * _LABEL)
+    ]
     if lines:
         lines[0] = f"  {label:<{_LABEL - 2}}{lines[0][_LABEL:]}"
     return lines

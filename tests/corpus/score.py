@@ -203,7 +203,8 @@ def _wrong(expected: Expected, verdict: Mapping[str, Any]) -> list[str]:
         wrong.append(f"argument {verdict['argument']} instead of {' or '.join(expected.arguments)}")
     if verdict["launch"] and int(verdict["launch"].partition(".")[0]) != expected.call:
         wrong.append(f"launch {verdict['launch']} instead of call {expected.call}")
-    wrong += [f"no evidence says {part!r}" for part in expected.says if not any(part in e for e in verdict["evidence"])]
+    said = [*verdict["evidence"], *(f"in {frame}" for frame in verdict["stack"])]
+    wrong += [f"no evidence says {part!r}" for part in expected.says if not any(part in e for e in said)]
     if expected.confirmed and not any(fnmatchcase(text, expected.confirmed) for text in verdict["confirmed_by"]):
         wrong.append(f"confirmed by {verdict['confirmed_by'] or 'nothing'}")
     return wrong

@@ -9,6 +9,7 @@ from aoti_debug.native.frames import (
     operator_python_frames,
     short_name,
     without_abort_frames,
+    without_scratch_folders,
 )
 
 LAMBDA = (
@@ -63,6 +64,11 @@ def test_a_long_name_is_cut() -> None:
         (StackFrame("", "", 0), "address 0x0, which is no code"),
         (StackFrame("<lambda>", file="/src/ops.py", line=3), "<lambda> at /src/ops.py:3"),
         (
+            StackFrame("cpp_fused_0", file="/h/aoti_debug/scratch/12-ab/kernel.cpp", line=30),
+            "cpp_fused_0 at kernel.cpp:30",
+        ),
+        (StackFrame("f", file="/h/scratch/ops/f.py", line=3), "f at /h/scratch/ops/f.py:3"),
+        (
             StackFrame("torch::aot_inductor::AOTInductorModel::run_impl(int)", "/t/m.so", 1, "/gone/wrapper.cpp", 40),
             "run_impl at wrapper.cpp:40",
         ),
@@ -109,6 +115,11 @@ def test_irrelevant_frames(frame: StackFrame) -> None:
 )
 def test_relevant_frames(frame: StackFrame) -> None:
     assert not is_noise(frame)
+
+
+def test_folders_of_generated_files_are_left_out_of_a_text() -> None:
+    said = "Error at /root/.cache/aoti_debug/scratch/98-f8/kernel.cpp:56, in /home/u/scratch/ops/a.py"
+    assert without_scratch_folders(said) == "Error at kernel.cpp:56, in /home/u/scratch/ops/a.py"
 
 
 def test_the_frames_of_an_abort_are_left_out() -> None:

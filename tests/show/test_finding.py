@@ -7,7 +7,7 @@ import pytest
 from aoti_debug.diagnosis import findings
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.manifest import ModelLine
-from aoti_debug.show.finding import MOST_LINES, finding_lines, place_text
+from aoti_debug.show.finding import FIRST_SCREEN, all_finding_lines, finding_lines, place_text
 
 VICTIM = Place(
     "0.3", "cpp_fused_index_2", argument="table", element=64010, frame=ModelLine("m.py", 28, "forward", "  t[i]")
@@ -24,18 +24,34 @@ FAULT = Finding(
 )
 
 
-def test_a_fault_in_few_lines() -> None:
-    assert finding_lines(FAULT, 80) == [
+def test_the_first_screen_of_a_fault() -> None:
+    assert finding_lines(FAULT, 80, "report/index.html") == [
+        "FAULT SIGSEGV (Segmentation fault)",
+        "  where    m.py:28 in forward: t[i]",
+        "           0.3  cpp_fused_index_2  table, element 64010",
+        "  origin   input index  element 5",
+        "  because  out-of-bounds l…nt 64010 of 64000, 10 past (shown by native, checked)",
+        "  next     python repro/repro.py",
+        "  report   report/index.html; 2 more lines: --verbose",
+    ]
+
+
+def test_all_of_a_fault() -> None:
+    full = replace(FAULT, possible=("the index may be index[5]",), warnings=("a note",))
+    assert all_finding_lines(full, 80, "report/index.html") == [
         "FAULT SIGSEGV (Segmentation fault)",
         "  where    0.3  cpp_fused_index_2  table, element 64010",
         "           m.py:28 in forward",
         "             t[i]",
         "  because  out-of-bounds load from table: element 64010 of 64000, 10 past",
+        "  maybe    the index may be index[5]",
         "  origin   input index  element 5",
         "  shown by native: SIGSEGV",
         "           checked: out-of-bounds load from table",
+        "  note     a note",
         "  repro    repro",
         "  next     python repro/repro.py",
+        "  report   report/index.html",
     ]
 
 
@@ -45,13 +61,30 @@ def test_what_is_clean_says_so() -> None:
     ]
 
 
-def test_never_more_lines_than_a_screen() -> None:
+def test_what_was_not_observed_stands_where_the_origin_would() -> None:
+    guess = replace(FAULT, origin=None, possible=("the index may come from index[5]", "or from table"))
+    lines = finding_lines(guess, 80)
+    assert lines[3] == "  maybe    the index may come from index[5]"
+    assert lines[-1] == "  more     3 more lines: --verbose"
+
+
+def test_no_tool_that_shows_it_is_lost_beside_a_long_sentence() -> None:
+    long = replace(FAULT, evidence=("word " * 60,), contradicted_by=("memcheck: no error",))
+    (line,) = (line for line in finding_lines(long, 80) if line.startswith("  because"))
+    assert line.endswith(" (shown by native, checked; not by memcheck)")
+    assert len(line) <= 80
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_never_more_lines_than_the_first_screen(width: int) -> None:
     many = tuple(f"sentence {n} " + "word " * 30 for n in range(40))
-    full = replace(FAULT, evidence=many, confirmed_by=many, contradicted_by=many, warnings=many, next=many)
-    lines = finding_lines(full, 80)
-    assert len(lines) <= MOST_LINES
-    assert [line for line in lines if line.startswith("  next")]
-    assert any("more" in line for line in lines)
+    full = replace(
+        FAULT, evidence=many, possible=many, confirmed_by=many, contradicted_by=many, warnings=many, next=many
+    )
+    for finding in (full, replace(full, origin=None), replace(full, kind=findings.CLEAN)):
+        lines = finding_lines(finding, width, "report/index.html")
+        assert len(lines) <= FIRST_SCREEN
+        assert "--verbose" in lines[-1]
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,11 @@ from aoti_debug.machine.progress.timings import since_process_start
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.ranks import ranks_run
-from aoti_debug.ranks.ranks_analysis import analyse
+from aoti_debug.ranks.ranks_analysis import RanksAnalysis, analyse
 from aoti_debug.report import report
 from aoti_debug.report.prepare import prepare
 from aoti_debug.rundir import run_directory
-from aoti_debug.show.finding import finding_lines
+from aoti_debug.show.finding import all_finding_lines, finding_lines
 from aoti_debug.show.timings import START, Phase, timing_lines
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.nonfinite.infinities import Infinities
@@ -40,7 +40,7 @@ from aoti_debug.triage.results.ranks_finding import ranks_finding
 from aoti_debug.triage.triage import triage
 
 _REPORT = "report"  # the step that follows the triage
-_OF_RANKS = ("model", "as_json")
+_OF_RANKS = ("model", "verbose", "as_json")
 
 
 @click.command("triage")
@@ -83,6 +83,7 @@ _OF_RANKS = ("model", "as_json")
 @options.trust
 @options.out(triage_directory.BASE, "the triage")
 @options.timings
+@click.option("-v", "--verbose", is_flag=True, help="Print all evidence and notes, not just the first screen.")
 @options.json_output("docs/triage.schema.json")
 @click.pass_context
 def command(
@@ -105,6 +106,7 @@ def command(
     trusted: bool,
     out: Path,
     timings: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Find out why MODEL.pt2 crashes, hangs, or computes NaN or wrong values.
@@ -118,9 +120,16 @@ def command(
     rank that failed first with its launch, and the ranks that wait for it.
     """
     start = Phase(START, since_process_start())
+    lines_of = all_finding_lines if verbose else finding_lines
     ranks = None if model.is_file() else run_directory.find_ranks(model)
     if ranks is not None:
-        finding = _triage_ranks(context, ranks, as_json)
+        analysis = _analyse_ranks(context, ranks)
+        finding, page = ranks_finding(analysis), write_ranks_pages(analysis)
+        if as_json:
+            click.echo(json.dumps(findings.to_json(finding), indent=1))
+        else:
+            pages = f"{relative(page)}, with a page of each rank"
+            print_lines(lines_of(with_relative_paths(finding), width(), pages))
         context.exit(EXIT_CLEAN if finding.kind is CLEAN else EXIT_FINDING)
     last = LastDurations("triage", str(model.resolve()))
     chosen = TriageOptions(
@@ -152,9 +161,7 @@ def command(
     if as_json:
         click.echo(json.dumps(findings.to_json(finished.finding), indent=1))
     else:
-        print_lines(
-            ["", *finding_lines(with_relative_paths(finished.finding), width()), f"  report   {relative(page)}"]
-        )
+        print_lines(["", *lines_of(with_relative_paths(finished.finding), width(), relative(page))])
     if timings:
         record = finished.record
         phases = [
@@ -175,11 +182,11 @@ def _prepare(model: Path) -> None:
         prepare(package.manifest().kernels if package.kind is ArtifactKind.INSTRUMENTED else ())
 
 
-def _triage_ranks(context: click.Context, path: Path, as_json: bool) -> Finding:
-    """Prints the finding of a run of ranks, and writes its pages.
+def _analyse_ranks(context: click.Context, path: Path) -> RanksAnalysis:
+    """Reads a run of ranks, which no option that needs a model may be given with.
 
     Raises:
-        UsageError: an option was given that needs a model.
+        UsageError: such an option was given.
         RunDirError: a record of a rank cannot be read.
     """
     for parameter in context.command.params:
@@ -189,15 +196,7 @@ def _triage_ranks(context: click.Context, path: Path, as_json: bool) -> Finding:
                 f"{parameter.opts[0]} needs a model; {path} is a run of ranks",
                 hint="aoti-debug triage MODEL.pt2, or leave it out",
             )
-    analysis = analyse(ranks_run.open_ranks(path))
-    finding = ranks_finding(analysis)
-    page = write_ranks_pages(analysis)
-    if as_json:
-        click.echo(json.dumps(findings.to_json(finding), indent=1))
-    else:
-        lines = finding_lines(with_relative_paths(finding), width())
-        print_lines([*lines, f"  report   {relative(page)}, with a page of each rank"])
-    return finding
+    return analyse(ranks_run.open_ranks(path))
 
 
 def with_relative_paths(finding: Finding) -> Finding:

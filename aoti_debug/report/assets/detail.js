@@ -39,6 +39,11 @@
     return children.length ? element("details", {}, element("summary", {}, title), ...children) : null;
   }
 
+  function stackOf(launch) {
+    const frames = launch.stack;
+    return frames.length ? folded("call stack of the error", element("ol", { class: "stack" }, ...frames.map((frame) => element("li", {}, frame)))) : null;
+  }
+
   function tensorText(entry) {
     const [, , , shape, strides, offset, bytes] = data.layouts[entry[0]];
     const expected = [];
@@ -149,6 +154,7 @@
       element("p", { class: "marks" }, ...Report.markElements(launch.marks)),
       ...modelLines(site),
       facts(launch),
+      stackOf(launch),
       ...comparison(launch),
       argumentTable(launch),
       scalars(launch),

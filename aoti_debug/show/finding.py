@@ -91,7 +91,8 @@ def _first_screen(finding: Finding, width: int) -> list[str]:
         lines += _short_lines("maybe", finding.possible[:1], width)
     shown = _shown_by(finding)
     if finding.evidence:
-        lines += _short_lines("because", finding.evidence[:1], width, f" ({shown})" if shown else "")
+        strongest = _without_model_line(finding.evidence[0], place)
+        lines += _short_lines("because", [strongest], width, f" ({shown})" if shown else "")
     elif shown:
         lines += _short_lines("because", [shown], width)
     return [*lines, *_short_lines("next", finding.next[:1], width)]
@@ -120,6 +121,13 @@ def _shown_by(finding: Finding) -> str:
     parts = (("shown by", finding.confirmed_by), ("not by", finding.contradicted_by))
     named = [f"{label} {', '.join(line.partition(':')[0] for line in lines)}" for label, lines in parts if lines]
     return "; ".join(named)
+
+
+def _without_model_line(sentence: str, place: Place | None) -> str:
+    """The sentence without the text of the model line that stands above it already."""
+    return (
+        sentence if place is None or place.frame is None else sentence.removeprefix(f"`{place.frame.text.strip()}`: ")
+    )
 
 
 def _model_line(frame: ModelLine) -> str:

@@ -75,6 +75,11 @@ def test_no_tool_that_shows_it_is_lost_beside_a_long_sentence() -> None:
     assert len(line) <= 80
 
 
+def test_the_model_line_is_not_said_twice() -> None:
+    lines = finding_lines(replace(FAULT, evidence=("`t[i]`: aten.index.Tensor: i[5] is 64010",), confirmed_by=()), 80)
+    assert "  because  aten.index.Tensor: i[5] is 64010" in lines
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_never_more_lines_than_the_first_screen(width: int) -> None:
     many = tuple(f"sentence {n} " + "word " * 30 for n in range(40))

@@ -46,6 +46,7 @@ _ABORT_MESSAGE = re.compile(
     r"^terminate called|^  what\(\):|^(?:double free|free\(\)|malloc|realloc|munmap_chunk|corrupted|invalid) ?"
     r"|\*\*\* .* detected \*\*\*|: Assertion .* failed|^Fatal glibc error|^pure virtual method called"
 )
+_UNCAUGHT = re.compile(r"terminate called after throwing an instance of '(.+?)' what\(\): *")  # of libstdc++
 _SHIM_EXCEPTION = "] Exception in aoti_torch: "
 _LOG_LINE = re.compile(r"^(?:\[[A-Z]\d{4} |c?\d+\.\d+ |Traceback )", re.MULTILINE)  # what may come behind an exception
 _SEARCHED_LINES = 200  # at the end of stderr.log
@@ -193,10 +194,10 @@ def useful(stack: Stack, python: Sequence[StackFrame] = ()) -> tuple[str, ...]:
 
 
 def abort_message(run: Path) -> str:
-    """Returns the message of an abort from stderr.log: "terminate called after throwing …", "double free …"."""
+    """Returns the message of an abort from stderr.log: "uncaught std::runtime_error: it is over", "double free …"."""
     lines = _text(run / "stderr.log", _SEARCHED_BYTES).splitlines()[-_SEARCHED_LINES:]
     messages = [line.strip() for line in lines if _ABORT_MESSAGE.search(line)]
-    return " ".join(dict.fromkeys(messages[:2]))
+    return _UNCAUGHT.sub(r"uncaught \1: ", " ".join(dict.fromkeys(messages[:2])))
 
 
 def shim_exception(run: Path) -> str:

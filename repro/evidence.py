@@ -38,7 +38,7 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class SeenIndex:
-    """The integer tensor element that an out-of-bounds address was computed from.
+    """The integer tensor element that an out-of-bounds address, or a divisor, was computed from.
 
     Attributes:
         element: from the argument's first element, in memory.
@@ -55,8 +55,8 @@ class SeenAccess:
 
     Attributes:
         kind: "load", "store", "read", "write", "atomic", "access", "uninitialised read", "overrun", "index",
-            "assertion", "race", "undefined behaviour"; "" where the tool does not say.
-        what: in the tool's own words; the message of an assertion.
+            "assertion", "division", "race", "undefined behaviour"; "" where the tool does not say.
+        what: in the tool's own words; the message of an assertion; what is wrong with a division.
         argument: of the launch; "" where the address belongs to none.
         parameter: the kernel's own name of it; "" where it is the same.
         element: from the argument's first element, in memory; None where it is none in particular.

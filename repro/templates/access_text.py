@@ -14,6 +14,7 @@ def lines_of(access: Access) -> list[str]:
     texts = {
         "bounds": _bounds,
         "assertion": _assertion,
+        "division": _division,
         "sanitizer": _sanitizer,
         "guard": _guard,
         "pattern": _pattern,
@@ -63,11 +64,18 @@ def _assertion(access: Access) -> Iterator[str]:
     yield from _index(access)
 
 
-def _index(access: Access) -> Iterator[str]:
+def _division(access: Access) -> Iterator[str]:
+    times = f", {access.count} times in all" if access.count > 1 else ""
+    yield f"{access.what}{times}"
+    yield from _source_and_program(access)
+    yield from _index(access, "divisor")
+
+
+def _index(access: Access, what: str = "index") -> Iterator[str]:
     index = access.index
     if index is not None:
         name = _name(access, index.argument, index.parameter)
-        yield f"  the index came from {name}: element {index.element} is {index.value}"
+        yield f"  the {what} came from {name}: element {index.element} is {index.value}"
 
 
 def _name(access: Access, argument: str, parameter: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-SeenBy = Literal["bounds", "assertion", "sanitizer", "guard", "pattern", "operator"]
+SeenBy = Literal["bounds", "assertion", "division", "sanitizer", "guard", "pattern", "operator"]
 
 # The fields that the evidence file has; the others are for the text only.
 PUBLISHED = ("kind", "what", "argument", "parameter", "element", "elements", "beyond", "bytes", "program", "count")
@@ -47,11 +47,12 @@ class Access:
     """One wrong access, or several of one kind of which this is the first.
 
     Attributes:
-        seen_by: "bounds": an interpreter or checked pointers; "assertion": the kernel itself; "sanitizer"; "guard": a
+        seen_by: "bounds": an interpreter or checked pointers; "assertion": the kernel itself; "division": checked
+            divisions of integers; "sanitizer"; "guard": a
             guard zone that changed; "pattern": an output that depends on uninitialised memory; "operator": the
             index arguments of an operator.
-        kind: "load", "store", "read", "write", "atomic", "access", "uninitialised read", "assertion", "index", "race",
-            "undefined behaviour", "overrun"; "" where the tool does not say.
+        kind: "load", "store", "read", "write", "atomic", "access", "uninitialised read", "assertion", "division", "index",
+            "race", "undefined behaviour", "overrun"; "" where the tool does not say.
         what: in the tool's own words; the message of an assertion.
         argument: of the launch, whose memory it belongs to; "" where it belongs to none.
         parameter: the kernel's own name of the argument; "" where it is the same.

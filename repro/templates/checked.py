@@ -17,8 +17,8 @@ from .checked_source import NotCheckableError, checked_source, parameters_of
 from .cpp_build import CppCompiler, library_of
 
 HEADER = Path(__file__).with_name("checked_pointer.h")
-KINDS = ("load", "store", "atomic", "element", "pointer", "check")  # as in the header
-MOST_TRIALS, MOST_EXPLAINED = 24, 24  # launches to find one index; accesses whose index is sought
+KINDS = ("load", "store", "atomic", "element", "pointer", "check", "division")  # as in the header
+MOST_TRIALS, MOST_EXPLAINED = 64, 24  # launches to find one index; accesses whose index is sought
 TRIAL_SECONDS = 20.0  # for all of them
 _STORED = re.compile(r"\w\[.*\]\s*(?:[-+*/%|&^]|<<|>>)?=(?!=)")
 _BOUND = re.compile(r"<\s*(\d+)L?\b")
@@ -125,7 +125,12 @@ class CheckedCalls:
         return [_record(line) for line in lines]
 
     def _index(self, record: _Record, launch: Launch, memory: _CallMemory, deadline: float) -> _Loaded | None:
-        """The integer without which there are fewer such accesses to that element."""
+        """The only integer without which there are fewer such accesses, or else the only one that their place depends on.
+
+        None where several do, or none.
+        """
+        without: list[_Loaded] = []
+        moving: list[_Loaded] = []
         for loaded in _likeliest(record)[:MOST_TRIALS]:
             if time.monotonic() > deadline:
                 return None
@@ -135,9 +140,16 @@ class CheckedCalls:
             kind = KINDS.index(record.kind)
             self.library.replay_watch(kind, record.line, record.argument, ctypes.c_int64(record.element))
             launch()
-            if int(self.library.replay_records().split()[1]) < record.same:
-                return loaded
-        return None
+            same = int(self.library.replay_records().split()[1])
+            without += [loaded] if self._alike(record) < record.count else []
+            moving += [loaded] if same < record.same else []
+        found = without or moving
+        return found[0] if len(found) == 1 else None
+
+    def _alike(self, record: _Record) -> int:
+        """The number of accesses of the last launch that are like one of the first launch."""
+        alike = (record.kind, record.line, record.argument)
+        return sum(r.count for r in self._records() if (r.kind, r.line, r.argument) == alike)
 
     def _access(
         self, record: _Record, loaded: _Loaded | None, tensors: Sequence[torch.Tensor | None], names: Sequence[str]
@@ -149,6 +161,8 @@ class CheckedCalls:
         seen = Access("bounds", source=CodeLine("SOURCE", record.line, text), count=record.count, index=index)
         if record.kind == "check":
             return replace(seen, seen_by="assertion", kind="assertion", what=record.message)
+        if record.kind == "division":
+            return replace(seen, seen_by="division", kind="division", what=record.message)
         tensor, parameter = tensors[record.argument], self.parameters[record.argument]
         elements = 0 if tensor is None else _span(tensor) * tensor.element_size() // record.bytes
         element = record.element
@@ -207,6 +221,8 @@ def _record(line: str) -> _Record:
 
 def _likeliest(record: _Record) -> list[_Loaded]:
     """The integers that were loaded before, those first that would explain the access."""
+    if record.kind == "division":
+        return sorted(record.loaded, key=lambda loaded: abs(loaded.value))
     bound = _BOUND.search(record.message)
     size = int(bound[1]) if bound is not None else None
 

@@ -2,6 +2,7 @@
 // vectors and helpers the kernel uses.
 //
 // An out-of-bounds load returns 0, an out-of-bounds store is dropped; both are counted, by source line and argument.
+// So are integer divisions by zero; they give what a division by 1 gives.
 // Each thread remembers the integers that it loaded last, by line: an address may have been computed from them.
 #pragma once
 
@@ -10,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -27,7 +29,7 @@
 
 namespace replay {
 
-enum class Kind : int { load, store, atomic, element, pointer, check };
+enum class Kind : int { load, store, atomic, element, pointer, check, division };
 
 constexpr std::size_t kMostRecords = 64;   // wrong accesses that are kept, one a line, argument and kind
 constexpr std::size_t kMostMemories = 48;  // of a thread: lines that loaded integers
@@ -251,6 +253,71 @@ class Pointer {
   std::int64_t offset_;
   std::int64_t line_;
 };
+
+// Integer divisions. A divisor that makes the processor or the kernel fail is counted, and 1 takes its place.
+
+template <class V>
+struct LaneOf {
+  using type = V;
+};
+template <template <class> class V, class T>
+struct LaneOf<V<T>> {
+  using type = T;
+};
+template <template <class, int> class V, class T, int N>
+struct LaneOf<V<T, N>> {
+  using type = T;
+};
+
+template <class T>
+T usable_divisor(T divisor, int line) {
+  if (divisor != 0) return divisor;
+  count(Kind::division, line, -1, 0, sizeof(T), 1, "integer division by zero");
+  return T(1);
+}
+
+template <class T>
+T usable_divisor(T dividend, T divisor, int line) {
+  if constexpr (std::is_signed_v<T> && sizeof(T) >= sizeof(int)) {
+    if (dividend == std::numeric_limits<T>::min() && divisor == T(-1)) {
+      const auto text = std::to_string(dividend) + " / -1, which does not fit into " + std::to_string(8 * sizeof(T)) + " bits";
+      count(Kind::division, line, -1, 0, sizeof(T), 1, "integer division of " + text);
+      return T(1);
+    }
+  }
+  return usable_divisor(divisor, line);
+}
+
+template <class V>
+V divisor(const V& of, int line = __builtin_LINE()) {
+  using T = typename LaneOf<V>::type;
+  if constexpr (std::is_same_v<T, bool> || !std::is_integral_v<T>) {
+    return of;
+  } else if constexpr (std::is_integral_v<V>) {
+    return usable_divisor(of, line);
+  } else {
+    alignas(64) std::array<T, V::size()> lanes{};
+    of.store(lanes.data());
+    for (T& lane : lanes) lane = usable_divisor(lane, line);
+    return V::loadu(lanes.data());
+  }
+}
+
+template <class U, class V>
+V divisor_of(const U& dividend, const V& of, int line = __builtin_LINE()) {
+  using T = typename LaneOf<V>::type;
+  if constexpr (!std::is_same_v<U, V> || std::is_same_v<T, bool> || !std::is_integral_v<T>) {
+    return divisor(of, line);
+  } else if constexpr (std::is_integral_v<V>) {
+    return usable_divisor(dividend, of, line);
+  } else {
+    alignas(64) std::array<T, V::size()> lanes{}, dividends{};
+    of.store(lanes.data());
+    dividend.store(dividends.data());
+    for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i] = usable_divisor(dividends[i], lanes[i], line);
+    return V::loadu(lanes.data());
+  }
+}
 
 template <class T>
 struct IsPointer : std::false_type {};

@@ -7,6 +7,7 @@ import re
 OPENING, CLOSING = "([{<", ")]}>"
 _TYPE = r"(?:const\s+)?[\w:]+(?:<[^<>]*>)?(?:\s+const)?"
 _POINTER = re.compile(rf"^\s*({_TYPE})\s*\*\s*(?:__restrict__\s*|const\s+)?(\w+)\s*$")
+_DIVISION = re.compile(r"(?<![\w:.])(floor_divide_integral|remainder_integral|mod)\(| / ")
 _INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[^\n]*cpp_prefix\.h[^\n]*$")
 
 
@@ -24,7 +25,7 @@ def checked_source(source: str, kernel: str, header: str) -> str:
         NotCheckableError: there is no function `kernel` with plain pointers.
     """
     text = _with_parameters(_INCLUDE.sub("", source), kernel)
-    text = _with_vectors(text)
+    text = _with_divisions(_with_vectors(text))
     prefix = "#include <torch/csrc/inductor/cpp_prefix.h>"
     return f'{prefix}\n#line 1 "checked_pointer.h"\n{header}\n#line 1 "SOURCE"\n{text}'
 
@@ -83,6 +84,40 @@ def _with_vectors(text: str) -> str:
             end = _closing(text, found.end())
             text, at = _method(text, found, "masked_loadu", text[found.end() : end + 1])
     return text
+
+
+def _with_divisions(text: str) -> str:
+    """Divisors of integers by functions that see them: floor_divide_integral(a, b), remainder_integral(a, b), a / b."""
+    at = 0
+    while (found := _DIVISION.search(text, at)) is not None:
+        at = found.end()
+        if found[1]:
+            end = _closing(text, found.end() - 1)
+            parts = _split(text[found.end() : end])
+            if len(parts) != 2 or not text[found.end() : end].strip():
+                continue
+            checks_both = found[1] == "floor_divide_integral"
+            made = _checked_divisor(parts[0], parts[1], checks_both)
+            text = f"{text[: found.end()]}{parts[0]}, {made}{text[end:]}"
+        else:
+            begin, end = _expression_before(text, found.start()), _primary(text, found.end())
+            if begin < found.start() and end > found.end():
+                made = _checked_divisor(text[begin : found.start()], text[found.end() : end], True)
+                text, at = f"{text[: found.end()]}{made}{text[end:]}", found.end() + len(made)
+    return text
+
+
+def _checked_divisor(dividend: str, divisor: str, checks_both: bool) -> str:
+    both = f"divisor_of({dividend.strip()}, {divisor.strip()})" if checks_both else f"divisor({divisor.strip()})"
+    return f"::replay::{both}"
+
+
+def _primary(text: str, begin: int) -> int:
+    """The end of the variable, or of the vector that is made of one, that begins there; `begin` for anything else."""
+    found = re.compile(r"tmp\d+\b(?![\w.(\[])|decltype(?=\(\w+\)::set\()").match(text, begin)
+    if found is None or found[0] != "decltype":
+        return begin if found is None else found.end()
+    return _closing(text, text.index("(", _closing(text, found.end()))) + 1
 
 
 def _method(text: str, found: re.Match[str], function: str, types: str) -> tuple[str, int]:

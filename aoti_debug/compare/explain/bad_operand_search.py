@@ -5,14 +5,17 @@ The operators are evaluated in their order; one with such an operand is not eval
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.element_sources import is_elementwise
-from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
+from aoti_debug.compare.explain.operand_source import BadElement, OperandSource
+from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed, Source
 from aoti_debug.compare.protocol.origin import Operand
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.lazy.dataclass import dataclass
@@ -28,6 +31,7 @@ _ALONG = frozenset(  # of a table, a dimension and an index
 )
 _ROWS = frozenset({"embedding", "_embedding_bag", "_embedding_bag_forward_only", "embedding_bag"})
 _DIVISIONS = frozenset({"div", "floor_divide", "remainder", "fmod"})
+_OVERFLOWING = ("int32", "int64")  # narrower integers are divided as int32
 _SAME_ORDER = frozenset({"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "clone", "alias"})
 
 
@@ -36,13 +40,15 @@ class _Use:
     """An operand that has to lie within bounds.
 
     Attributes:
-        bad: True where it does not.
+        is_bad: True where a value of that shape does not.
+        dividends: what is divided, where the divisor -1 is bad; None elsewhere.
         table, dimension, size: see BadOperand.
     """
 
     name: str
     values: torch.Tensor
-    bad: torch.Tensor
+    is_bad: Callable[[torch.Tensor], torch.Tensor]
+    dividends: torch.Tensor | None = None
     table: str = ""
     dimension: int = 0
     size: int = 0
@@ -52,14 +58,25 @@ class BadOperandSearch:
     """Evaluates nodes in eager and looks at what each operator uses as an index, or as an integer divisor."""
 
     def __init__(
-        self, reference: Reference, graph: Graph, known: Mapping[ValueKey, Any], symbols: Symbols, device: str
+        self,
+        reference: Reference,
+        graph: Graph,
+        known: Mapping[ValueKey, Any],
+        symbols: Symbols,
+        device: str,
+        upstream: Mapping[ValueKey, Any] = MappingProxyType({}),
     ) -> None:
-        """Begins with the values that a launch read."""
+        """Begins with the values that a launch read.
+
+        Args:
+            upstream: those that launches before it read and wrote.
+        """
         self._reference = reference
         self._graph = graph
         self._symbols = symbols
         self._device = device
-        self._given = frozenset(known)
+        self._known = known
+        self._upstream = upstream
         self._evaluation = Evaluation(reference, graph, Arithmetic.EAGER, device)
         for key, value in known.items():
             self._evaluation.set(key, value)
@@ -75,7 +92,7 @@ class BadOperandSearch:
             if node.kind is not NodeKind.CALL:
                 continue
             for use in self._uses(node):
-                if bool(use.bad.any()):
+                if bool(use.is_bad(use.values).any()):
                     return self._described(launch, node, use)
             self._evaluation.run(node, self._symbols.value(node.size) if node.size else None)
         return None
@@ -105,15 +122,26 @@ class BadOperandSearch:
             return
         size = shape[dimension % len(shape)]
         if size is not None:
-            bad = (values >= size) | (values < (-size if wraps else 0))
-            yield _Use(name, values, bad, str(table["node"]), dimension % len(shape), size)
+            least = -size if wraps else 0
+            bad = functools.partial(_outside, least=least, size=size)
+            yield _Use(name, values, bad, None, str(table["node"]), dimension % len(shape), size)
 
     def _divisor(self, node: Node, item: Any) -> Iterator[_Use]:
+        import torch
+
         found = self._operand(node, item)
         result = node.types[0] if node.types else None
         if found is None or result is None or "float" in result.dtype or found[1].dtype.is_floating_point:
             return
-        yield _Use(*found, found[1] == 0)
+        yield _Use(*found, _is_zero)
+        dividend = self._operand(node, node.args[0])
+        if dividend is None or result.dtype not in _OVERFLOWING or dividend[1].dtype != found[1].dtype:
+            return
+        least = dividend[1] == torch.iinfo(dividend[1].dtype).min
+        if bool(least.any()):
+            shape = torch.broadcast_shapes(least.shape, found[1].shape)
+            whole = found[1].expand(shape)
+            yield _Use(found[0], whole, lambda values: least & (values == -1), dividend[1].expand(shape))
 
     def _operand(self, node: Node, item: Any) -> tuple[str, torch.Tensor] | None:
         """The name and the value of an argument; None if it is no tensor, or not known."""
@@ -136,20 +164,33 @@ class BadOperandSearch:
         return [] if kind is None else [self._symbols.value(size) for size in kind.shape]
 
     def _described(self, launch: str, node: Node, use: _Use) -> BadOperand:
-        element = int(use.bad.reshape(-1).to(use.values.device).nonzero()[0])
+        bad = use.is_bad(use.values).reshape(-1)
+        element = int(bad.to(use.values.device).nonzero()[0])
+        value = int(use.values.reshape(-1)[element])
+        key = self._graph.value_for(use.name, node.name)
+        own = self._evaluation.values[key].shape
+        is_whole = own == use.values.shape
+        of = BadElement(key, element, value, use.is_bad)
         return BadOperand(
             launch,
             node.name,
             node.target,
             use.name,
             unravel(element, tuple(use.values.shape)),
-            int(use.values.reshape(-1)[element]),
-            int(use.bad.sum()),
+            value,
+            int(bad.sum()),
             use.table,
             use.dimension,
             use.size,
-            self._computed(use.name, node.name, element),
+            self._computed(use.name, node.name, element) if is_whole else None,
+            "" if use.dividends is None else str(int(use.dividends.reshape(-1)[element])),
+            self._source(of) if is_whole else None,
         )
+
+    def _source(self, of: BadElement) -> Source | None:
+        """The recorded element that a bad one comes from: as far back as recorded values reach, or in this launch."""
+        search = OperandSource(self._reference, self._graph, self._symbols, self._device)
+        return search.find(of, {**self._upstream, **self._known}, self._known)
 
     def _computed(self, name: str, reader: str, element: int) -> Computed | None:
         """The elementwise operator that an element comes from; None if another kind of operator, or none, made it."""
@@ -157,7 +198,7 @@ class BadOperandSearch:
 
         key = self._graph.value_for(name, reader)
         node = self._graph.by_name[key.after or key.node]
-        if node.kind is not NodeKind.CALL or key in self._given:
+        if node.kind is not NodeKind.CALL or key in self._known:
             return None
         value = self._evaluation.values.get(key)
         if _name(node) in _SAME_ORDER and node.inputs:
@@ -165,11 +206,11 @@ class BadOperandSearch:
         if not isinstance(value, torch.Tensor) or not is_elementwise(node):
             return None
         at = unravel(element, tuple(value.shape))
-        operands = tuple(operand for item in node.args if (operand := self._source(node, item, at)) is not None)
+        operands = tuple(operand for item in node.args if (operand := self._operand_at(node, item, at)) is not None)
         dtype = str(value.dtype).removeprefix("torch.")
         return Computed(node.name, node.target, dtype, operands, self._exact(node, at)) if operands else None
 
-    def _source(self, node: Node, item: Any, at: tuple[int, ...]) -> Operand | None:
+    def _operand_at(self, node: Node, item: Any, at: tuple[int, ...]) -> Operand | None:
         """The element, or the number, of an argument that an element of the result was computed from."""
         if isinstance(item, int | float) and not isinstance(item, bool):
             return Operand("", value=str(item))
@@ -194,6 +235,14 @@ class BadOperandSearch:
             return str(float(double.value(ValueKey(node.name))[at]))
         except NotEvaluableError:
             return "nan"
+
+
+def _outside(values: torch.Tensor, least: int, size: int) -> torch.Tensor:
+    return (values >= size) | (values < least)
+
+
+def _is_zero(values: torch.Tensor) -> torch.Tensor:
+    return values == 0
 
 
 def _name(node: Node) -> str:

@@ -7,12 +7,6 @@ from dataclasses import replace
 
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.origin import Made, Operand, Origin
-from aoti_debug.manifest import Manifest
-
-
-def input_names(manifest: Manifest, graph: str) -> Mapping[str, str]:
-    """The names of the inputs of a graph, by its own; the bodies of branches and loops have none."""
-    return {} if graph else dict(zip(manifest.inputs, manifest.input_names, strict=False))
 
 
 def of_bad_operand(bad: BadOperand, names: Mapping[str, str]) -> BadOperand:

@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.compare.compare_run import Scope, reference_of, request_for
-from aoti_debug.compare.locate.input_names import input_names, of_bad_operand
+from aoti_debug.compare.locate.input_names import of_bad_operand
+from aoti_debug.compare.locate.outer_values import model_input, names_in
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.regions.fault_region import fault_region
 from aoti_debug.compare.run_worker import evaluate
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import ModelLine
 from aoti_debug.reference.node_text import place_in_subgraph
+from aoti_debug.reference.program import NodeKind
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
@@ -23,14 +25,16 @@ class LocatedOperand:
 
     Attributes:
         line: the operator's model line; None if it is not known.
-        computed_line: the line of what computed the operand in the same launch; None if that is not known.
+        computed_line: the line of what computed the operand, in this launch or before; None if that is not known.
         place: its node in the body of a branch or loop; "" elsewhere.
+        input: the user's name of the model input or weight that `bad.source` lies in; "" if it lies in neither.
     """
 
     bad: BadOperand
     line: ModelLine | None
     computed_line: ModelLine | None
     place: str
+    input: str = ""
 
     @property
     def operator(self) -> str:
@@ -59,7 +63,10 @@ def trace_fault(run: RunDir, launch: Launch, scope: Scope, folder: Path) -> Loca
     bad = next(iter(evaluate(request, folder, lambda _: None).bad_operands), None)
     if bad is None:
         return None
-    computed = None if bad.computed is None else reference.line(graph.by_name[bad.computed.node])
-    node = graph.by_name[bad.node]
-    bad = of_bad_operand(bad, input_names(run.manifest, graph.name))
-    return LocatedOperand(bad, reference.line(node), computed, place_in_subgraph(graph, node, launch.loops))
+    node, operand = graph.by_name[bad.node], graph.by_name[bad.name]
+    maker = operand if bad.computed is None else graph.by_name[bad.computed.node]
+    computed = reference.line(maker) if maker.kind is NodeKind.CALL else None
+    source = None if bad.source is None else graph.by_name.get(bad.source.node)
+    name = "" if source is None else model_input(run.manifest, reference, graph, source, launch.loops)
+    bad = of_bad_operand(bad, names_in(run.manifest, reference, graph, launch.loops))
+    return LocatedOperand(bad, reference.line(node), computed, place_in_subgraph(graph, node, launch.loops), name)

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.compare.compare_run import Scope, reference_of, request_for
-from aoti_debug.compare.locate.input_names import input_names, of_origin
+from aoti_debug.compare.locate.input_names import of_origin
+from aoti_debug.compare.locate.outer_values import names_in
 from aoti_debug.compare.protocol.origin import Origin, TracedElement
 from aoti_debug.compare.regions.regions import find_region
 from aoti_debug.compare.run_worker import evaluate
@@ -58,5 +59,6 @@ def trace(run: RunDir, traced: TracedElement, scope: Scope, folder: Path) -> Loc
     if origin is None or graph is None:
         return None
     node = graph.by_name[origin.made.node]
-    origin = of_origin(origin, input_names(run.manifest, graph.name))
-    return LocatedOrigin(origin, reference.line(node), place_in_subgraph(graph, node, run.launch(region.launch).loops))
+    loops = run.launch(region.launch).loops
+    origin = of_origin(origin, names_in(run.manifest, reference, graph, loops))
+    return LocatedOrigin(origin, reference.line(node), place_in_subgraph(graph, node, loops))

@@ -25,6 +25,29 @@ class Computed:
 
 
 @dataclass(frozen=True)
+class Source:
+    """The element of a recorded value that a bad element comes from, found by evaluating the graph with other numbers.
+
+    Attributes:
+        node: the node whose value it is; a graph's input where that was recorded.
+        element: its row-major index in it; None if only several elements together make the bad one.
+        index: its coordinates; () for those several.
+        value: of the element; "" without one.
+        instead: a number with which, in its place, the element would not be bad; "" for the bad element itself.
+        alone: False if another element makes the same element bad, too.
+        recorded: the launch that read or wrote the value, and its argument: "0.2", "buf1".
+    """
+
+    node: str
+    element: int | None
+    index: tuple[int, ...]
+    value: str
+    instead: str
+    alone: bool
+    recorded: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True)
 class BadOperand:
     """The first element, in the order of the graph, of an operand that an operator cannot use.
 
@@ -38,6 +61,8 @@ class BadOperand:
         table: the node that is indexed; "" for a divisor.
         dimension, size: the dimension of the table that is indexed, and its size.
         computed: what computed the element in this launch; None if the launch read it.
+        dividend: the number that is divided, where the divisor is -1 and the quotient too large for its dtype; else "".
+        source: the value before the launch that it comes from; None if that cannot be told.
     """
 
     launch: str
@@ -51,3 +76,5 @@ class BadOperand:
     dimension: int = 0
     size: int = 0
     computed: Computed | None = None
+    dividend: str = ""
+    source: Source | None = None

@@ -55,6 +55,7 @@ class Region:
         inputs, outputs: the recorded values that it begins with, and those to compare.
         symbols: the values of symbolic sizes, "s77".
         notes: outputs that are not compared, and why.
+        upstream: recorded values that the inputs of a launch that failed may have been computed from.
     """
 
     launch: str
@@ -66,6 +67,7 @@ class Region:
     outputs: tuple[KnownValue, ...]
     symbols: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    upstream: tuple[KnownValue, ...] = ()
 
 
 @dataclass(frozen=True)

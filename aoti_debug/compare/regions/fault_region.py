@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from aoti_debug.abi import Phase
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
-from aoti_debug.compare.regions.recorded_values import RecordedValues
+from aoti_debug.compare.regions.recorded_values import RecordedValues, frame_of
 from aoti_debug.compare.regions.strides import buffer_strides
 from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.rundir.timeline import Argument, Launch
 
 
 def fault_region(run: RunDir, reference: Reference, launch: Launch) -> Region | None:
@@ -26,17 +26,41 @@ def fault_region(run: RunDir, reference: Reference, launch: Launch) -> Region | 
     targets = [*held, *(ValueKey(v.node, after) for v in held for after in graph.mutators.get(v.node, ()))]
     symbols = values.symbols[launch.key.kind, launch.key.call]
     strides = buffer_strides(run.manifest)
+
+    def recorded(of: Launch, argument: Argument, phase: Phase) -> Recorded | None:
+        saved = argument.files.get(phase)
+        if saved is None or not saved.path:
+            return None
+        name, base = argument.name, argument.spec.base
+        return Recorded(of.id, name, str(run.tensor_path(saved)), strides.get(name) or strides.get(base, ()))
+
     known: dict[ValueKey, KnownValue] = {}
     for read in values.inputs(launch):
-        saved = read.argument.files.get(Phase.BEFORE)
-        if read.value is None or saved is None or not saved.path or read.value in targets:
+        held_before = recorded(launch, read.argument, Phase.BEFORE)
+        if read.value is not None and held_before is not None and read.value not in targets:
+            known.setdefault(read.value, KnownValue(read.value, held_before))
+    upstream: dict[ValueKey, KnownValue] = {}
+    for earlier in values.launches:
+        if frame_of(earlier) != frame_of(launch) or earlier.sequence >= launch.sequence:
             continue
-        name, base = read.argument.name, read.argument.spec.base
-        recorded = Recorded(launch.id, name, str(run.tensor_path(saved)), strides.get(name) or strides.get(base, ()))
-        known.setdefault(read.value, KnownValue(read.value, recorded))
+        for reading in values.reads[earlier.key]:
+            if reading.value is not None and (before := recorded(earlier, reading.argument, Phase.BEFORE)):
+                upstream.setdefault(reading.value, KnownValue(reading.value, before))
+        for write in values.writes[earlier.key]:
+            if write.value is not None and (after := recorded(earlier, write.argument, Phase.AFTER)):
+                upstream.setdefault(write.value, KnownValue(write.value, after))
     nodes = graph.sorted(_between(graph, known, targets or _calls(graph)))
-    inputs = tuple(known.values())
-    return Region(launch.id, (launch.id,), graph.name, graph.function, nodes, inputs, (), symbols.known())
+    return Region(
+        launch.id,
+        (launch.id,),
+        graph.name,
+        graph.function,
+        nodes,
+        tuple(known.values()),
+        (),
+        symbols.known(),
+        upstream=tuple(upstream.values()),
+    )
 
 
 def _calls(graph: Graph) -> Iterable[ValueKey]:

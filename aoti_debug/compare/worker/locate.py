@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
@@ -45,13 +47,24 @@ class OperatorLocator:
         if graph is None:
             return None
         symbols = Symbols(known=region.symbols)
-        known: dict[ValueKey, Any] = {}
-        for item in region.inputs:
-            with contextlib.suppress(NotEvaluableError, RunDirError):
-                known[item.value] = load_value(graph, item, symbols, self._device)
+        known = self._loaded(graph, region.inputs, symbols)
+        upstream = self._loaded(graph, region.upstream, symbols)
         with torch.no_grad():
-            search = BadOperandSearch(self._reference, graph, known, symbols, self._device)
-            return search.first(region.launch, region.nodes)
+            search = BadOperandSearch(self._reference, graph, known, symbols, self._device, upstream)
+            bad = search.first(region.launch, region.nodes)
+        if bad is None or bad.source is None:
+            return bad
+        items = {str(item.value): item.recorded for item in (*region.upstream, *region.inputs)}
+        recorded = items[bad.source.node]
+        return replace(bad, source=replace(bad.source, recorded=(recorded.launch, recorded.argument)))
+
+    def _loaded(self, graph: Graph, items: Iterable[KnownValue], symbols: Symbols) -> dict[ValueKey, Any]:
+        """The values of which the whole was recorded."""
+        loaded: dict[ValueKey, Any] = {}
+        for item in items:
+            with contextlib.suppress(NotEvaluableError, RunDirError):
+                loaded[item.value] = load_value(graph, item, symbols, self._device)
+        return loaded
 
     def _trace(self, graph: Graph, region: Region, output: KnownValue, traced: TracedElement) -> Origin | None:
         import torch

@@ -10,10 +10,13 @@ from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation import reproduce_fault
 from aoti_debug.triage.investigation.graph_trace import with_graph
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
-from aoti_debug.triage.memory_errors.explain_access import explain
+from aoti_debug.triage.memory_errors.changed_inputs import with_changed_inputs
+from aoti_debug.triage.memory_errors.explain_access import best_access, explain
 from aoti_debug.triage.memory_errors.explain_operand import with_operand
+from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 KIND = FAULT
+_GENERATED = ("cpp", "triton")  # kernels that compute each element by itself: an element can be to blame
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
@@ -37,7 +40,8 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
         return Outcome(suspicion.finding, suspicion.run)
     confirmation = replay.confirm(model, suspicion.diagnosed, launch, replay.FAULT)
     finding = replay.of_fault(suspicion.finding, confirmation)
-    explained = explain(finding, suspicion.diagnosed.dataflow, launch, confirmation.evidence)
+    flow = suspicion.diagnosed.dataflow
+    explained = explain(finding, flow, launch, confirmation.evidence)
     run = suspicion.run
     located = with_graph(
         model,
@@ -47,4 +51,8 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
         lambda scope, folder: trace_fault(run, launch, scope, folder),
         with_operand,
     )
+    if located.origin is None or not located.origin.input:
+        access = best_access(confirmation.evidence)
+        if access is not None or traits_of(launch.site.kind).replay in _GENERATED:
+            located = with_changed_inputs(model, located, flow, launch)
     return Outcome(located, run)

@@ -76,6 +76,15 @@ class TriageRuns:
         options = replace(self._options, level=1, launch=ids, phase="both", environment=variables)
         return self._run("run, level 1", options)
 
+    def with_inputs(self, inputs: Path, folder: Path) -> RunResult:
+        """Level 3 with other inputs; the caller says what came of it.
+
+        Args:
+            inputs: their file.
+            folder: for the run directory.
+        """
+        return run_with(replace(self._options, inputs=inputs, random_inputs=None, out=folder), Observer())
+
     def all_tensors(self) -> RunResult:
         """Level 1: the tensors of all launches. A run that was begun ahead is taken if it was not disturbed."""
         finished = self._finished_ahead()

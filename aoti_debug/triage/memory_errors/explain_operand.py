@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from aoti_debug import dtypes
 from aoti_debug.compare.locate.operand import LocatedOperand
 from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
-from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.triage.nonfinite.graph_operator import computation
 
 
 def with_operand(finding: Finding, located: LocatedOperand) -> Finding:
-    """The finding with the operator that failed, its model line, and the numbers at the bad element."""
+    """The finding with the operator that failed, its model line, the numbers at the bad element, and their origin."""
     if finding.where is None:
         return finding
     bad, line = located.bad, located.line
     text = f"`{line.text.strip()}`: " if line is not None and line.text.strip() else ""
-    sentences = (f"{text}{words(bad)}", *((located.place,) if located.place else ()))
+    sentences = (f"{text}{words(bad)}", *((located.place,) if located.place else ()), *_from_input(located))
     where = finding.where if line is None else replace(finding.where, frame=line)
-    origin = finding.origin
-    if origin is None:
-        origin = replace(where, operator=bad.operator)
-    elif bad.computed is not None and located.computed_line is not None and origin.launch == where.launch:
-        origin = replace(origin, frame=located.computed_line, operator=bad.computed.operator)
-    return replace(finding, where=where, origin=origin, evidence=(*sentences, *finding.evidence))
+    found = replace(finding, where=where, evidence=(*sentences, *finding.evidence))
+    if bad.source is not None and located.input:
+        origin = Place(input=located.input, element=bad.source.element, frame=located.computed_line)
+        between = tuple(place for place in finding.chain if place.launch and place.launch != where.launch)
+        return replace(found, origin=origin, chain=(origin, *between, where))
+    if finding.origin is not None:
+        return found
+    if bad.computed is None:
+        return replace(found, origin=replace(where, operator=bad.operator))
+    made = replace(where, argument="", element=None, operator=bad.computed.operator)
+    return replace(found, origin=made if located.computed_line is None else replace(made, frame=located.computed_line))
 
 
 def words(bad: BadOperand) -> str:
     """ "aten.index.Tensor: index[5] is 1000000, table has 1000 rows"."""
-    place = f"[{', '.join(map(str, bad.index))}]" if bad.index else ""
-    text = f"{bad.operator}: {bad.name}{place} is {bad.value}"
+    text = f"{bad.operator}: {_element(bad.name, bad.index)} is {bad.value}"
     if bad.table:
         rows = f"{bad.size} rows" if bad.dimension == 0 else f"size {bad.size} in dimension {bad.dimension}"
         text += f", {bad.table} has {rows}"
+    if bad.dividend:
+        text += f", and {bad.dividend} / {bad.value} does not fit into its dtype"
     text += f" ({bad.count} elements are bad)" if bad.count > 1 else ""
     return text if bad.computed is None else f"{text}; {_computed(bad.computed, bad.value)}"
+
+
+def _element(name: str, index: tuple[int, ...]) -> str:
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
+
+
+def _from_input(located: LocatedOperand) -> Iterator[str]:
+    """A sentence on the model's input that the bad element comes from, where it is not that element itself."""
+    source = located.bad.source
+    if source is None or not source.instead or not located.input:
+        return
+    if source.element is None:
+        yield f"it comes from {located.input}: several of its elements together make it"
+        return
+    text = f"it comes from {_element(located.input, source.index)}, which is {source.value}"
+    yield text + (
+        f": with {source.instead} there, the graph gives a number that can be used"
+        if source.alone
+        else "; other elements make it, too"
+    )
 
 
 def _computed(computed: Computed, value: int) -> str:

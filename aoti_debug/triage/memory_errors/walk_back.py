@@ -1,13 +1,10 @@
-"""Walks back from a bad index to the launch that computed it, or to the model input that held it.
+"""Walks back from an index, or a divisor, to the launch that computed it, or to the model input that held it.
 
-A launch that only moves an index (a copy, a permutation, a gather of indices) is not its origin: the walk continues as
-long as an integer input of the launch holds the same value, or an absurd one at the same place.
+Each step was observed: the recorded result of a launch holds the number at the same memory. Through a launch the walk
+goes on only if the index is out of range and exactly one of the integers that the launch read equals it.
 """
 
 from __future__ import annotations
-
-import math
-from collections.abc import Sequence
 
 from aoti_debug import dtypes
 from aoti_debug.abi import Phase
@@ -15,13 +12,14 @@ from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Place, place_of
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Role
-from aoti_debug.recording.values import Tensor, ravel, unravel
+from aoti_debug.recording.values import Tensor, unravel
 from aoti_debug.rundir.load_tensors import saved_values
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 
-_ABSURD = 1 << 20  # times the largest index
 _LONGEST = 64  # launches from the victim to the origin
+_MOST_ELEMENTS = 1 << 20  # of a floating tensor whose writer is of interest
+_SHOWN = 3  # places that hold the same number
 
 
 @dataclass(frozen=True)
@@ -30,24 +28,21 @@ class IndexValue:
 
     Attributes:
         element: row-major.
-        limit: values from -limit to limit - 1 are valid.
+        limit: values from -limit to limit - 1 are valid; None where that is not known.
+        use: what it is, or is made to: "index", "divisor".
     """
 
     launch: Launch
     argument: Argument
     element: int
     value: int
-    limit: int
+    limit: int | None
+    use: str = "index"
 
     @property
     def is_bad(self) -> bool:
-        """True if the value is out of range."""
-        return not -self.limit <= self.value < self.limit
-
-    @property
-    def is_absurd(self) -> bool:
-        """True if the value is so large that it cannot be an index, nor an operand of one."""
-        return abs(self.value) > max(self.limit, 1) * _ABSURD
+        """True if the value is known to be out of range."""
+        return self.limit is not None and not -self.limit <= self.value < self.limit
 
 
 @dataclass(frozen=True)
@@ -55,35 +50,40 @@ class Walk:
     """The path of an index from its origin to the launch that used it.
 
     Attributes:
-        origin: the launch that computed the value, or the input that held it.
-        chain: from the origin to the victim, both included.
+        origin: the launch that computed the value, or the input that held it; None if neither was observed.
+        chain: from the first place that is known to the victim, both included.
         evidence: the steps of the walk, in sentences.
+        possible: what may have been before them.
     """
 
-    origin: Place
+    origin: Place | None
     chain: tuple[Place, ...]
     evidence: tuple[str, ...]
+    possible: tuple[str, ...] = ()
 
 
 def integer_inputs(launch: Launch) -> tuple[Argument, ...]:
     """The integer tensors that a launch may read, each once."""
-    inputs = {
-        a.name: a
-        for a in launch.args
-        if isinstance(a.before, Tensor)
-        and dtypes.is_integer(a.before.layout.dtype)
-        and a.role in (Role.IN, Role.INOUT, Role.UNKNOWN)
-    }
+    return tuple(a for a in _inputs(launch) if a.layout is not None and dtypes.is_integer(a.layout.dtype))
+
+
+def _inputs(launch: Launch) -> tuple[Argument, ...]:
+    """The tensors that a launch may read, each once."""
+    roles = (Role.IN, Role.INOUT, Role.UNKNOWN)
+    inputs = {a.name: a for a in launch.args if isinstance(a.before, Tensor) and a.role in roles}
     return tuple(inputs.values())
 
 
 def makers(flow: Dataflow, launch: Launch, most: int = 32) -> tuple[Launch, ...]:
-    """The launches that wrote a launch's integer inputs, and those that wrote theirs in turn; nearest first."""
+    """The launches that wrote a launch's integer inputs, and those that wrote theirs in turn; nearest first.
+
+    Of the makers also those that wrote small floating inputs: an index may be computed from them.
+    """
     producers: dict[str, Launch] = {}
     waiting = [launch]
     while waiting and len(producers) < most:
         reader = waiting.pop(0)
-        for argument in integer_inputs(reader):
+        for argument in integer_inputs(reader) if reader is launch else _small_inputs(reader):
             producer = flow.writer(reader, argument).launch
             if producer is not None and producer.id not in producers:
                 producers[producer.id] = producer
@@ -91,8 +91,14 @@ def makers(flow: Dataflow, launch: Launch, most: int = 32) -> tuple[Launch, ...]
     return tuple(producers.values())
 
 
+def _small_inputs(launch: Launch) -> tuple[Argument, ...]:
+    integers = integer_inputs(launch)
+    others = [a for a in _inputs(launch) if a not in integers]
+    return (*integers, *(a for a in others if a.layout is not None and a.layout.numel <= _MOST_ELEMENTS))
+
+
 def walk_back(flow: Dataflow, index: IndexValue) -> Walk:
-    """The origin of a bad index.
+    """The origin of an index.
 
     Args:
         flow: of a run that saved the tensors of `makers`; the walk ends at the first launch of which it has none.
@@ -105,54 +111,52 @@ def walk_back(flow: Dataflow, index: IndexValue) -> Walk:
         if writer.launch is None or writer.argument is None:
             if not writer.input:
                 evidence.append(f"{held}, and no recorded launch wrote it")
-                return Walk(chain[0], tuple(chain), tuple(evidence))
+                return Walk(None, tuple(chain), tuple(evidence))
             origin = Place(input=writer.input, argument=index.argument.name, element=index.element)
-            evidence.append(f"the index came from the model's input: {held}")
+            evidence.append(f"the {index.use} came from the model's input: {held}")
             return Walk(origin, (origin, *chain), tuple(evidence))
         producer, result = writer.launch, writer.argument
+        name = f"launch {producer.id} {producer.kernel}"
         element = _same_memory(index, result)
-        chain.insert(0, place_of(producer, result.name, element))
-        source = _source_index(flow.run, producer, index)
-        evidence.append(f"the index {held}; launch {producer.id} {producer.kernel} wrote it")
-        if source is None:
-            return Walk(chain[0], tuple(chain), tuple(evidence))
-        index = source
-    return Walk(chain[0], tuple(chain), tuple(evidence))
+        if element is None or not _wrote(flow.run, result, element, index.value):
+            possible = f"{held}; {name} may have written it: it wrote this memory last"
+            return Walk(None, tuple(chain), tuple(evidence), (possible,))
+        place = place_of(producer, result.name, element)
+        chain.insert(0, place)
+        evidence.append(f"the {index.use} {held}; {name} wrote it")
+        equal = _equal(flow.run, producer, index)
+        if equal == ():
+            return Walk(place, tuple(chain), tuple(evidence))
+        if equal is None or len(equal) > 1 or not index.is_bad:
+            return Walk(None, tuple(chain), tuple(evidence), tuple(_may_be(producer, equal or ())))
+        index = equal[0]
+    return Walk(None, tuple(chain), tuple(evidence))
 
 
-def _source_index(run: RunDir, producer: Launch, index: IndexValue) -> IndexValue | None:
-    """The element of the producer's integer inputs that held the bad value already; None if it computed the value."""
+def _may_be(producer: Launch, equal: tuple[IndexValue, ...]) -> list[str]:
+    if not equal:
+        return []
+    places = ", ".join(f"{index.argument.name}[{coordinates(index)}]" for index in equal[:_SHOWN])
+    more = f" and {len(equal) - _SHOWN} more" if len(equal) > _SHOWN else ""
+    return [f"{producer.id} {producer.kernel} may have taken it from {places}{more}, which it read and which is equal"]
+
+
+def _wrote(run: RunDir, result: Argument, element: int, value: int) -> bool:
+    """True if the recorded result of a launch holds the value."""
+    values = saved_values(run, result, Phase.AFTER)
+    return values is not None and element < values.numel() and int(values.reshape(-1)[element]) == value
+
+
+def _equal(run: RunDir, producer: Launch, index: IndexValue) -> tuple[IndexValue, ...] | None:
+    """The elements of the producer's integer inputs that equal the index; None if not all of these were saved."""
+    found: list[IndexValue] = []
     for argument in integer_inputs(producer):
         values = saved_values(run, argument, Phase.BEFORE)
         if values is None:
-            continue
-        flat = values.reshape(-1)
-        position = _corresponding(index, values.shape)
-        if position is not None:
-            candidate = IndexValue(producer, argument, position, int(flat[position]), index.limit)
-            if candidate.value == index.value or candidate.is_absurd:
-                return candidate
-        equal = (flat == index.value).nonzero()
-        if len(equal):
-            return IndexValue(producer, argument, int(equal[0]), index.value, index.limit)
-    return None
-
-
-def _corresponding(index: IndexValue, shape: Sequence[int]) -> int | None:
-    """The element of a tensor of `shape` at the coordinates of the index, with broadcasting; None if shapes differ."""
-    tensor = index.argument.tensor
-    if tensor is None:
-        return None
-    whole = tensor.layout.shape
-    if math.prod(shape) == tensor.layout.numel:
-        return index.element
-    if len(shape) > len(whole):
-        return None
-    inner = whole[len(whole) - len(shape) :]
-    if any(size not in (1, full) for size, full in zip(shape, inner, strict=True)):
-        return None
-    position = unravel(index.element, whole)[len(whole) - len(shape) :]
-    return ravel([0 if size == 1 else at for size, at in zip(shape, position, strict=True)], shape)
+            return None
+        positions = (values.reshape(-1) == index.value).nonzero().reshape(-1).tolist()
+        found += [IndexValue(producer, argument, position, index.value, index.limit, index.use) for position in positions]
+    return tuple(found)
 
 
 def _same_memory(index: IndexValue, result: Argument) -> int | None:

@@ -1,0 +1,184 @@
+"""Finds, by runs of the model with other numbers in its inputs, the element that makes a launch fail.
+
+It needs no graph, and finds the way through any launches: a fault that does not come without an element comes from it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug import wording
+from aoti_debug.compare.explain.culprit import Culprit, UndecidedError, find_culprit
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding, Place
+from aoti_debug.diagnosis.verdict import Verdict
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.inputs import input_files
+from aoti_debug.pt2 import archive
+from aoti_debug.recording.values import unravel
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
+from aoti_debug.triage.investigation.investigation import Investigation
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST_SECONDS = 40.0  # of runs
+
+
+def with_changed_inputs(model: Investigation, finding: Finding, flow: Dataflow, launch: Launch) -> Finding:
+    """The finding with the model input whose element makes the launch fail; unchanged where no single one does.
+
+    Args:
+        flow: of a run that ended in the fault.
+    """
+    verdict = model.first.verdict
+    if verdict is None:
+        return finding
+    with model.steps.step("runs with other inputs") as note:
+        try:
+            trials = _Trials(model, flow.run, verdict, launch)
+            culprit = find_culprit(trials.candidates(flow), trials.fails)
+        except (AotiDebugError, UndecidedError) as error:
+            note.text = wording.first_line(str(error))
+            return finding
+        note.text = f"{wording.count(trials.count, 'run')}: " + (
+            "no single element of an input makes the fault" if culprit is None else f"{culprit.name} makes the fault"
+        )
+    return finding if culprit is None else _explained(finding, culprit, trials.tensors[culprit.name])
+
+
+def _explained(finding: Finding, culprit: Culprit, tensor: torch.Tensor) -> Finding:
+    element, where = culprit.element, finding.where
+    if element is None:
+        sentence = f"the fault comes from {culprit.name}: with {culprit.instead} in all of it, the model runs through"
+    else:
+        at = ", ".join(map(str, unravel(element, tuple(tensor.shape))))
+        sentence = f"the fault comes from {culprit.name}[{at}], which is {culprit.value}: " if at else (
+            f"the fault comes from {culprit.name}, which is {culprit.value}: "
+        )
+        sentence += (
+            f"with {culprit.instead} there, the model runs through"
+            if culprit.alone
+            else "with other numbers in all other elements, it comes as well"
+        )
+    origin = Place(input=culprit.name, element=element)
+    between = tuple(place for place in finding.chain if place.launch and (where is None or place.launch != where.launch))
+    chain = (origin, *between, where) if where is not None else ()
+    return replace(finding, evidence=(sentence, *finding.evidence), origin=origin, chain=chain)
+
+
+class _Trials:
+    """Runs of the model with some inputs changed.
+
+    Attributes:
+        tensors: the inputs that are tensors, by the user's names.
+        count: runs so far.
+
+    Raises:
+        AotiDebugError: the inputs cannot be read.
+    """
+
+    def __init__(self, model: Investigation, run: RunDir, verdict: Verdict, launch: Launch) -> None:
+        import torch
+        from torch.utils import _pytree as pytree
+
+        self._model = model
+        self._what = wording.first_line(verdict.what)
+        self._site = launch.site.id
+        self._deadline = time.monotonic() + _MOST_SECONDS
+        self.count = 0
+        self._leaves, self._spec = pytree.tree_flatten(_inputs_of(run))
+        positions = [i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)]
+        variables = run.manifest.inputs
+        names = run.manifest.input_names or variables
+        if len(positions) != len(variables) or len(set(names)) != len(variables):
+            raise UndecidedError("the inputs are not those of the wrapper one to one")
+        self._positions = dict(zip(names, positions, strict=True))
+        self.tensors: dict[str, torch.Tensor] = {name: self._leaves[i] for name, i in self._positions.items()}
+
+    def candidates(self, flow: Dataflow) -> dict[str, torch.Tensor]:
+        """The inputs that the launch depends on, through any launches; integers first."""
+        launch = next(item for item in flow.run.launches if item.site.id == self._site)
+        names = _inputs_behind(flow, launch)
+        found = {name: t for name, t in self.tensors.items() if name in names and t.numel() and not t.is_complex()}
+        return dict(sorted(found.items(), key=lambda item: item[1].is_floating_point()))
+
+    def fails(self, changes: Mapping[str, torch.Tensor]) -> bool:
+        """True if the model ends in the same fault with these inputs in place of its own.
+
+        Raises:
+            UndecidedError: it ends in another fault, or the time is over.
+        """
+        from torch.utils import _pytree as pytree
+
+        if time.monotonic() > self._deadline:
+            raise UndecidedError(f"no answer within {_MOST_SECONDS:g} s")
+        leaves: list[Any] = list(self._leaves)
+        for name, tensor in changes.items():
+            leaves[self._positions[name]] = _in_layout(tensor, self.tensors[name])
+        args, kwargs = pytree.tree_unflatten(leaves, self._spec)
+        with tempfile.TemporaryDirectory(prefix="aoti-debug-inputs-") as folder:
+            path = Path(folder) / "inputs.pt"
+            input_files.write(input_files.Inputs(tuple(args), kwargs), path)
+            self.count += 1
+            verdict = self._model.trials.with_inputs(path, Path(folder)).verdict
+        if verdict is None:
+            return False
+        if verdict.launch is None or verdict.launch.site.id != self._site:
+            raise UndecidedError("another launch fails")
+        if wording.first_line(verdict.what) != self._what:
+            raise UndecidedError("the launch fails in another way")
+        return True
+
+
+def _inputs_of(run: RunDir) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments that a run was called with.
+
+    Raises:
+        AotiDebugError: they cannot be read.
+        UndecidedError: there are none.
+    """
+    if run.package is None:
+        raise UndecidedError("the package is gone")
+    package = archive.inspect(run.package)
+    if run.inputs is not None:
+        inputs = input_files.read(run.inputs, input_files.read_signature(package))
+    else:
+        embedded = input_files.read_embedded(package)
+        if embedded is None:
+            raise UndecidedError("the run has no inputs file")
+        inputs = embedded
+    return inputs.args, dict(inputs.kwargs)
+
+
+def _inputs_behind(flow: Dataflow, launch: Launch) -> set[str]:
+    """The names of the model's inputs that a launch depends on."""
+    manifest = flow.run.manifest
+    names = dict(zip(manifest.inputs, manifest.input_names or manifest.inputs, strict=True))
+    found: set[str] = set()
+    seen: set[str] = set()
+    waiting = [launch]
+    while waiting:
+        reader = waiting.pop()
+        if reader.id in seen:
+            continue
+        seen.add(reader.id)
+        for argument in reader.args:
+            found |= {names[own] for own in (argument.name, argument.spec.base) if own in names}
+            writer = flow.writer(reader, argument).launch
+            waiting += [] if writer is None else [writer]
+    return found
+
+
+def _in_layout(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The tensor with the strides of another one."""
+    import torch
+
+    made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+    return made.copy_(tensor)

@@ -40,6 +40,7 @@ class Position:
         node: the FX node that is lowered, "silu_1"; "" for none.
         graph, function: the graph of that node (Reference.graph).
         candidate: the configuration that is compiled or timed, "XBLOCK: 128, num_warps: 4"; "" for none.
+        nodes: the FX nodes of the kernel whose code is generated, the likelier ones first; one of them may be `node`.
     """
 
     stage: Stage
@@ -48,6 +49,7 @@ class Position:
     graph: str = ""
     function: str = MODEL
     candidate: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 class Ending(str, Enum):
@@ -79,7 +81,7 @@ class BuildFailure:
         what: one line: "RuntimeError: no such layout", "SIGSEGV", "no end within 30 s".
         stack: the innermost Python frames, the innermost first: "File …, line 12 in apply".
         reference: the graphs that were being lowered; None before the first one.
-        operators: those of the kernel that does not compile.
+        operators: those of the kernel that does not compile, or whose code cannot be generated.
         compilation: of that kernel; None where no C++ compiler fails.
     """
 
@@ -126,8 +128,17 @@ def explain(error: ToolchainError, folder: Path, ending: Ending, what: str, outp
     reference = None
     with contextlib.suppress(FileNotFoundError, ArtifactError):  # it may have been stopped while it wrote the file
         reference = program.from_json((folder / LOWERED_GRAPHS).read_bytes())
-    failure = BuildFailure(position, ending, what, innermost_frames(output), reference)
+    operators = operators_of(position, reference)
+    failure = BuildFailure(position, ending, what, innermost_frames(output), reference, operators)
     return BuildFailureError(str(error), failure, hint=f"{HINT}; {error.hint}" if error.hint else HINT)
+
+
+def operators_of(position: Position, reference: Reference | None) -> tuple[str, ...]:
+    """The operators of the kernel whose code is generated, each once."""
+    graph = None if reference is None else reference.graph(position.graph, position.function)
+    if graph is None:
+        return ()
+    return tuple(dict.fromkeys(graph.by_name[name].target for name in position.nodes if name in graph.by_name))
 
 
 def read_position(folder: Path) -> Position | None:

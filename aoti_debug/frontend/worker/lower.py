@@ -17,7 +17,13 @@ from typing import Any
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.frontend.protocol import messages
 from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
-from aoti_debug.frontend.worker import autotuning_candidates, instruction_sets, position_file, prints
+from aoti_debug.frontend.worker import (
+    autotuning_candidates,
+    code_generation,
+    instruction_sets,
+    position_file,
+    prints,
+)
 from aoti_debug.frontend.worker.answer_request import StepError, answer_or_failure, answer_request, load_operators, step
 from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
 from aoti_debug.frontend.worker.called_operators import find_overload, operator_stacks, shims_and_schemas
@@ -84,6 +90,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         step("lower", times),
         position_file.watched(folder, nodes) as noted,
         autotuning_candidates.noted(noted),
+        code_generation.noted(noted),
         record_layouts() as layouts,
         record_graphs(program) as graphs,
     ):

@@ -31,7 +31,13 @@ class Positions:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._current: Position | None = None
         self._raised: list[tuple[BaseException, Position]] = []
+        self._texts: dict[Position | None, bytes] = {None: b"\n"}
         self._write(None)
+
+    @property
+    def current(self) -> Position | None:
+        """The part that is at work."""
+        return self._current
 
     def close(self, error: BaseException | None) -> None:
         """Closes the file; of an exception that ends the lowering it says which part raised it."""
@@ -44,9 +50,8 @@ class Positions:
     @contextlib.contextmanager
     def at(self, position: Position) -> Iterator[None]:
         """Inside the `with`, this part is at work; one without a node of its own works for the node around it."""
-        outer = self._current
-        if outer is not None and not position.node:
-            position = replace(position, node=outer.node, graph=outer.graph, function=outer.function)
+        outer, handled = self._current, len(self._raised)
+        position = position if outer is None else _within(outer, position)
         self._write(position)
         try:
             yield
@@ -54,8 +59,7 @@ class Positions:
             self._note(error, position)
             raise
         else:
-            if outer is None:
-                self._raised.clear()
+            del self._raised[handled:]
         finally:
             self._write(outer)
 
@@ -67,9 +71,25 @@ class Positions:
 
     def _write(self, position: Position | None) -> None:
         self._current = position
-        text = "" if position is None else json_data.to_text(position, indent=None).strip()
+        text = self._texts.get(position)
+        if text is None:
+            text = self._texts[position] = f"{json_data.to_text(position, indent=None).strip()}\n".encode()
         with contextlib.suppress(OSError):  # a full disk stops no lowering
-            os.pwrite(self._file, f"{text}\n".encode(), 0)
+            os.pwrite(self._file, text, 0)
+
+
+def _within(outer: Position, position: Position) -> Position:
+    """A position inside of another one: of its node, or in its kernel."""
+    if not position.nodes and not position.node:
+        name = position.name or (outer.name if position.stage is outer.stage else "")
+        return replace(
+            position, name=name, node=outer.node, graph=outer.graph, function=outer.function, nodes=outer.nodes
+        )
+    is_same_graph = (position.graph, position.function) == (outer.graph, outer.function)
+    if is_same_graph and set(position.nodes) < set(outer.nodes):
+        others = (name for name in outer.nodes if name not in position.nodes)
+        return replace(position, nodes=(*position.nodes, *others))
+    return position
 
 
 class _Graphs:
@@ -174,19 +194,7 @@ def _lowerings(positions: Positions, graphs: _Graphs) -> Iterator[None]:
 
         return run_node
 
-    def generate(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
-            with positions.at(Position(Stage.CODE)):
-                return original(self, *args, **kwargs)
-
-        return generate
-
-    with (
-        replaced(GraphLowering, "run", run),
-        replaced(GraphLowering, "run_node", run_node),
-        replaced(GraphLowering, "codegen_with_cpp_wrapper", generate),
-    ):
+    with replaced(GraphLowering, "run", run), replaced(GraphLowering, "run_node", run_node):
         yield
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from aoti_debug import wording
 from aoti_debug.frontend.protocol.build_failure import Position, Stage
+
+_MOST = 4  # nodes in a headline
 
 
 def part_text(position: Position) -> str:
-    """The part of a build in words: "lowering of aten.silu.default", "graph pass remove_noop_ops"."""
-    of = " of" if position.stage is Stage.LOWERING else ""
+    """The part of a build in words: "lowering of aten.silu.default", "graph pass remove_noop_ops".
+
+    Where code of several nodes was generated, it names all: "code generation of nodes relu, erf".
+    """
+    of = " of" if position.stage in (Stage.LOWERING, Stage.CODE) else ""
     name = f"{of} {position.name}" if position.name else ""
+    if position.stage is Stage.CODE and not position.name and position.nodes:
+        name = f"{of} nodes {wording.some(position.nodes, _MOST)}"
     return f"{position.stage.value}{name}{f' with {position.candidate}' if position.candidate else ''}"

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 class Model(nn.Module):
-    """A product with a kernel after it, and three kernels that share a function: one reads by an index, two are fused."""
+    """A product with a kernel after it, and a function of three more: one has an index, two are fused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Model(nn.Module):
 PROGRAM = torch.export.export(Model(), (torch.ones(8, 32), torch.ones(5, dtype=torch.int64)))
 
 
-class Planted(Exception):
+class PlantedError(Exception):
     """A planted fault."""
 
 
@@ -47,13 +47,13 @@ def at_the_fault(
 
     def fail(*_: Any, **__: Any) -> Any:
         seen.append(build_failure.read_position(tmp_path))
-        raise Planted
+        raise PlantedError
 
     for owner, name in faults:
         is_static = isinstance(owner.__dict__.get(name), staticmethod)
         monkeypatch.setattr(owner, name, staticmethod(fail) if is_static else fail)
     with (
-        pytest.raises(Exception, match="Planted"),
+        pytest.raises(Exception, match="PlantedError"),
         watched(tmp_path, PROGRAM.graph.nodes) as positions,
         code_generation.noted(positions),
     ):

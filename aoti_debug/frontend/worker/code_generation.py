@@ -240,8 +240,8 @@ def _wrapper_lines(positions: Positions) -> Iterator[None]:
         yield
 
 
-def _subclasses(of: type) -> Iterator[type]:
-    for found in of.__subclasses__():
+def _subclasses(of: type[Any]) -> Iterator[type[Any]]:
+    for found in type.__subclasses__(of):
         yield found
         yield from _subclasses(found)
 

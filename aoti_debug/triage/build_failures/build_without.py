@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,9 @@ from aoti_debug.frontend.protocol.inductor_parts import LeftOut
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.triage.build_failures.failing_part_text import part_text
-from aoti_debug.triage.build_failures.finding import finding_of
+from aoti_debug.triage.build_failures.finding import blamed_of, finding_of
 from aoti_debug.triage.build_failures.leave_out import without
+from aoti_debug.triage.build_failures.narrowing import proved
 from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO, Replay, replay
 
 MOST = 4  # parts that are left out
@@ -79,7 +81,8 @@ def build_without(
             if not known[1].is_same and len(met) <= MOST:
                 name = f"{_named(changes)}, again"
                 continue
-        more = [change for change in without(failure) if change not in changes]
+        blamed = failure.position if known is None else blamed_of(*known)
+        more = [change for change in without(failure, blamed) if change not in changes]
         if known is not None and not is_found:
             found.append(known)
         if is_found or not more or len(met) > MOST:
@@ -142,9 +145,24 @@ def _try(
 
 
 def _replayed(failure: BuildFailure, options: BuildOptions, folder: Path, number: int, steps: Steps) -> Replay:
-    with steps.step("repro of the build") as note:
-        done = replay(failure, options, folder / (f"{BUILD_REPRO}_{number + 1}" if number else BUILD_REPRO))
-        note.text = done.what
+    """Runs the repro of a failure; of the parts that are tried, the folder of the one that proves it is kept."""
+    target = folder / (f"{BUILD_REPRO}_{number + 1}" if number else BUILD_REPRO)
+    tried: list[Path] = []
+
+    def run(part: BuildFailure) -> Replay:
+        name = f"repro of {part_text(part.position)}" if tried else "repro of the build"
+        tried.append(target.with_name(f"{target.name}.{len(tried)}"))
+        with steps.step(name) as note:
+            done = replay(part, options, tried[-1])
+            note.text = done.what
+        return done
+
+    done = proved(failure, run)
+    if done.folder in tried:
+        done.folder.rename(target)
+        done = replace(done, folder=target)
+    for path in tried:
+        shutil.rmtree(path, ignore_errors=True)
     return done
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aoti_debug import wording
 from aoti_debug.frontend.protocol.build_failure import Position, Stage
 
-_MOST = 4  # nodes in a headline
+_MOST = 4  # nodes in a line
 
 
 def part_text(position: Position) -> str:
@@ -16,5 +18,10 @@ def part_text(position: Position) -> str:
     of = " of" if position.stage in (Stage.LOWERING, Stage.CODE) else ""
     name = f"{of} {position.name}" if position.name else ""
     if position.stage is Stage.CODE and not position.name and position.nodes:
-        name = f"{of} nodes {wording.some(position.nodes, _MOST)}"
+        name = f"{of} {nodes_text(position.nodes)}"
     return f"{position.stage.value}{name}{f' with {position.candidate}' if position.candidate else ''}"
+
+
+def nodes_text(names: Sequence[str]) -> str:
+    """ "node erf", "nodes relu, erf, sin, sub and 3 more"."""
+    return f"node{'' if len(names) == 1 else 's'} {wording.some(names, _MOST)}"

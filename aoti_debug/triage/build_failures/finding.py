@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Stage
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Position, Stage
+from aoti_debug.frontend.protocol.python_stack import is_of_user
 from aoti_debug.manifest import ModelLine
-from aoti_debug.triage.build_failures.failing_part_text import part_text
+from aoti_debug.triage.build_failures.failing_part_text import nodes_text, part_text
 from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.build_failures.proof_script import Replay
 from aoti_debug.triage.build_failures.script_text import SCRIPT
@@ -26,11 +28,12 @@ _HOW = {
 def finding_of(failure: BuildFailure, replay: Replay) -> Finding:
     """The finding of a failure and the run of its repro."""
     sentence = f"repro.py: {replay.what}"
+    blamed = blamed_of(failure, replay)
     return Finding(
         BUILD_FAILURE,
-        f"{part_text(failure.position)}: {wording.first_line(failure.what)}",
-        where=_place(failure),
-        evidence=tuple(_evidence(failure)),
+        f"{part_text(blamed)}: {wording.first_line(failure.what)}",
+        where=_place(failure, blamed),
+        evidence=tuple(_evidence(failure, replay)),
         confirmed_by=(sentence,) if replay.is_same else (),
         contradicted_by=(sentence,) if replay.folder is not None and not replay.is_same else (),
         repro="" if replay.folder is None else str(replay.folder),
@@ -60,36 +63,60 @@ def with_failures(finding: Finding, failures: Sequence[Finding], left_out: str) 
     return replace(first, evidence=evidence, also=(*first.also, other))
 
 
-def _place(failure: BuildFailure) -> Place | None:
-    position = failure.position
-    if position.stage is Stage.LOWERING:
-        return Place(operator=position.name, frame=_line(failure))
+def blamed_of(failure: BuildFailure, replay: Replay) -> Position:
+    """The part to blame: what was at work; of a kernel, the operator whose call alone fails in the same way."""
+    is_one = replay.is_same and replay.position is not None and bool(replay.position.node)
+    return replay.position if is_one and replay.position is not None else failure.position
+
+
+def _place(failure: BuildFailure, position: Position) -> Place | None:
+    if position.stage in (Stage.LOWERING, Stage.CODE):
+        return Place(operator=position.name, frame=_line(failure, position)) if position.node else None
     return (
-        Place(kernel=position.name, frame=_line(failure))
+        Place(kernel=position.name, frame=_line(failure, position))
         if position.stage in (Stage.CPP, Stage.TRITON, Stage.AUTOTUNING)
         else None
     )
 
 
-def _line(failure: BuildFailure) -> ModelLine | None:
-    position, reference = failure.position, failure.reference
+def _line(failure: BuildFailure, position: Position) -> ModelLine | None:
+    reference = failure.reference
     graph = None if reference is None else reference.graph(position.graph, position.function)
     if reference is None or graph is None or position.node not in graph.by_name:
         return None
     return reference.line(graph.by_name[position.node])
 
 
-def _evidence(failure: BuildFailure) -> Iterator[str]:
+def _evidence(failure: BuildFailure, replay: Replay) -> Iterator[str]:
     position = failure.position
     if failure.compilation is not None:
         yield "the compiler fails on this kernel alone, and compiles an empty file with the same options"
         if failure.operators:
             yield f"the kernel computes {wording.some(failure.operators, _MOST)}"
         return
-    node = f"node {position.node} of the graph that Inductor lowers: " if position.node else ""
-    yield f"{node}{_HOW[failure.ending]}"
+    blamed = blamed_of(failure, replay)
+    if position.stage is Stage.CODE and blamed.node and blamed.node != position.node:
+        yield f"the call of {blamed.name} alone, node {blamed.node}, fails in the same way"
+    names = (position.node,) if position.node else position.nodes
+    code = "code of " if position.stage is Stage.CODE else ""
+    of = f"{code}{nodes_text(names)} of the graph that Inductor lowers: " if names else ""
+    yield f"{of}{_HOW[failure.ending]}"
+    if len(position.nodes) > 1:
+        yield f"the kernel computes {wording.some(list(_operators(failure)), _MOST)}"
+    yield from replay.evidence
     if failure.stack:
         yield f"innermost Python frame: {failure.stack[0]}"
-    own = next((frame for frame in failure.stack if "/site-packages/" not in frame), None)
+    own = next((frame for frame in failure.stack if is_of_user(frame)), None)
     if own is not None and own != failure.stack[0]:
         yield f"innermost frame outside of installed packages: {own}"
+
+
+def _operators(failure: BuildFailure) -> Iterator[str]:
+    """The operators of a kernel, each with its model line: "aten.erf.default (model.py:7)"."""
+    position, reference = failure.position, failure.reference
+    for name in position.nodes:
+        graph = None if reference is None else reference.graph(position.graph, position.function)
+        if graph is not None and name in graph.by_name:
+            line = _line(failure, replace(position, node=name))
+            place = "" if line is None else f" ({Path(line.file).name}:{line.line})"
+            yield f"{graph.by_name[name].target}{place}"

@@ -12,7 +12,7 @@ from aoti_debug import wording
 from aoti_debug.builder.compiling.failed_kernel import SOURCE, error_text
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import UsageError
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Stage, innermost_exception
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Position, Stage, innermost_exception
 from aoti_debug.fx_repro.input_text import input_text
 from aoti_debug.fx_repro.module_text import module_text
 from aoti_debug.lazy.dataclass import dataclass
@@ -22,7 +22,7 @@ from aoti_debug.machine.processes import child_process, tied_process
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import NodeKind, Reference
 from aoti_debug.triage.build_failures.failing_part import calls_of, device_of, input_of, region_of
-from aoti_debug.triage.build_failures.failing_part_text import part_text
+from aoti_debug.triage.build_failures.failing_part_text import nodes_text, part_text
 from aoti_debug.triage.build_failures.script_text import (
     SCRIPT,
     Given,
@@ -46,11 +46,15 @@ class Replay:
         folder: with the script; None where there is none.
         what: how running it ended, one line; the reason why there is none.
         is_same: it failed in the same way.
+        position: the part that the script is of; None where that is not asked for.
+        evidence: what scripts of other parts showed, one line each.
     """
 
     folder: Path | None
     what: str
     is_same: bool = False
+    position: Position | None = None
+    evidence: tuple[str, ...] = ()
 
 
 def replay(failure: BuildFailure, options: BuildOptions, folder: Path) -> Replay:
@@ -62,7 +66,7 @@ def replay(failure: BuildFailure, options: BuildOptions, folder: Path) -> Replay
     try:
         texts = _texts(failure, options)
     except (UsageError, LookupError) as error:
-        return Replay(None, f"no repro: {error}")
+        return Replay(None, f"no repro: {error}", position=failure.position)
     folder.mkdir(parents=True)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -74,8 +78,8 @@ def replay(failure: BuildFailure, options: BuildOptions, folder: Path) -> Replay
             command, timeout=seconds, stderr=subprocess.STDOUT, environment=_environment(os.environ)
         )
     except subprocess.TimeoutExpired:
-        return Replay(folder, f"no end within {seconds:g} s", failure.ending is Ending.TIMEOUT)
-    return Replay(folder, *outcome(failure, ended.code, ended.stdout))
+        return Replay(folder, f"no end within {seconds:g} s", failure.ending is Ending.TIMEOUT, failure.position)
+    return Replay(folder, *outcome(failure, ended.code, ended.stdout), failure.position)
 
 
 def outcome(failure: BuildFailure, code: int, output: str) -> tuple[str, bool]:
@@ -110,7 +114,7 @@ def _texts(failure: BuildFailure, options: BuildOptions) -> dict[str, str]:
         header = _header(failure, "The lines below are the compiler's command line.")
         text = compiler_text(header, failure.compilation.command, SOURCE)
         return {SCRIPT: text, SOURCE: failure.compilation.source}
-    is_of_graph = bool(position.node) or position.stage is Stage.PASS
+    is_of_graph = bool(position.node) or position.stage in (Stage.PASS, Stage.CODE)
     if failure.reference is None or not is_of_graph:
         raise UsageError(f"no script is written of the stage {position.stage.value}")
     around = Surroundings(
@@ -122,7 +126,7 @@ def _texts(failure: BuildFailure, options: BuildOptions) -> dict[str, str]:
     try:
         return {SCRIPT: _module_script(failure, failure.reference, around)}
     except (UsageError, LookupError):
-        if position.stage is not Stage.PASS or not isinstance(options.program, Artifact):
+        if position.node or position.nodes or not isinstance(options.program, Artifact):
             raise
     header = _header(failure, "It compiles the whole program, whose graph has no form in a script.")
     return {SCRIPT: loading_text(header, str(options.program.path.resolve()), around)}
@@ -131,9 +135,10 @@ def _texts(failure: BuildFailure, options: BuildOptions) -> dict[str, str]:
 def _module_script(failure: BuildFailure, reference: Reference, around: Surroundings) -> str:
     position = failure.position
     graph = reference.graph(position.graph, position.function)
-    if graph is None or (position.node and position.node not in graph.by_name):
-        raise LookupError(f"the graph of node {position.node} was not recorded")
-    region = region_of(graph, [position.node] if position.node else calls_of(graph))
+    names = (position.node,) if position.node else position.nodes
+    if graph is None or any(name not in graph.by_name for name in names):
+        raise LookupError(f"the graph of {nodes_text(names)} was not recorded")
+    region = region_of(graph, names or calls_of(graph))
     module = module_text(reference, graph, region)
     device = device_of(graph, region)
     texts = {name: input_text(input_of(graph, key.node, region.symbols), device) for name, key in module.inputs.items()}
@@ -143,7 +148,7 @@ def _module_script(failure: BuildFailure, reference: Reference, around: Surround
         weights={name: text for name, text in texts.items() if name in held},
         device=device,
     )
-    what = f"node {position.node} of the graph that Inductor lowers" if position.node else "the graph of the program"
+    what = f"{nodes_text(names)} of the graph that Inductor lowers" if names else "the graph of the program"
     header = _header(failure, f"It is {what}, with its dtypes, shapes and strides.")
     return script_text(header, module, given, around)
 

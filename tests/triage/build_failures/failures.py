@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import chains
 
 from aoti_debug.frontend.protocol.build_failure import BuildFailure, Compilation, Ending, Position, Stage
+from aoti_debug.manifest import ModelLine
 
 REFERENCE = chains.reference(("aten.relu.default", "aten.erf.default"))
+LINES = (
+    ModelLine("/home/u/model.py", 1, "forward", "y = x.relu()"),
+    ModelLine("/home/u/model.py", 2, "forward", "erf(y)"),
+)
 LOWERING = BuildFailure(
     Position(Stage.LOWERING, "aten.erf.default", "node_1"),
     Ending.EXCEPTION,
@@ -27,4 +34,14 @@ KERNEL = BuildFailure(
 )
 CANDIDATE = BuildFailure(
     Position(Stage.AUTOTUNING, "triton_mm_3", "node_1", candidate="BLOCK_M=128"), Ending.DEATH, "SIGSEGV"
+)
+(GRAPH,) = REFERENCE.graphs
+NUMBERED = tuple(replace(node, line=at - 1) for at, node in enumerate(GRAPH.nodes))
+CODE = BuildFailure(
+    Position(Stage.CODE, nodes=("node_1", "node_0")),
+    Ending.EXCEPTION,
+    "RuntimeError: no such code",
+    ("/site-packages/torch/a.py:1 in f",),
+    replace(REFERENCE, graphs=(replace(GRAPH, nodes=NUMBERED),), lines=LINES),
+    operators=("aten.erf.default", "aten.relu.default"),
 )

@@ -81,6 +81,20 @@ def test_a_kernel_is_left_out_with_all_its_operators(builds: Builds) -> None:
     assert asked[1].left_out == LeftOut(lowerings=("aten.relu.default", "aten.erf.default"))
 
 
+def test_code_is_left_out_with_the_operator_that_was_at_work_or_with_all(builds: Builds) -> None:
+    at_work = replace(failures.CODE, position=replace(failures.CODE.position, name="aten.erf.default", node="node_1"))
+    assert builds(at_work, None)[1][1].left_out == LeftOut(lowerings=("aten.erf.default",))
+    assert builds(failures.CODE, None)[1][1].left_out == LeftOut(lowerings=failures.CODE.operators)
+
+
+def test_code_of_no_operator_is_a_finding_where_the_graph_fails_again(builds: Builds) -> None:
+    failure = replace(failures.CODE, position=Position(Stage.CODE), operators=())
+    result, _ = builds(failure)
+    (finding,) = result.failures
+    assert finding.what == "code generation: RuntimeError: no such code"
+    assert finding.warnings[0] == "the model cannot be built: it was not run"
+
+
 def test_a_part_that_fails_again_ends_in_its_finding(builds: Builds) -> None:
     result, asked = builds(failures.LOWERING, failures.LOWERING)
     assert (result.summary, result.left_out, len(asked)) == (None, "", 2)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import failures
 
+import aoti_debug
 from aoti_debug.diagnosis.findings import CLEAN, FAULT, Finding
-from aoti_debug.frontend.protocol.build_failure import BuildFailure
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, Position, Stage
 from aoti_debug.show.finding import finding_lines
 from aoti_debug.triage.build_failures.finding import all_failures, finding_of, with_failures
 from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
@@ -43,6 +45,45 @@ def test_a_pass_a_kernel_and_a_candidate() -> None:
     assert kernel.where.kernel == "cpp_fused_erf_1"
     assert kernel.evidence[-1] == "the kernel computes aten.relu.default, aten.erf.default"
     assert found(failures.CANDIDATE).what == "autotuning triton_mm_3 with BLOCK_M=128: SIGSEGV"
+
+
+def test_code_of_a_kernel_blames_no_operator() -> None:
+    finding = found(failures.CODE)
+    assert finding.what == "code generation of nodes node_1, node_0: RuntimeError: no such code"
+    assert finding.where is None
+    assert finding.evidence == (
+        "code of nodes node_1, node_0 of the graph that Inductor lowers: the exception came out of it",
+        "the kernel computes aten.erf.default (model.py:2), aten.relu.default (model.py:1)",
+        "innermost Python frame: /site-packages/torch/a.py:1 in f",
+    )
+
+
+def test_code_of_a_kernel_blames_the_operator_that_fails_alone() -> None:
+    erf = Position(Stage.CODE, "aten.erf.default", "node_1")
+    finding = finding_of(failures.CODE, Replay(FOLDER, failures.CODE.what, True, erf, ("node node_0 alone: no",)))
+    assert finding.what == "code generation of aten.erf.default: RuntimeError: no such code"
+    assert finding.where is not None
+    assert (finding.where.operator, finding.where.frame) == ("aten.erf.default", failures.LINES[1])
+    assert finding.evidence[0] == "the call of aten.erf.default alone, node node_1, fails in the same way"
+    assert "node node_0 alone: no" in finding.evidence
+
+
+def test_code_blames_the_operator_that_was_at_work() -> None:
+    position = Position(Stage.CODE, "aten.erf.default", "node_1", nodes=("node_1", "node_0"))
+    finding = found(replace(failures.CODE, position=position), "it compiles", is_same=False)
+    assert finding.what == "code generation of aten.erf.default: RuntimeError: no such code"
+    assert finding.where is not None
+    assert finding.where.operator == "aten.erf.default"
+    assert finding.evidence[0] == (
+        "code of node node_1 of the graph that Inductor lowers: the exception came out of it"
+    )
+    assert finding.contradicted_by == ("repro.py: it compiles",)
+
+
+def test_frames_of_aoti_debug_are_not_blamed() -> None:
+    own = f"{Path(aoti_debug.__file__).parent}/frontend/worker/lower.py:3 in _lower"
+    finding = found(replace(failures.LOWERING, stack=(failures.LOWERING.stack[0], own)))
+    assert not any("aoti_debug" in sentence for sentence in finding.evidence)
 
 
 def test_a_repro_that_does_not_fail_contradicts() -> None:

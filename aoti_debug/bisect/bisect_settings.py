@@ -21,7 +21,9 @@ from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import output_text, state_text
 from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, BuildFailureError, Stage
 from aoti_debug.frontend.protocol.inductor_parts import Applied
+from aoti_debug.frontend.protocol.part_text import part_text
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 from aoti_debug.machine.progress.steps import StepListener, Steps
@@ -63,7 +65,8 @@ def bisect_settings(options: SettingsOptions, listener: StepListener | None = No
     Raises:
         UsageError: the directory cannot be made.
         ArtifactError: the program is none.
-        ToolchainError, TargetError, RunDirError: it cannot be built or run as it is.
+        ToolchainError, TargetError, RunDirError: it cannot be run as it is, or not built where no part can be named
+            that fails.
     """
     found = archive.inspect(options.program)
     if found.kind is not ArtifactKind.EXPORTED:
@@ -157,6 +160,8 @@ class _Settings:
         )
         try:
             comparison = compare(chosen)
+        except BuildFailureError as error:
+            return _unbuilt(trial, error.failure, log)
         except AotiDebugError as error:
             if is_first:
                 raise
@@ -170,6 +175,22 @@ class _Settings:
             return replace(found, applied=met, suspects=tuple(_suspected(comparison)))
         shutil.rmtree(comparison.directory, ignore_errors=True)
         return found
+
+
+def _unbuilt(trial: Trial, failure: BuildFailure, log: Path) -> Trial:
+    """A trial whose build fails, with the operators that may be to blame and what had been applied until then."""
+    position = failure.position
+    is_operator = position.stage in (Stage.LOWERING, Stage.CODE) and bool(position.name)
+    suspects = (position.name,) if is_operator else failure.operators
+    found = replace(trial, finding=Finding.BUILD, wrong=f"{part_text(position)}: {wording.first_line(failure.what)}")
+    if trial.changes:
+        return found
+    met = json_data.parse(Applied, log.read_bytes()) if log.exists() else Applied()  # no process that dies writes it
+    met = replace(met, lowerings=tuple(dict.fromkeys((*met.lowerings, *suspects))))
+    graphs = () if failure.reference is None else failure.reference.graphs
+    devices = {type_.device for graph in graphs for node in graph.nodes for type_ in node.types if type_ is not None}
+    is_cuda = any(device.startswith("cuda") for device in devices)
+    return replace(found, applied=met, suspects=suspects, device="cuda" if is_cuda else "cpu")
 
 
 def _without(part: Part, names: Sequence[str]) -> tuple[Change, ...]:

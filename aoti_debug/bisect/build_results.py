@@ -26,6 +26,10 @@ class Finding(str, Enum):
     STATE = "a state of the model"
     OUTPUT = "only what the model returns: what comes before the kernels"
     END = "the run did not end well"
+    BUILD = "a part of the build fails"
+
+
+_ENDINGS = (Finding.END, Finding.BUILD)  # of what ends in one of these, nothing is known that comes after it
 
 
 @dataclass(frozen=True)
@@ -62,11 +66,13 @@ class Trial:
     def outcome(self, as_it_is: Trial) -> Outcome:
         """The effect of the changes on the finding of the program as it is.
 
-        A run that ends badly tells nothing about wrong numbers, nor the other way round.
+        A build or a run that ends badly tells nothing about wrong numbers, nor the other way round.
         """
         if self.is_right:
             return Outcome.YES
-        is_other = (self.finding is Finding.END) != (as_it_is.finding is Finding.END)
+        is_other = self.finding is not as_it_is.finding and bool(
+            {self.finding, as_it_is.finding}.intersection(_ENDINGS)
+        )
         return Outcome.UNKNOWN if self.failure or is_other else Outcome.NO
 
 

@@ -7,13 +7,16 @@ from aoti_debug.bisect.bisect_settings import SettingsBisection, result_text
 
 
 def settings_lines(found: SettingsBisection) -> list[str]:
-    """All builds with their results, and the changes that heal the model."""
-    width = max(len(trial.name) for trial in found.trials)
-    lines = [f"{t.name:<{width}}  {wording.duration(t.seconds):>8}  {result_text(t)}" for t in found.trials]
-    if found.known:
-        lines.append(f"note: the first {wording.count(found.known, 'build')} had been made before")
+    """The builds of an earlier, interrupted bisection with their results, and the changes that heal the model.
+
+    The other builds are told when they end, each by the line of its step.
+    """
+    earlier = found.trials[: found.known]
+    width = max((len(trial.name) for trial in earlier), default=0)
+    lines = [f"{t.name:<{width}}  {wording.duration(t.seconds):>8}  {result_text(t)}" for t in earlier]
+    if earlier:
+        lines += [f"note: the first {wording.count(found.known, 'build')} had been made before", ""]
     builds = wording.count(len(found.trials), "build")
-    lines.append("")
     if found.trials[0].is_right:
         return [*lines, f"NOTHING WRONG as it is; {builds}"]
     if not found.changes:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import chains
 import pytest
 from click.testing import CliRunner, Result
 from wrong_model import CONFIGS, Wrong
@@ -16,9 +20,12 @@ from aoti_debug.bisect.build_results import NAME, Finding, Trial, Trials
 from aoti_debug.bisect.options import SettingsOptions
 from aoti_debug.bisect.suspect_settings import suspects
 from aoti_debug.cli.main import group
+from aoti_debug.compare.options import CompareOptions
 from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.frontend.protocol.build_failure import BuildFailure, BuildFailureError, Ending, Position, Stage
 from aoti_debug.frontend.protocol.inductor_parts import Applied
 
+module = importlib.import_module("aoti_debug.bisect.bisect_settings")
 WRONG = Trial(AS_IT_IS, finding=Finding.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
 
 
@@ -61,7 +68,8 @@ def test_the_lowering_of_an_operator(wrong: Wrong, tmp_path: Path) -> None:
     assert result.exit_code == 1, result.output
     line = "torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default, override_decomp=True)"
     assert f"HEALED by  {line}" in result.stdout
-    assert "without the lowering of aten.relu.default" in result.stdout
+    assert "without the lowering of aten.relu.default" in result.stderr
+    assert "without the lowering of aten.relu.default" not in result.stdout
 
 
 PASSES = (LeaveOut(Part.PASS, "first"), LeaveOut(Part.PASS, "second"))
@@ -91,6 +99,43 @@ def test_wrong_outputs_without_a_wrong_launch_are_searched_in_the_passes(
     bisection = bisect_settings(options)
     assert bisection.changes == found
     assert len(bisection.trials) == bisection.known == len(trials) + 1
+
+
+@pytest.fixture
+def builds_without_relu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code of relu cannot be generated; what is built without it is right."""
+    reference = chains.reference(("aten.relu.default", "aten.erf.default"))
+    position = Position(Stage.CODE, "aten.relu.default", "node_0", nodes=("node_0", "node_1"))
+    failure = BuildFailure(position, Ending.DEATH, "SIGSEGV", (), reference, ("aten.relu.default", "aten.erf.default"))
+    run = SimpleNamespace(manifest=SimpleNamespace(device="cpu"))
+    right = SimpleNamespace(run=run, coverage=SimpleNamespace(compared=1), outputs=(), directory=Path("nowhere"))
+
+    def compare(options: CompareOptions) -> Any:
+        if options.left_out is None or "aten.relu.default" not in options.left_out.lowerings:
+            raise BuildFailureError("the process died", failure, hint="triage")
+        return right
+
+    monkeypatch.setattr(module, "compare", compare)
+    monkeypatch.setattr(module, "_finding", lambda _: (Finding.NONE, ""))
+
+
+@pytest.mark.usefixtures("builds_without_relu")
+def test_a_build_that_fails_in_an_operator_is_healed_without_its_lowering(wrong: Wrong, tmp_path: Path) -> None:
+    result = bisect(tmp_path, wrong.program)
+    assert result.exit_code == 1, result.output
+    line = "torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default, override_decomp=True)"
+    assert f"HEALED by  {line}" in result.stdout
+
+
+@pytest.mark.usefixtures("builds_without_relu")
+def test_each_build_is_told_once(wrong: Wrong, tmp_path: Path) -> None:
+    result = bisect(tmp_path, wrong.program)
+    names = [trial["name"] for trial in json.loads(next(tmp_path.rglob(NAME)).read_text())["trials"]]
+    assert len(names) > 2
+    for name in names:
+        assert sum(line.startswith(name[:20]) for line in result.output.splitlines()) == sum(
+            other.startswith(name[:20]) for other in names
+        )
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,16 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
         (Trial("x", failure="it does not compile"), Outcome.UNKNOWN, Outcome.UNKNOWN),
         (Trial("x", finding=Finding.OUTPUT, wrong="output 0 is 1 off"), Outcome.NO, Outcome.UNKNOWN),
         (Trial("x", finding=Finding.END, wrong="it was killed"), Outcome.UNKNOWN, Outcome.NO),
+        (Trial("x", finding=Finding.BUILD, wrong="lowering of a: no"), Outcome.UNKNOWN, Outcome.UNKNOWN),
     ],
 )
 def test_what_a_trial_tells(trial: Trial, of_numbers: Outcome, of_a_crash: Outcome) -> None:
     assert trial.outcome(AS_IT_IS) is of_numbers
     assert trial.outcome(Trial("as it is", finding=Finding.END, wrong="it was killed")) is of_a_crash
+
+
+def test_of_a_build_that_fails_another_one_that_does_tells_that_it_is_not_healed() -> None:
+    failed = Trial("x", finding=Finding.BUILD, wrong="lowering of a: no")
+    assert failed.outcome(failed) is Outcome.NO
+    assert OTHER.outcome(failed) is Outcome.YES
+    assert AS_IT_IS.outcome(failed) is Outcome.UNKNOWN

@@ -17,9 +17,9 @@ from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import ToolchainError
 from aoti_debug.frontend.protocol.build_failure import BuildFailure, BuildFailureError
 from aoti_debug.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.frontend.protocol.part_text import part_text
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.triage.build_failures.failing_part_text import part_text
 from aoti_debug.triage.build_failures.finding import blamed_of, finding_of
 from aoti_debug.triage.build_failures.leave_out import without
 from aoti_debug.triage.build_failures.narrowing import proved

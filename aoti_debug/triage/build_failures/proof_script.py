@@ -13,6 +13,7 @@ from aoti_debug.builder.compiling.failed_kernel import SOURCE, error_text
 from aoti_debug.builder.options import BuildOptions
 from aoti_debug.errors import UsageError
 from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Position, Stage, innermost_exception
+from aoti_debug.frontend.protocol.part_text import nodes_text, part_text
 from aoti_debug.fx_repro.input_text import input_text
 from aoti_debug.fx_repro.module_text import module_text
 from aoti_debug.lazy.dataclass import dataclass
@@ -22,7 +23,6 @@ from aoti_debug.machine.processes import child_process, tied_process
 from aoti_debug.pt2.archive import Artifact
 from aoti_debug.reference.program import NodeKind, Reference
 from aoti_debug.triage.build_failures.failing_part import calls_of, device_of, input_of, region_of
-from aoti_debug.triage.build_failures.failing_part_text import nodes_text, part_text
 from aoti_debug.triage.build_failures.script_text import (
     SCRIPT,
     Given,

@@ -1,7 +1,8 @@
 """An evaluation in which everything is rounded otherwise: how far do the results move? Runs in a child process.
 
 Kernels round elsewhere than eager does, add in another order, and approximate functions. In float64 none of that is to
-be seen; instead inputs, weights, results, and the terms of sums are moved at random by as much.
+be seen; instead inputs, weights, results, and the terms of sums are moved at random by as much, results of functions by
+their bounds (aoti_debug.compare.evaluate.function_bounds).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arguments import is_floating
 from aoti_debug.compare.evaluate.arithmetic import unit
+from aoti_debug.compare.evaluate.function_bounds import bound_of
 from aoti_debug.compare.evaluate.wide_values import LARGE, Narrow
 from aoti_debug.reference.program import Node
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     import torch
 
 _PART = 1 << 20  # elements
-_APPROXIMATED = ("aten.erf.default", "aten.tanh.default", "aten.log.default")
-_ABSOLUTE_ERROR = 2.0**-23  # of vectorised approximations in float32, such as at::vec's erf near zero
 _UNITS: Mapping[str, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": 2.0**-52, "complex128": 2.0**-52}
 _UNIT = 2.0**-23  # of any other dtype
 
@@ -58,12 +58,13 @@ class RoundingNoise:
         if not isinstance(result, torch.Tensor) or not _has_numbers(result):
             return result
         dtype = next((type_.dtype for type_ in node.types[:1] if type_ is not None), "")
-        step = self._units * _UNITS.get(dtype, _UNIT)
+        bound = bound_of(node.target)
+        errors = 1.0 if bound is None or dtype not in ("", "float32") else bound.on(str(result.device))
+        step = self._units * _UNITS.get(dtype, _UNIT) * errors
         held = {tensor.untyped_storage().data_ptr() for tensor in _tensors(args)}
         if result.untyped_storage().data_ptr() in held:
             return result.mul_(self._factors(result, step)) if node.mutates else result
-        noisy = self._moved(result, step)
-        return noisy + _approximation_error(noisy, self._generator) if node.target in _APPROXIMATED else noisy
+        return self._moved(result, step)
 
     def _moved(self, value: Any, step: float) -> Any:
         import torch
@@ -80,12 +81,14 @@ class RoundingNoise:
 
 
 def approximated(node: Node, result: Any, generator: torch.Generator) -> Any:
-    """The result of a function that kernels approximate with an absolute error, moved by that; any other as it is."""
+    """The result of a function that kernels approximate, moved by its bound; any other as it is."""
     import torch
 
-    if node.target not in _APPROXIMATED or not isinstance(result, torch.Tensor):
+    bound = bound_of(node.target)
+    if bound is None or not isinstance(result, torch.Tensor) or not result.is_floating_point():
         return result
-    return result + _approximation_error(result, generator)
+    signs = torch.randint(0, 2, result.shape, generator=generator).to(result.device) * 2 - 1
+    return result * (1 + signs * (_UNIT * bound.on(str(result.device))))
 
 
 def moved(value: Any, generator: torch.Generator, units: float) -> Any:
@@ -102,12 +105,6 @@ def moved(value: Any, generator: torch.Generator, units: float) -> Any:
         part.copy_(torch.randint(0, 2, part.shape, generator=generator))
     narrow = Narrow(value, torch.float64, upwards.to(value.device), units * unit(value.dtype))
     return narrow if value.nbytes >= LARGE else narrow.wide()
-
-
-def _approximation_error(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    import torch
-
-    return (torch.randint(0, 2, value.shape, generator=generator).to(value.device) * 2 - 1) * _ABSOLUTE_ERROR
 
 
 def _has_numbers(value: torch.Tensor) -> bool:

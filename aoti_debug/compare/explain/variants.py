@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from aoti_debug.compare.evaluate.function_bounds import bound_of
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.reference.program import Node
@@ -104,6 +105,8 @@ def _ways(
     name = _name(node)
     first: Any = args[0] if args else None
     is_tensor = isinstance(first, torch.Tensor)
+    if bound_of(node.target) is not None:
+        yield "as 0", lambda: compute(args, kwargs) * 0
     for other in _INSTEAD.get(name, ()):
         yield f"as {other}", functools.partial(getattr(torch, other), *args, **kwargs)
     if name in _SWAPPABLE and len(args) >= 2:

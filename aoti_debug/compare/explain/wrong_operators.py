@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.evaluate.function_bounds import bound_of
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.variants import Variant, computes, reduces, variants
 from aoti_debug.compare.measure.ulp import finite, ulp
@@ -92,8 +93,12 @@ class WrongOperators:
                 if node.kind is NodeKind.CALL and not node.mutates and ValueKey(name) in self._right.values:
                     found += self._best(in_time(tries(node)))
             if found:
-                return tuple(sorted(found, key=lambda item: item.left))
+                return tuple(sorted(found, key=self._rank))
         return ()
+
+    def _rank(self, item: Explanation) -> tuple[float, bool, float]:
+        """The order of explanations: of those that leave about as much, functions that kernels approximate first."""
+        return round(item.left, 1), bound_of(self._graph.by_name[item.node].target) is None, item.left
 
     def _best(self, tried: Iterable[Explanation]) -> list[Explanation]:
         """The one of the tried that leaves least of the error, if it explains the outputs."""

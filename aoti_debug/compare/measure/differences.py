@@ -101,6 +101,11 @@ class Differences:
         return tuple(_flat(t) for t in self._output.perturbed)
 
     @cached_property
+    def bound(self) -> torch.Tensor | None:
+        """How far rounding may move each element before it is stored; None if that is not known."""
+        return None if self._output.bound is None else _flat(self._output.bound)
+
+    @cached_property
     def change(self) -> torch.Tensor | None:
         """The distance that the elements move when the inputs are perturbed; None if it is not known."""
         import torch
@@ -189,6 +194,7 @@ def _each(output: Evaluated, function: Callable[[torch.Tensor], torch.Tensor]) -
         double=function(output.double),
         perturbed=tuple(map(function, output.perturbed)),
         ties=None,
+        bound=None if output.bound is None else function(output.bound),
     )
 
 

@@ -26,6 +26,7 @@ class Evaluated:
         ties: True where an index selects an element that is equal to the expected one; None if it is no index.
         terms: the number of terms in the longest sum.
         largest_sum: a bound of what the terms of a sum can add up to, in any order; 0 if it is not known.
+        bound: how far rounding may move each element before it is stored, in float64; None if that is not known.
     """
 
     actual: torch.Tensor
@@ -36,6 +37,7 @@ class Evaluated:
     ties: torch.Tensor | None = None
     terms: int = 1
     largest_sum: float = 0.0
+    bound: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)

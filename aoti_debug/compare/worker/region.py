@@ -24,6 +24,7 @@ from aoti_debug.compare.measure.measure import measure
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import Explanation, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Region
+from aoti_debug.compare.worker.error_bounds import BoundedEvaluation, followed
 from aoti_debug.compare.worker.explanations import Blamed, WrittenValue, explanations_of
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import as_written, load
@@ -107,13 +108,14 @@ class RegionEvaluator:
             if _has_half(graph, region) or self._may_use_tensor_float(graph, region):
                 outputs = frozenset(item.value.node for item in region.outputs)
                 kernels = (evaluate(Arithmetic.KERNEL, known), evaluate(Arithmetic.KERNEL, known, outputs))
+            bounds = _Bounds(self._reference, graph, region, self._device, self._weights, symbols, known)
             measured: list[Measurement] = []
             notes = [f"{name} computed in its own dtype: {why}" for name, why in double.fallbacks.items()]
             for item in region.outputs:
                 try:
                     if other is not None:
                         self._require_recorded(item, symbols, graph, (eager, other), inputs.parts)
-                    measured.append(self._output(graph, item, symbols, eager, kernels, double, known, evaluate))
+                    measured.append(self._output(graph, item, symbols, eager, kernels, double, known, evaluate, bounds))
                 except NotEvaluableError as error:
                     if len(region.outputs) == 1:
                         raise
@@ -179,7 +181,10 @@ class RegionEvaluator:
         double: Evaluation,
         known: dict[ValueKey, Any],
         evaluate: Callable[..., Evaluation],
+        bounds: _Bounds,
     ) -> Measurement:
+        import torch
+
         actual = load(graph, item, self._device)
 
         def expected(evaluation: Evaluation) -> torch.Tensor:
@@ -199,7 +204,12 @@ class RegionEvaluator:
             terms=double.terms,
             largest_sum=double.largest_sum,
         )
+        if bounds.has(item.value) and _is_single(actual.dtype):
+            output = replace(output, bound=torch.zeros_like(output.double))
         measured = measure(subject, output)
+        if measured.wrong and output.bound is not None:
+            output = replace(output, bound=bounds.of(item, actual))
+            measured = measure(subject, output)
         choices = None
         if measured.wrong and any(map(may_choose, graph.nodes)):
             choices = self._choices(graph, expected, actual, known, evaluate)
@@ -241,6 +251,45 @@ class RegionEvaluator:
 
         evaluations = [evaluate(arithmetic, known), *(evaluate(arithmetic, known, adjust=adjust(c)) for c in Choice)]
         return choice_range([expected(evaluation) for evaluation in evaluations])
+
+
+class _Bounds:
+    """How far rounding may move what a region writes, where it is known; computed when it is asked for first."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        graph: Graph,
+        region: Region,
+        device: str,
+        weights: ExportedWeights | None,
+        symbols: Symbols,
+        known: dict[ValueKey, Any],
+    ) -> None:
+        self._evaluation = BoundedEvaluation(reference, graph, device, weights)
+        self._graph, self._region, self._symbols, self._known = graph, region, symbols, known
+        self._followed = followed(graph, region.nodes)
+        self._is_evaluated = False
+
+    def has(self, key: ValueKey) -> bool:
+        """True if a value may have a bound."""
+        return not key.after and key.node in self._followed
+
+    def of(self, item: KnownValue, actual: torch.Tensor) -> torch.Tensor | None:
+        """The bound of an output, in the layout that it is written in; None if it has none."""
+        if not self._is_evaluated:
+            read = frozenset(item.value.node for item in self._region.outputs)
+            evaluated(self._evaluation, self._graph, self._region, self._symbols, self._known, read)
+            self._is_evaluated = True
+        try:
+            return as_written(self._evaluation.error(item.value), actual, item, self._symbols)
+        except NotEvaluableError:
+            return None
+
+
+def _is_single(dtype: torch.dtype) -> bool:
+    """True for real floating numbers that kernels compute in float32."""
+    return str(dtype).removeprefix("torch.") in ("float32", *_HALF)
 
 
 def _noises(units: Sequence[float]) -> Iterator[tuple[torch.Generator, float]]:

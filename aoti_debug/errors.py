@@ -9,7 +9,7 @@
      └─ InternalError    70   a bug of aoti-debug
 
 0 stands for clean and 1 for a finding: a fault of the model that is being debugged is a result, not an error.
-So is 7: a finding for which nothing was found that a triage confirms.
+So is 7: a finding for which nothing was found that a triage confirms; and 8: clean as far as it could be compared.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from aoti_debug.lazy.dataclass import dataclass
 EXIT_CLEAN = 0
 EXIT_FINDING = 1
 EXIT_UNCONFIRMED = 7
+EXIT_INCOMPLETE = 8
 
 
 class AotiDebugError(Exception):

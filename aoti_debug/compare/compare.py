@@ -19,7 +19,9 @@ from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_
 from aoti_debug.compare.compare_sources import FOLDER, compare_sources
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
+from aoti_debug.compare.precision_setting import with_setting
 from aoti_debug.compare.protocol import program_values
+from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER
 from aoti_debug.compare.protocol.request import metric_function
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
@@ -31,7 +33,7 @@ from aoti_debug.pt2 import archive, trust
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.recording import site_filter
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.run.options import recording_everything
+from aoti_debug.run.options import RunOptions, recording_everything
 from aoti_debug.run.preloaded_modules import PRELOADED
 from aoti_debug.run.runner import run_with
 from aoti_debug.run.supervise import Observer
@@ -125,9 +127,18 @@ class _Session:
                 exported=exported_of(options.model, options.exported),
                 outputs=self._folder / _OUTPUTS,
             )
-            comparison = compare_run(run, scope, self._folder, self._steps)
+            comparison = self._with_setting(compare_run(run, scope, self._folder, self._steps), run)
             wrong = comparison.first_wrong
             return comparison if wrong is None else replace(comparison, repro=self._repro(run, wrong.launch))
+
+    def _with_setting(self, comparison: Comparison, run: RunDir) -> Comparison:
+        """The comparison with the outputs of another setting, if that may explain them and the program is known."""
+        options, folder = self._options, self._folder
+        program = exported_of(options.model, options.exported)
+        if program is None:
+            return comparison
+        building, running = replace(self._building(), program=program), self._running(run.inputs, run.info.calls)
+        return with_setting(comparison, building, running, folder / EXPORTED_EAGER, folder, self._steps)
 
     def _run(self) -> RunDir:
         """The run to compare, with the tensors of all launches."""
@@ -163,9 +174,9 @@ class _Session:
                 hint="--exported is for a compiled package",
             )
 
-    def _built(self) -> Path:
+    def _building(self) -> BuildOptions:
         options = self._options
-        building = BuildOptions(
+        return BuildOptions(
             program=options.model,
             output=self._folder / PACKAGE,
             exported=options.exported,
@@ -175,6 +186,9 @@ class _Session:
             trusted=options.trusted,
             left_out=options.left_out,
         )
+
+    def _built(self) -> Path:
+        options, building = self._options, self._building()
         built = build_step("build", building, self._steps)
         if built.program_difference:
             raise ArtifactError(
@@ -198,23 +212,23 @@ class _Session:
 
     def _record(self, package: Path, inputs: Path | None, calls: int) -> RunDir:
         with self._steps.step("run, level 1") as note:
-            result = run_with(
-                replace(
-                    recording_everything(package, self._folder / "runs"),
-                    inputs=inputs,
-                    random_inputs=self._options.random_inputs,
-                    level=1,
-                    phase="both",
-                    calls=calls,
-                    imports=self._options.imports,
-                    libraries=self._options.libraries,
-                    trusted=self._options.trusted,
-                    outputs=self._folder / _OUTPUTS,
-                ),
-                Observer(),
-            )
+            running = replace(self._running(inputs, calls), package=package, random_inputs=self._options.random_inputs)
+            result = run_with(running, Observer())
             note.text = wording.count(len(result.run.launches), "launch")
         return result.run
+
+    def _running(self, inputs: Path | None, calls: int) -> RunOptions:
+        return replace(
+            recording_everything(self._folder / PACKAGE, self._folder / "runs"),
+            inputs=inputs,
+            level=1,
+            phase="both",
+            calls=calls,
+            imports=self._options.imports,
+            libraries=self._options.libraries,
+            trusted=self._options.trusted,
+            outputs=self._folder / _OUTPUTS,
+        )
 
     def _repro(self, run: RunDir, launch: Launch) -> str:
         """The folder of the repro of a launch; "" if it cannot be replayed."""

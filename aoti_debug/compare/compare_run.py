@@ -9,15 +9,18 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.compare.alteration import alteration_of, changed_text, is_proof
 from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.first_difference import first_difference
 from aoti_debug.compare.measure.output_errors import (
     OutputError,
     errors,
     of_other_kind,
     of_program,
+    with_casts,
     with_double,
     with_faults,
 )
 from aoti_debug.compare.protocol.measurement import StateChange
+from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.protocol.request import CompareRequest, Region
 from aoti_debug.compare.regions.programs import exported_run, program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
@@ -27,6 +30,7 @@ from aoti_debug.compare.run_worker import Evaluated, EvaluationProcess, evaluate
 from aoti_debug.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.manifest import ModelLine
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.recording import site_filter
@@ -98,17 +102,38 @@ def compare_run(
         note.text = f"{count} in three arithmetics, {memory}"
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
     untouched = () if graph is None else untouched_states(run, graph)
-    changes = _of_each_call((*untouched, *evaluated.states))
-    return Comparison(
+    comparison = Comparison(
         run,
         rows,
         evaluated.program_failure,
-        states=changes,
+        states=_of_each_call((*untouched, *evaluated.states)),
         peak_bytes=evaluated.peak_bytes,
         states_failure=evaluated.states_failure,
         outputs=_output_errors(scope.outputs, evaluated, reference),
         alteration=None if evaluated.altered is None else alteration_of(evaluated.altered, reference),
+        outputs_missing=_outputs_missing(scope.outputs, evaluated),
+        refusal=evaluated.refusal,
+        refusal_line=_line_of(evaluated.refusal, reference),
     )
+    if not comparison.differing_outputs and not comparison.suspects_of_rounding:
+        return comparison
+    return replace(comparison, beginning=first_difference(rows, regions.regions, evaluated.results, reference))
+
+
+def _outputs_missing(returned: Path | None, evaluated: Evaluated) -> str:
+    if evaluated.refusal is not None or (returned is not None and evaluated.exported_outputs is not None):
+        return ""
+    if returned is None:
+        return "what the model returns (the run did not save it)"
+    why = evaluated.states_failure or evaluated.program_failure or "the package does not hold the exported program"
+    return f"what the model returns ({why})"
+
+
+def _line_of(refusal: Refusal | None, reference: Reference) -> ModelLine | None:
+    exported = reference.of_exported
+    if refusal is None or exported is None or refusal.node not in exported.graphs[0].by_name:
+        return None
+    return reference.line(exported.graphs[0].by_name[refusal.node])
 
 
 def _output_errors(returned: Path | None, evaluated: Evaluated, reference: Reference) -> tuple[OutputError, ...]:
@@ -123,7 +148,8 @@ def _output_errors(returned: Path | None, evaluated: Evaluated, reference: Refer
         return with_faults((), faults, actual)
     eager = saved_outputs.saved(Path(expected.eager))
     all_errors = errors(actual, eager)
-    found = of_program(all_errors, reference.dtypes_behind)
+    found = with_casts(of_program(all_errors, reference.dtypes_behind), reference.computed_behind)
+    found = tuple(replace(error, moved=evaluated.noise.get(error.index)) for error in found)
     if expected.double:
         found = with_double(found, actual, eager, saved_outputs.saved(Path(expected.double)))
     changed = () if evaluated.altered is None else evaluated.altered.outputs

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.compare.comparison import SILENT, Comparison, Row
+from aoti_debug.compare.comparison import NO_PROGRAM, NOT_SELECTED, SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.regions.regions import UNRETURNED
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
@@ -53,7 +53,7 @@ def compare_sources(run: RunDir, filters: SiteFilter, folder: Path, steps: Steps
         built: Path | None = None
         for launch in launches:
             if launch.site.id not in chosen:
-                rows[launch.id] = _row(launch, LaunchVerdict.NOT_COMPARABLE, "it was not selected")
+                rows[launch.id] = _row(launch, LaunchVerdict.NOT_COMPARABLE, NOT_SELECTED)
                 continue
             mode = next((m for m in modes(launch.site.kind, device, machine) if m.name in INDEPENDENT), None)
             place = folder / FOLDER / launch.id
@@ -69,7 +69,7 @@ def compare_sources(run: RunDir, filters: SiteFilter, folder: Path, steps: Steps
                 pass
         note.text = wording.count(len(by_kernel), "kernel")
     shutil.rmtree(folder / FOLDER / "build", ignore_errors=True)
-    return Comparison(run, tuple(rows[launch.id] for launch in run.launches))
+    return Comparison(run, tuple(rows[launch.id] for launch in run.launches), outputs_missing=NO_PROGRAM)
 
 
 def _compared(diagnosed: DiagnosedRun, launch: Launch, mode: Mode | None, place: Path, built: Path | None) -> Row:

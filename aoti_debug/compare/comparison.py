@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
+from functools import cached_property
 
 from aoti_debug import wording
 from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
 from aoti_debug.compare.protocol.measurement import Advance, Measurement, StateChange
+from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.lazy.dataclass import dataclass
+from aoti_debug.manifest import ModelLine
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
 from aoti_debug.rundir.timeline import Launch
 
+_HEALED = 8.0  # times nearer to eager
 BAD = (LaunchVerdict.WRONG, LaunchVerdict.DIFFERS_FROM_SOURCE)
 PRIVATE = "no node holds what it writes; the launches that read it are compared with it"
 SILENT = "it writes no tensor"
 UNREAD = "an output that no other launch reads is not compared: no node holds it"
 WITHOUT_NODE = "an output is not compared: no node holds it"
+NOT_SELECTED = "it was not selected"
+NO_PROGRAM = "a compiled package without its program"
+RANDOM_NUMBERS = "random numbers"  # how the reason begins where a launch draws them
+_NO_EVALUATION = " has no evaluation of its own"  # how it ends for a higher-order operator, whose name comes before
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,7 @@ class Row:
         notes: what limits the comparison.
         bytes: the size of its outputs.
         compared_bytes: of those that were compared, directly or through the launches that read them.
+        is_unread: no launch reads what it wrote, and the model does not return it.
         same_code: it runs the code that the program runs in eager too (an operator, a user-defined Triton kernel): its
             comparison does not show what this code does wrong.
     """
@@ -50,11 +60,61 @@ class Row:
     bytes: int = 0
     compared_bytes: int = 0
     same_code: bool = False
+    is_unread: bool = False
+
+    @property
+    def is_compared(self) -> bool:
+        """True if it was compared itself, or through the launches that read what it wrote."""
+        return self.verdict is not LaunchVerdict.NOT_COMPARABLE or (self.reason == PRIVATE and self.compared_bytes > 0)
+
+    @property
+    def leaves_open(self) -> bool:
+        """True if its result matters, was not compared, and was not computed by code that eager runs, too."""
+        needless = self.reason == SILENT or self.reason.startswith(RANDOM_NUMBERS) or self.is_unread or self.same_code
+        return not self.is_compared and not needless
 
     @property
     def worst(self) -> Measurement | None:
         """The output that the verdict is about; None if none was compared."""
         return worst_output(self.outputs)
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """The first launch whose result eager rounds otherwise, from the inputs that the launch had.
+
+    Attributes:
+        argument: of the launch.
+        misplaced: of its `count` elements, those that are NaN or infinite otherwise than eager's.
+        node, operator: in eager, the first operator of the launch whose result is not finite as in float64; "" if that
+            is not known, or nothing is misplaced.
+        line: the model line of the operator, or of the cast.
+        cast: the coarser dtype that the program casts to within the launch, without storing the result; "" if none.
+    """
+
+    launch: str
+    argument: str
+    misplaced: int
+    count: int
+    node: str = ""
+    operator: str = ""
+    line: ModelLine | None = None
+    cast: str = ""
+
+
+@dataclass(frozen=True)
+class SettingTrial:
+    """The outputs of the program built once more with another setting.
+
+    Attributes:
+        setting: "emulate_precision_casts=True".
+        failure: why it was not built or run; "" if it was.
+        relative: the finite differences of outputs from eager's with it, by their numbers.
+    """
+
+    setting: str
+    failure: str = ""
+    relative: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,6 +153,11 @@ class Comparison:
         states: the changes of what the program overwrites: buffers, weights, inputs; in each call.
         peak_bytes: the largest resident size of the evaluating process.
         directory: of the comparison; "" if it has none of its own.
+        outputs_missing: why what the model returns was not compared with what eager returns; "" if it was.
+        refusal: the exception that the exported program raises in eager; None if it raises none, or was not called.
+        refusal_line: the model line of the operator that raises it; None if it is not known.
+        beginning: where outputs begin to differ by eager's rounding; None if they do not, or it is not known.
+        setting: the outputs with a setting that makes kernels round as eager does; None if that was not tried.
     """
 
     run: RunDir
@@ -105,6 +170,46 @@ class Comparison:
     states_failure: str = ""
     outputs: tuple[OutputError, ...] = ()
     alteration: Alteration | None = None
+    outputs_missing: str = ""
+    refusal: Refusal | None = None
+    refusal_line: ModelLine | None = None
+    beginning: Beginning | None = None
+    setting: SettingTrial | None = None
+
+    @property
+    def suspects_of_rounding(self) -> tuple[OutputError, ...]:
+        """The outputs that rounding in eager makes differ by more than that of its operators explains."""
+        return tuple(error for error in self.outputs if error.misplaced or error.has_lost_rounding)
+
+    @property
+    def differing_outputs(self) -> tuple[OutputError, ...]:
+        """The outputs that differ from eager's by more than rounding explains, while no launch is wrong."""
+        return tuple(error for error in self.outputs if not error.fault and self._differs(error))
+
+    def _differs(self, error: OutputError) -> bool:
+        if error.misplaced or (not error.is_right and error.is_explained_by_noise is False):
+            return True
+        return error.has_lost_rounding and self.is_healed(error)
+
+    def is_healed(self, error: OutputError) -> bool:
+        """True if the setting that was tried makes an output equal eager's, but for the rounding of one operator."""
+        relative = None if self.setting is None else self.setting.relative.get(str(error.index))
+        return relative is not None and relative <= error.relative / _HEALED
+
+    @cached_property
+    def not_compared(self) -> tuple[str, ...]:
+        """What was not compared although it matters: operators, kernels, outputs, each with the reason."""
+        found: list[str] = []
+        if self.outputs_missing:
+            found.append(self.outputs_missing)
+        elif self.states_failure:
+            found.append(f"outputs and states of the exported program ({self.states_failure})")
+        unknown = [e for e in self.wrong_outputs if not e.fault and not e.misplaced and e.is_explained_by_noise is None]
+        found += [f"output {error.index} (whether rounding explains the difference is not known)" for error in unknown]
+        is_equal = bool(self.outputs) and not found and all(not error.different for error in self.outputs)
+        if not is_equal:
+            found += dict.fromkeys(_name_of(row) for row in self.rows if row.leaves_open)
+        return tuple(found)
 
     @property
     def wrong_states(self) -> tuple[StateChange, ...]:
@@ -137,7 +242,10 @@ class Comparison:
 
     @property
     def is_clean(self) -> bool:
-        """True if no launch, no state, no output and no pass over the program is wrong, and the run ended well."""
+        """True if no launch, no state, no output and no pass over the program is wrong, and the run ended well.
+
+        Outputs may differ from eager's all the same, or not all was compared: see aoti_debug.compare.outcome.
+        """
         is_wrong = self.first_wrong is not None or bool(self.wrong_states) or bool(self.faulty_outputs)
         is_wrong |= self.is_program_altered
         return not is_wrong and not self.unfinished
@@ -172,3 +280,10 @@ class Comparison:
             compared_bytes=sum(row.compared_bytes for row in writing),
             same_code_bytes=sum(row.compared_bytes for row in writing if row.same_code),
         )
+
+
+def _name_of(row: Row) -> str:
+    """What a launch that was not compared computes, and why it was not: "flex_attention", "cpp_fused_0 (it failed)"."""
+    if row.reason.endswith(_NO_EVALUATION):
+        return row.reason.removesuffix(_NO_EVALUATION)
+    return f"{row.launch.site.op or row.launch.kernel} ({row.reason})"

@@ -10,6 +10,7 @@ from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import verdict_on_output
+from aoti_debug.compare.outcome import kind_of
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.manifest import ModelLine
 
@@ -31,6 +32,13 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "states_failure": comparison.states_failure or None,
         "states": [asdict(state) for state in comparison.states],
         "outputs": [_returned(error) for error in comparison.outputs],
+        "outcome": kind_of(comparison).value if not comparison.unfinished else None,
+        "not_compared": list(comparison.not_compared),
+        "outputs_missing": comparison.outputs_missing or None,
+        "refusal": None if comparison.refusal is None else asdict(comparison.refusal),
+        "refusal_line": _line(comparison.refusal_line),
+        "beginning": None if comparison.beginning is None else asdict(comparison.beginning),
+        "setting": None if comparison.setting is None else asdict(comparison.setting),
         "alteration": None if comparison.alteration is None else _alteration(comparison.alteration),
         "launches": [_row(row) for row in rows],
     }
@@ -61,6 +69,7 @@ def _row(row: Row) -> dict[str, Any]:
         "bytes": row.bytes,
         "compared_bytes": row.compared_bytes,
         "same_code": row.same_code,
+        "is_unread": row.is_unread,
     }
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from aoti_debug.compare.comparison import PRIVATE, SILENT, UNREAD, WITHOUT_NODE, Row
+from aoti_debug.compare.comparison import NOT_SELECTED, PRIVATE, SILENT, UNREAD, WITHOUT_NODE, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on
 from aoti_debug.compare.protocol.measurement import Inherited, RegionResult
 from aoti_debug.compare.protocol.request import Region
+from aoti_debug.compare.regions.programs import returned_values
 from aoti_debug.compare.regions.recorded_values import Write
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.suspects import suspects_of
-from aoti_debug.reference.program import USER_TRITON, Reference
+from aoti_debug.reference.program import MODEL, USER_TRITON, NodeKind, Reference
 from aoti_debug.rundir.formats.journal_records import LaunchKey
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
@@ -37,6 +38,7 @@ def assemble(
     covered = {id_ for region in regions.regions if region.launch in compared for id_ in region.launches}
     members = {id_ for region in regions.regions for id_ in region.launches[:-1]}  # of a later launch's region
     read = {(r.write.launch.key, r.write.argument.name) for of in regions.values.reads.values() for r in of if r.write}
+    kept = _kept(run, reference)
     rows = []
     for launch in run.launches:
         region, result = by_launch.get(launch.id), result_of.get(launch.id)
@@ -44,7 +46,7 @@ def assemble(
         sizes = {a.name: a.layout.bytes for a in arguments if a.layout is not None}
         if region is None or result is None:
             private = sum(sizes.values()) if launch.id in covered and launch.id in regions.inside else 0
-            reason = reasons.get(launch.id, "it was not selected")
+            reason = reasons.get(launch.id, NOT_SELECTED)
             rows.append(
                 Row(
                     launch,
@@ -53,6 +55,7 @@ def assemble(
                     bytes=sum(sizes.values()),
                     compared_bytes=private,
                     same_code=_runs_same_code(launch),
+                    is_unread=_is_unread(regions.values.writes.get(launch.key, ()), read, kept),
                 )
             )
             continue
@@ -73,6 +76,7 @@ def assemble(
                 sum(sizes.values()),
                 sum(size for name, size in sizes.items() if name in names),
                 _runs_same_code(launch) or _has_user_kernel(reference, region),
+                _is_unread(regions.values.writes[launch.key], read, kept),
             )
         )
     return tuple(rows)
@@ -87,6 +91,30 @@ def _without_node(writes: Sequence[Write], compared: Set[str], read: Set[tuple[L
     open_ = [write for write in writes if write.value is None and write.argument.name not in compared]
     are_read = [(write.launch.key, write.argument.name) in read for write in open_]
     return tuple(dict.fromkeys(WITHOUT_NODE if is_read else UNREAD for is_read in are_read))
+
+
+def _kept(run: RunDir, reference: Reference) -> frozenset[str]:
+    """The names of what a call leaves behind: buffers that it returns, inputs and weights, and nodes of those."""
+    graph = reference.graph("", MODEL)
+    nodes = () if graph is None else (str(value) for value in returned_values(graph))
+    given = () if graph is None else (node.name for node in graph.nodes if node.kind is not NodeKind.CALL)
+    manifest = run.manifest
+    return frozenset((*manifest.outputs, *manifest.inputs, *(c.name for c in manifest.constants), *nodes, *given))
+
+
+def _is_unread(writes: Sequence[Write], read: Set[tuple[LaunchKey, str]], kept: Set[str]) -> bool:
+    """True if no launch reads what a launch wrote, and nothing of it is left after the call.
+
+    Args:
+        read: what launches read, by the launch that wrote it and its argument.
+        kept: the names of buffers and nodes that are left.
+    """
+    for write in writes:
+        names = {write.argument.name, write.argument.spec.base}
+        names |= set() if write.value is None else {write.value.node, str(write.value)}
+        if (write.launch.key, write.argument.name) in read or not kept.isdisjoint(names):
+            return False
+    return bool(writes)
 
 
 def _runs_same_code(launch: Launch) -> bool:

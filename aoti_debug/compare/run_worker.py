@@ -19,6 +19,7 @@ from aoti_debug.compare.protocol.measurement import (
     ExportedOutputs,
     FaultyOutput,
     Inherited,
+    OutputNoise,
     PeakMemory,
     ProgramFailure,
     RegionResult,
@@ -29,6 +30,7 @@ from aoti_debug.compare.protocol.measurement import (
 )
 from aoti_debug.compare.protocol.messages import Failed, Message, Started, read_message
 from aoti_debug.compare.protocol.origin import Origin
+from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.protocol.request import CompareRequest
 from aoti_debug.errors import TargetError
 from aoti_debug.machine.files import json_data
@@ -50,6 +52,8 @@ class Evaluated:
         exported_outputs: what the exported program returns; None if it was not called.
         altered: what passes have made of it; None unless the outputs are wrong.
         faulty_outputs: outputs of the run that are wrong beyond any rounding.
+        noise: how far wrong outputs move when operators round otherwise, by their number.
+        refusal: why the exported program raises an exception in eager; None if it does not.
         peak_bytes: the largest resident size of the evaluating process; 0 if it died.
     """
 
@@ -63,6 +67,8 @@ class Evaluated:
     exported_outputs: ExportedOutputs | None = None
     altered: AlteredProgram | None = None
     faulty_outputs: list[FaultyOutput] = field(default_factory=list)
+    noise: dict[int, float] = field(default_factory=dict)
+    refusal: Refusal | None = None
     program_failure: str = ""
     states_failure: str = ""
     peak_bytes: int = 0
@@ -208,6 +214,10 @@ def _run(
                 evaluated.altered = altered
             case FaultyOutput() as faulty:
                 evaluated.faulty_outputs.append(faulty)
+            case OutputNoise(index, moved):
+                evaluated.noise[index] = moved
+            case Refusal() as refusal:
+                evaluated.refusal = refusal
             case StatesFailure(reason):
                 evaluated.states_failure = _joined(evaluated.states_failure, reason)
             case ProgramFailure(reason):

@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.compare.alteration import Alteration, LostOperator
-from aoti_debug.compare.comparison import Comparison, Row
+from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
 from aoti_debug.compare.document import FORMAT, document
-from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.limits import LEAST
 from aoti_debug.compare.protocol.measurement import Measurement, StateChange
+from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.errors import RunDirError
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
 from aoti_debug.machine.files.json_data import DamagedJsonError, OtherFormatError
 from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.manifest import ModelLine
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
 
@@ -41,6 +43,7 @@ class _Row:
     bytes: int
     compared_bytes: int
     same_code: bool = False
+    is_unread: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,10 @@ class _Returned:
     double: float | None = None
     eager_double: float | None = 0.0
     fault: str = ""
+    misplaced: int = 0
+    example: ReturnedElement | None = None
+    arithmetic: str = ""
+    moved: float | None = None
 
     @property
     def error(self) -> OutputError:
@@ -72,6 +79,10 @@ class _Returned:
             self.double,
             eager,
             self.fault,
+            self.misplaced,
+            self.example,
+            self.arithmetic,
+            self.moved,
         )
 
 
@@ -104,6 +115,11 @@ class _File:
     states: tuple[StateChange, ...] = ()
     outputs: tuple[_Returned, ...] = ()
     alteration: _Alteration | None = None
+    outputs_missing: str | None = None
+    refusal: Refusal | None = None
+    refusal_line: ModelLine | None = None
+    beginning: Beginning | None = None
+    setting: SettingTrial | None = None
 
 
 def write(comparison: Comparison, folder: Path) -> None:
@@ -151,6 +167,11 @@ def read(run: RunDir) -> Comparison | None:
         states_failure=file.states_failure or "",
         outputs=tuple(returned.error for returned in file.outputs),
         alteration=None if file.alteration is None else file.alteration.alteration,
+        outputs_missing=file.outputs_missing or "",
+        refusal=file.refusal,
+        refusal_line=file.refusal_line,
+        beginning=file.beginning,
+        setting=file.setting,
     )
 
 
@@ -183,6 +204,7 @@ def _row(data: Any, launches: Mapping[str, Launch], where: str) -> Row:
         row.bytes,
         row.compared_bytes,
         row.same_code,
+        row.is_unread,
     )
 
 

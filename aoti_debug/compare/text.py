@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row
-from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.limits import LARGEST
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
@@ -139,7 +139,7 @@ def alteration_sentences(comparison: Comparison) -> list[str]:
         return ["the graph that the kernels were generated from could not be computed in float64"]
     if not alteration.is_proved:
         return ["the graph that the kernels were generated from computes what the program says, in float64"]
-    difference = "not finite alike" if not math.isfinite(alteration.relative) else f"{_short(alteration.relative)} off"
+    difference = "not finite alike" if not math.isfinite(alteration.relative) else f"{short(alteration.relative)} off"
     sentences = [
         "a graph pass or a decomposition of Inductor changed the program: the graph that the kernels were generated "
         f"from is {difference} in float64, where rounding does not matter"
@@ -154,11 +154,23 @@ def output_text(error: OutputError) -> str:
     """ "output 0 is 0.13 off, against what the exported program returns in eager"."""
     if error.fault:
         return f"output {error.index} {error.fault}"
-    if not math.isfinite(error.relative):
+    example = "" if error.example is None else f": {_returned_text(error.example)}"
+    if error.misplaced:
+        are = "element is" if error.misplaced == 1 else "elements are"
         return (
-            f"output {error.index} has other zeros, infinities or NaN than what the exported program returns in eager"
+            f"output {error.index}: {error.misplaced} of {error.elements} {are} NaN or infinite otherwise than what "
+            f"the exported program returns in eager{example}"
         )
-    return f"output {error.index} is {_short(error.relative)} off, against what the exported program returns in eager"
+    if not math.isfinite(error.relative):
+        return f"output {error.index} has other zeros than what the exported program returns in eager{example}"
+    off = f"output {error.index} is {short(error.relative)} off, against what the exported program returns in eager"
+    return off + example
+
+
+def _returned_text(element: ReturnedElement) -> str:
+    """ "[0, 3] is 0.0, eager returns nan"."""
+    place = ", ".join(map(str, element.index))
+    return f"[{place}] is {element.actual}, eager returns {element.expected}"
 
 
 def state_text(state: StateChange) -> str:
@@ -176,12 +188,12 @@ def state_text(state: StateChange) -> str:
     text = f"{state.name} {does} in call {state.call}: {last}; the program overwrites it"
     if state.change is None:
         return text
-    return f"{text}, changes it by up to {_short(state.change)}, and {_elements_off(state)}"
+    return f"{text}, changes it by up to {short(state.change)}, and {_elements_off(state)}"
 
 
 def _elements_off(state: StateChange) -> str:
     """ "it is 0.5 off, 3 elements are NaN or infinite otherwise than there"."""
-    off = f"it is {_short(state.difference or 0.0)} off"
+    off = f"it is {short(state.difference or 0.0)} off"
     if not state.misplaced:
         return off
     are = "is" if state.misplaced == 1 else "are"
@@ -256,14 +268,14 @@ def _cells(row: Row) -> list[str]:
     inherited = (row.inherited or {}).get(worst.argument)
     return [
         *name,
-        _short(worst.relative),
-        "" if inherited is None else _short(inherited),
-        _short(eager_error(worst)),
-        _short(worst.ulp_median),
-        _short(worst.ulp_max),
-        _short(worst.rtol),
-        _short(worst.atol),
-        "" if worst.sensitivity < 0 else _short(worst.sensitivity),
+        short(LARGEST if worst.lost else worst.relative),
+        "" if inherited is None else short(inherited),
+        short(eager_error(worst)),
+        short(worst.ulp_median),
+        short(worst.ulp_max),
+        short(worst.rtol),
+        short(worst.atol),
+        "" if worst.sensitivity < 0 else short(worst.sensitivity),
         verdict,
     ]
 
@@ -274,15 +286,23 @@ def _name(launch: Launch) -> str:
 
 
 def eager_error(output: Measurement) -> float:
-    """The error of eager itself, as a part of the expected values like `Measurement.relative`."""
+    """The error of eager itself, as a part of the expected values like `Measurement.relative`.
+
+    LARGEST where it is NaN or infinite otherwise than float64.
+    """
+    if output.eager_lost:
+        return LARGEST
     share = output.eager_rms / output.rms * output.relative if output.rms else 0.0
     return share if math.isfinite(share) else LARGEST
 
 
 def _metric(row: Row) -> str:
     worst = row.worst
-    return "" if worst is None or worst.metric is None else _short(worst.metric)
+    return "" if worst is None or worst.metric is None else short(worst.metric)
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """An error with two digits; "NaN/Inf" for LARGEST, which stands for numbers that are not finite alike."""
+    if value >= LARGEST:
+        return "NaN/Inf"
     return f"{value:.2g}" if value else "0"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
 from aoti_debug.machine.files.json_data import DamagedJsonError
@@ -26,6 +27,7 @@ class FindingKind:
         heading: the first words on a terminal: "NOT FINITE".
         title: the name on an HTML page: "not finite".
         sign: one character for an HTML page.
+        exit_code: of a command that ends in a finding of this kind.
     """
 
     value: str
@@ -33,9 +35,24 @@ class FindingKind:
     heading: str
     title: str
     sign: str = "✖"
+    exit_code: int = EXIT_FINDING
+
+    @property
+    def is_fault(self) -> bool:
+        """True if something is wrong; False for a clean model, as far as it could be compared."""
+        return self.exit_code == EXIT_FINDING
 
 
-CLEAN = FindingKind("clean", "nothing is wrong", "CLEAN", "clean", "✔")
+CLEAN = FindingKind("clean", "nothing is wrong", "CLEAN", "clean", "✔", EXIT_CLEAN)
+INCOMPLETE = FindingKind(
+    "incomplete",
+    "nothing is wrong in what was compared, and not everything was",
+    "CLEAN as far as compared:",
+    "clean as far as compared",
+    "◐",
+    EXIT_INCOMPLETE,
+)
+NO_FAULT = FindingKind("no_fault", "a run ended well", "NO FAULT", "no fault", "○", EXIT_CLEAN)
 FAULT = FindingKind("fault", "a launch crashed, threw an exception, or caused a device error", "FAULT", "fault")
 HANG = FindingKind("hang", "no launch begins or ends any more", "HANG", "hang", "◌")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aoti_debug.diagnosis import suggested_commands
-from aoti_debug.diagnosis.findings import CLEAN, FAULT, HANG, Finding, place_of
+from aoti_debug.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding, place_of
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
@@ -14,7 +14,7 @@ _LISTED = 6  # suspects
 
 
 def finding_of(run: RunDir, verdict: Verdict | None, arguments: Iterable[str] = ()) -> Finding:
-    """The finding of a verdict; of kind CLEAN without one.
+    """The finding of a verdict; of kind NO_FAULT without one: what a run computes is not judged here.
 
     Args:
         verdict: of this run.
@@ -22,8 +22,9 @@ def finding_of(run: RunDir, verdict: Verdict | None, arguments: Iterable[str] = 
     """
     if verdict is None:
         launched = "1 launch" if len(run.launches) == 1 else f"{len(run.launches)} launches"
-        what = f"still running: {launched} so far" if run.state is ExitKind.RUNNING else f"{launched}, no fault"
-        return Finding(CLEAN, what, next=(suggested_commands.show(run),))
+        values = "" if any(launch.is_measured for launch in run.launches) else "; values not recorded"
+        what = f"still running: {launched} so far" if run.state is ExitKind.RUNNING else f"{launched}{values}"
+        return Finding(NO_FAULT, what, next=(suggested_commands.show(run),))
     hang = run.state is ExitKind.TIMEOUT
     launch = verdict.launch
     return Finding(

@@ -7,16 +7,16 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.options import CompareOptions
+from aoti_debug.compare.outcome import WRONG_VALUE
 from aoti_debug.compare.text import output_text
 from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import CLEAN, Finding
+from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.machine.progress.steps import StepListener, Steps
 from aoti_debug.minify.options import MinifyOptions
 from aoti_debug.minify.scripts.script_results import Known, Trials
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.results import finding_kinds, triage_directory
 from aoti_debug.triage.results.triage_directory import TriageDir
-from aoti_debug.triage.results.wrong_value_finding import WRONG_VALUE
 from aoti_debug.triage.triage import triage
 
 
@@ -59,8 +59,8 @@ def finding_of(
         ),
         listener,
     )
-    is_clean = done.finding.kind == CLEAN
-    return _of_outputs(options, folder, done.finding, steps) if is_clean else done.finding, done
+    is_fault = done.finding.kind.is_fault
+    return done.finding if is_fault else _of_outputs(options, folder, done.finding, steps), done
 
 
 def _of_outputs(options: MinifyOptions, folder: Path, clean: Finding, steps: Steps) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug.diagnosis.findings import CLEAN, Finding
+from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.minify.scripts.script_results import Trial
 from aoti_debug.minify.scripts.triage_verdict import Candidate, Confirmation, Verdict
@@ -66,7 +66,7 @@ class Minified:
     @property
     def is_clean(self) -> bool:
         """True if there was nothing to minimise."""
-        return self.finding.kind == CLEAN
+        return not self.finding.kind.is_fault
 
     @property
     def is_confirmed(self) -> bool:

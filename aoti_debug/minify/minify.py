@@ -110,7 +110,7 @@ class _Minimisation:
         finding, done = known_finding(self._options, self._folder, self._trials, self._steps, self._listener)
         best: Smallest | None = None
         refused: tuple[Candidate, ...] = ()
-        if finding.kind.value != "clean":
+        if finding.kind.is_fault:
             self._scripts.title = _title(self._options, finding)
             showing = self._showing(finding, done.run)
             shown = next(showing, None)

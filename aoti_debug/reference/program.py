@@ -47,6 +47,16 @@ _VIEWS = frozenset(
     | {*_VIEWS_OF_PARTS}
 )
 
+_CASTS = frozenset(
+    {"aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other"}
+    | {"aten.type_as.default", "prims.convert_element_type.default"}
+)
+_MOVES = frozenset(
+    {"cat", "stack", "index", "index_select", "gather", "embedding", "clone", "contiguous", "copy", "flip", "roll"}
+    | {"repeat", "expand_as", "reshape", "flatten", "unflatten", "chunk", "where", "constant_pad_nd", "pad"}
+    | {"lift_fresh_copy", "empty", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like"}
+)
+
 
 class NodeKind(str, Enum):
     """The kind of a node."""
@@ -271,6 +281,21 @@ class Reference:
             found.update(type_.dtype for node in nodes for type_ in node.types if type_ is not None)
         return frozenset(found) if graphs else self.dtypes
 
+    def computed_behind(self, index: int) -> frozenset[str]:
+        """The dtypes of the results of operators that compute which an output of the exported program depends on.
+
+        Casts, and operators that only move elements, do not compute. All dtypes behind the output if that is not known.
+        """
+        if not self.exported:
+            return self.dtypes_behind(index)
+        graph = self.exported[0]
+        names = returned_nodes(graph)
+        nodes = graph.behind(names[index]) if index < len(names) and names[index] else ()
+        if not nodes or any(node.kind is NodeKind.SUBGRAPH for node in nodes):
+            return self.dtypes_behind(index)
+        computing = (node for node in nodes if node.kind is NodeKind.CALL and not is_cast(node) and not is_move(node))
+        return frozenset(type_.dtype for node in computing for type_ in node.types if type_ is not None)
+
     def line(self, node: Node) -> ModelLine | None:
         """The model line of a node; None if it is unknown."""
         return self.lines[node.line] if 0 <= node.line < len(self.lines) else None
@@ -279,6 +304,16 @@ class Reference:
 def is_view(node: Node) -> bool:
     """True if a node's result is a view of its first argument: other sizes and strides of the same memory."""
     return node.target.startswith("aten.") and node.target.split(".")[1] in _VIEWS and bool(node.inputs)
+
+
+def is_cast(node: Node) -> bool:
+    """True if a node only converts a tensor to another dtype, device or layout."""
+    return node.target in _CASTS
+
+
+def is_move(node: Node) -> bool:
+    """True if a node only moves or copies elements, or takes one of several results."""
+    return is_view(node) or node.is_member or node.target.partition(".")[2].partition(".")[0] in _MOVES
 
 
 def returned_nodes(graph: Graph) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from aoti_debug.diagnosis.findings import CLEAN, Finding
+from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind
@@ -58,7 +58,7 @@ def value_marks(arguments: Iterable[Mapping[str, Any]]) -> list[Mark]:
 def status_marks(run: RunDir, launch: Launch, finding: Finding, verdict: Verdict | None) -> list[Mark]:
     """Marks of a launch by how it ended and its part in the finding."""
     marks: list[Mark] = []
-    if finding.where is not None and finding.where.launch == launch.id and finding.kind is not CLEAN:
+    if finding.where is not None and finding.where.launch == launch.id and finding.kind.is_fault:
         marks.append(Mark.GUILTY)
     elif verdict is not None and launch in verdict.suspects and finding.where is None:
         marks.append(Mark.GUILTY if verdict.proof is Proof.CERTAIN else Mark.SUSPECT)

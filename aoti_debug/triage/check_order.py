@@ -10,6 +10,6 @@ from aoti_debug.triage.investigation.investigation import Check
 CHECKS: tuple[Check, ...] = (contract, hang, fault, overrun, uninitialised, nonfinite, wrong_value)
 
 
-def check_of(kind: FindingKind) -> Check:
-    """The check that confirms findings of a kind."""
-    return next(check for check in CHECKS if kind == check.KIND)
+def check_of(kind: FindingKind, found_by: Check) -> Check:
+    """The check that confirms findings of a kind: its own, or else the one that found it."""
+    return next((check for check in CHECKS if kind == check.KIND), found_by)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.builder import join_provenance
-from aoti_debug.builder.options import BuildOptions
-from aoti_debug.diagnosis.findings import CLEAN, Finding
+from aoti_debug.compare.outcome import incomplete_text
+from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE, Finding
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import InputMismatch, UsageError
 from aoti_debug.inputs import input_files
@@ -80,18 +80,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> BuiltWithout
     if stripped or found.kind is ArtifactKind.INSTRUMENTED:
         output.symlink_to(options.model.resolve())
         return BuiltWithout(None, (), "")
-    chosen = BuildOptions(
-        program=found,
-        output=output,
-        inductor_configs=options.inductor_configs,
-        imports=options.imports,
-        libraries=tuple(str(path) for path in options.libraries),
-        model=options.name,
-        exported=options.exported,
-        trusted=options.trusted,
-        timeout=options.build_timeout,
-    )
-    built = build_without(chosen, folder, steps, lambda summary: _built(summary.manifest))
+    built = build_without(options.building(found, output), folder, steps, lambda summary: _built(summary.manifest))
     made = built.summary
     if made is not None and made.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
         raise input_files.missing_inputs_error(str(options.model), made.signature)
@@ -113,25 +102,31 @@ def _outcome(model: Investigation) -> Outcome:
         return Outcome(_from_outside(first), first.run)
     warnings: tuple[str, ...] = ()
     seen = ["no fault"]
+    open_: Finding | None = None
     for check in check_order.CHECKS:
         with model.steps.work(f"check: {check.KIND.value}"):
             suspicion = check.look(model, first)
         if suspicion is None:
             continue
         warnings += suspicion.finding.warnings
-        seen += [suspicion.finding.what] if suspicion.finding.what else []
-        if suspicion.finding.kind != CLEAN:
+        if suspicion.finding.kind == INCOMPLETE:
+            open_ = suspicion.finding
+        elif suspicion.finding.what:
+            seen.append(suspicion.finding.what)
+        if suspicion.finding.kind.is_fault:
             finding = replace(suspicion.finding, warnings=warnings)
             with model.steps.work(f"confirm: {finding.kind.value}"):
-                return check_order.check_of(finding.kind).confirm(model, replace(suspicion, finding=finding))
+                return check_order.check_of(finding.kind, check).confirm(model, replace(suspicion, finding=finding))
     calls = wording.count(model.options.calls, "call")
     what = f"{wording.count(len(model.measured.run.launches), 'launch')} in {calls}: {', '.join(seen)}"
+    if open_ is not None:
+        return Outcome(replace(open_, evidence=(what,), warnings=warnings), model.measured.run)
     return Outcome(Finding(CLEAN, what, warnings=warnings), model.measured.run)
 
 
 def _with_remarks(found: Outcome, options: TriageOptions) -> Outcome:
     """The outcome with what takes something away from it: made-up inputs, no model lines."""
-    if found.finding.kind == CLEAN:
+    if not found.finding.kind.is_fault:
         return found
     made_up = [RANDOM_INPUTS_NOTE] if options.random_inputs is not None else []
     lacking = found.run is not None and join_provenance.lacks_model_lines(found.run.manifest)
@@ -146,5 +141,6 @@ def _from_outside(result: RunResult) -> Finding:
         found = finding_of(result.run, result.verdict, argument_sentences(result.verdict))
         return replace(found, warnings=(*found.warnings, warning))
     calls = wording.count(len(result.run.timeline.calls), "call")
-    what = f"{wording.count(len(result.run.launches), 'launch')} in {calls}: no fault; values were not looked at"
-    return Finding(CLEAN, what, warnings=(warning,))
+    launches = wording.count(len(result.run.launches), "launch")
+    what = incomplete_text(f"0 of {launches}", ("values, which were not looked at",))
+    return Finding(INCOMPLETE, what, evidence=(f"{launches} in {calls}: no fault",), warnings=(warning,))

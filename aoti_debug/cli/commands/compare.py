@@ -15,8 +15,8 @@ from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
 from aoti_debug.compare.options import BASE, CompareOptions
-from aoti_debug.compare.text import comparison_lines
-from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING
+from aoti_debug.compare.outcome import exit_code
+from aoti_debug.compare.outcome_text import report_lines
 from aoti_debug.machine.progress.last_durations import LastDurations
 from aoti_debug.recording.site_filter import SiteFilter
 from aoti_debug.report import report
@@ -80,7 +80,8 @@ def command(
     has compiled; without --exported, that is compared with the sources of its kernels. The model is run at level 1, and
     the graph that its kernels come from is evaluated, launch by launch, from the inputs that each launch was
     recorded with: in eager's dtypes, in the arithmetic of kernels and in float64. A launch is wrong if it differs by
-    more than rounding explains. Exit code 1: a launch, or a state of the model, is wrong, or the run did not end well.
+    more than rounding explains. Exit code 1: a launch, a state or an output of the model is wrong or not what eager
+    has, eager refuses the inputs, or the run did not end well; 8: clean as far as compared.
     """
     chosen = CompareOptions(
         model=model,
@@ -102,8 +103,8 @@ def command(
     if as_json:
         click.echo(json.dumps(document(comparison), indent=1, allow_nan=False))
     else:
-        print_lines(["", *comparison_lines(comparison, width()), *page])
-    context.exit(EXIT_CLEAN if comparison.is_clean else EXIT_FINDING)
+        print_lines(["", *report_lines(comparison, width()), *page])
+    context.exit(exit_code(comparison))
 
 
 def _report(comparison: Comparison) -> str:

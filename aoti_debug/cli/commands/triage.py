@@ -20,8 +20,8 @@ from aoti_debug.cli.arguments.reported_ranks import write_ranks_pages
 from aoti_debug.cli.terminal.lines import print_lines, width
 from aoti_debug.cli.terminal.step_lines import StepLines
 from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import CLEAN, Finding
-from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, AotiDebugError, UsageError
+from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.errors import AotiDebugError, UsageError
 from aoti_debug.machine.progress.last_durations import LastDurations
 from aoti_debug.machine.progress.timings import since_process_start
 from aoti_debug.pt2 import archive
@@ -114,7 +114,7 @@ def command(
     MODEL.pt2 is an exported program, a package that torch has compiled (its own kernels and weights are run), or one
     that `aoti-debug build` made. It is run several times, each time in a process of its own; then the guilty launch is
     replayed alone. The result is a verdict with its evidence, a tested repro, and a report. Exit code 1: there is a
-    finding.
+    finding; 8: clean as far as compared, which is less than all.
 
     RANKS is the directory of a run of several ranks (torchrun), or its name. Nothing is run then: the verdict is the
     rank that failed first with its launch, and the ranks that wait for it.
@@ -130,7 +130,7 @@ def command(
         else:
             pages = f"{relative(page)}, with a page of each rank"
             print_lines(lines_of(with_relative_paths(finding), width(), pages))
-        context.exit(EXIT_CLEAN if finding.kind is CLEAN else EXIT_FINDING)
+        context.exit(finding.kind.exit_code)
     last = LastDurations("triage", str(model.resolve()))
     chosen = TriageOptions(
         model=model,
@@ -171,7 +171,7 @@ def command(
             Phase(_REPORT, report_seconds),
         ]
         print_lines(["", *timing_lines(phases, since_process_start())], err=True)
-    context.exit(EXIT_CLEAN if finished.finding.kind is CLEAN else EXIT_FINDING)
+    context.exit(finished.finding.kind.exit_code)
 
 
 def _prepare(model: Path) -> None:

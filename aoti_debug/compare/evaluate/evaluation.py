@@ -18,6 +18,7 @@ from aoti_debug.compare.evaluate.functions import (
     TORCH_RAISES,
     WITH_GRADIENTS,
     NotEvaluableError,
+    RefusedError,
     first_line,
     implementation_of,
     is_random,
@@ -51,6 +52,7 @@ class Evaluation:
         values: the known values; every floating tensor in them has the dtype that stands for its own in `arithmetic`.
         fallbacks: operators without this arithmetic, which computed in their own dtype, and why.
         failures: nodes that cannot be evaluated, and why.
+        raised: of these, the exceptions that their operators raised.
         random: those of them that draw random numbers from a generator.
         terms: the number of terms of the longest sum or product of terms so far.
         largest_sum: in float64, a bound of what the terms of a sum can add up to, in any order.
@@ -78,6 +80,7 @@ class Evaluation:
         self.values = WideValues()
         self.fallbacks: dict[str, str] = {}
         self.failures: dict[str, str] = {}
+        self.raised: dict[str, BaseException] = {}
         self.random: set[str] = set()
         self.terms = 1
         self.largest_sum = 0.0
@@ -114,6 +117,8 @@ class Evaluation:
             self.values[ValueKey(node.name)] = _rounded(node, result) if node.name in self._stored else result
         except NotEvaluableError as error:
             self.failures[node.name] = str(error)
+            if isinstance(error, RefusedError):
+                self.raised[node.name] = error.raised
             for name in node.mutates:  # what it would have overwritten is not known any more
                 self.values.pop(ValueKey(name, node.name), None)
 
@@ -127,8 +132,11 @@ class Evaluation:
         return self.values[key]
 
     def _require(self, key: ValueKey) -> None:
-        if key not in self.values:
-            raise NotEvaluableError(self.failures.get(key.after or key.node, f"{key} was not evaluated"))
+        if key in self.values:
+            return
+        name = key.after or key.node
+        text = self.failures.get(name, f"{key} was not evaluated")
+        raise RefusedError(text, self.raised[name], name) if name in self.raised else NotEvaluableError(text)
 
     def _result(self, node: Node) -> Any:
         args, kwargs = self._held_arguments(node)
@@ -315,7 +323,7 @@ def _checked(node: Node, function: Callable[..., Any], args: list[Any], kwargs: 
     try:
         return function(*args, **kwargs)
     except _failures_of(node.target) as error:
-        raise NotEvaluableError(f"{node.target} fails here: {first_line(error)}") from error
+        raise RefusedError(f"{node.target} fails here: {first_line(error)}", error, node.name) from error
 
 
 def _failures_of(target: str) -> tuple[type[Exception], ...]:

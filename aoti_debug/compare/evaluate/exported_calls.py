@@ -10,7 +10,7 @@ from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import BITS, Evaluation
-from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, RefusedError
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.wide_values import wide
 from aoti_debug.compare.protocol.request import GivenTensors
@@ -76,6 +76,7 @@ class ExportedCalls:
             seen: called with each node of the whole graph that a value was computed for, and this value.
 
         Raises:
+            RefusedError: an operator raises an exception.
             NotEvaluableError: an operator cannot be called here, or a weight or an input is not known.
         """
         import torch
@@ -91,7 +92,7 @@ class ExportedCalls:
                 self._load(evaluation, node)
                 evaluation.run(node)
                 if node.name in evaluation.failures:
-                    raise NotEvaluableError(evaluation.failures[node.name])
+                    raise _failure(evaluation, node, self._calls - 1)
                 if seen is not None:
                     seen(node, evaluation.values[ValueKey(node.name)])
                 evaluation.values.drop(self._last_readers.get(node.name, frozenset()) - self._kept)
@@ -208,6 +209,11 @@ class InPlaceEvaluation(Evaluation):
         own = [type_.dtype for type_ in node.types if type_ is not None]
         read = [type_ for name in node.inputs[:1] for type_ in self._graph.by_name[name].types]
         return len(own) == len(read) == 1 and read[0] is not None and read[0].dtype != own[0]
+
+
+def _failure(evaluation: Evaluation, node: Node, call: int) -> NotEvaluableError:
+    text, raised = evaluation.failures[node.name], evaluation.raised.get(node.name)
+    return NotEvaluableError(text) if raised is None else RefusedError(text, raised, node.name, call)
 
 
 def _is_part(result: Any, argument: Any) -> bool:

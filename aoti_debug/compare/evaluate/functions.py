@@ -23,6 +23,22 @@ class NotEvaluableError(Exception):
     """The reason why a node cannot be evaluated here."""
 
 
+class RefusedError(NotEvaluableError):
+    """An operator raised an exception.
+
+    Attributes:
+        raised: the exception.
+        node: the node of the operator; "" where it is not known.
+        call: the number of the call of the program, from 0.
+    """
+
+    def __init__(self, text: str, raised: BaseException, node: str = "", call: int = 0) -> None:
+        super().__init__(text)
+        self.raised = raised
+        self.node = node
+        self.call = call
+
+
 def is_random(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """True if a call draws random numbers; one whose dropout is off, or has the probability 0, does not."""
     import torch

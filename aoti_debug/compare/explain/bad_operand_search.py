@@ -55,7 +55,11 @@ class _Use:
 
 
 class BadOperandSearch:
-    """Evaluates nodes in eager and looks at what each operator uses as an index, or as an integer divisor."""
+    """Evaluates nodes in eager and looks at what each operator uses as an index, or as an integer divisor.
+
+    Attributes:
+        evaluation: the values that were evaluated.
+    """
 
     def __init__(
         self,
@@ -77,9 +81,9 @@ class BadOperandSearch:
         self._device = device
         self._known = known
         self._upstream = upstream
-        self._evaluation = Evaluation(reference, graph, Arithmetic.EAGER, device)
+        self.evaluation = Evaluation(reference, graph, Arithmetic.EAGER, device)
         for key, value in known.items():
-            self._evaluation.set(key, value)
+            self.evaluation.set(key, value)
 
     def first(self, launch: str, nodes: tuple[str, ...]) -> BadOperand | None:
         """The first bad element; None if there is none that can be seen.
@@ -94,7 +98,7 @@ class BadOperandSearch:
             for use in self._uses(node):
                 if bool(use.is_bad(use.values).any()):
                     return self._described(launch, node, use)
-            self._evaluation.run(node, self._symbols.value(node.size) if node.size else None)
+            self.evaluation.run(node, self._symbols.value(node.size) if node.size else None)
         return None
 
     def _uses(self, node: Node) -> Iterator[_Use]:
@@ -149,14 +153,14 @@ class BadOperandSearch:
 
         if not isinstance(item, dict) or "node" not in item:
             return None
-        value = self._evaluation.values.get(self._graph.value_for(item["node"], node.name))
+        value = self.evaluation.values.get(self._graph.value_for(item["node"], node.name))
         return (item["node"], value) if isinstance(value, torch.Tensor) and value.numel() else None
 
     def _shape(self, node: Node, table: str) -> list[int | None]:
         """The sizes of a tensor, whether its value is known or not."""
         import torch
 
-        value = self._evaluation.values.get(self._graph.value_for(table, node.name))
+        value = self.evaluation.values.get(self._graph.value_for(table, node.name))
         if isinstance(value, torch.Tensor):
             return list(value.shape)
         types = self._graph.by_name[table].types
@@ -168,7 +172,7 @@ class BadOperandSearch:
         element = int(bad.to(use.values.device).nonzero()[0])
         value = int(use.values.reshape(-1)[element])
         key = self._graph.value_for(use.name, node.name)
-        own = self._evaluation.values[key].shape
+        own = self.evaluation.values[key].shape
         is_whole = own == use.values.shape
         of = BadElement(key, element, value, use.is_bad)
         return BadOperand(
@@ -200,7 +204,7 @@ class BadOperandSearch:
         node = self._graph.by_name[key.after or key.node]
         if node.kind is not NodeKind.CALL or key in self._known:
             return None
-        value = self._evaluation.values.get(key)
+        value = self.evaluation.values.get(key)
         if _name(node) in _SAME_ORDER and node.inputs:
             return self._computed(node.inputs[0], node.name, element)
         if not isinstance(value, torch.Tensor) or not is_elementwise(node):
@@ -227,7 +231,7 @@ class BadOperandSearch:
 
         double = Evaluation(self._reference, self._graph, Arithmetic.DOUBLE, self._device)
         for name in node.inputs:
-            value = self._evaluation.values.get(self._graph.value_for(name, node.name))
+            value = self.evaluation.values.get(self._graph.value_for(name, node.name))
             wide = value.double() if isinstance(value, torch.Tensor) else value
             double.values[self._graph.value_for(name, node.name)] = wide
         double.run(node)

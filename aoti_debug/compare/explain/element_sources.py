@@ -19,7 +19,7 @@ from aoti_debug.reference.program import Graph, Node, ValueKey
 if TYPE_CHECKING:
     import torch
 
-_MOVES = frozenset(
+MOVES = frozenset(
     {
         *("view", "reshape", "_unsafe_view", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze"),
         *("squeeze", "clone", "alias", "flip", "cat", "stack", "where", "gather", "index", "embedding", "index_select"),
@@ -78,7 +78,7 @@ def sources_of(graph: Graph, evaluation: Evaluation, node: Node, place: Place) -
 
     result = value_at(evaluation, place)
     at = unravel(place.element, tuple(result.shape))
-    moved = _moved(node, evaluation.arguments(node), place) if _name(node) in _MOVES else None
+    moved = _moved(node, evaluation.arguments(node), place) if _name(node) in MOVES else None
     for name in node.inputs:
         key = graph.value_for(name, node.name)
         value = evaluation.values.get(key)

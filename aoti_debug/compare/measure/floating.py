@@ -61,6 +61,9 @@ def measure_floating(subject: Subject, output: Evaluated) -> Measurement:
         eager_ulp_max=sums.eager_ulp,
         sensitivity=moved,
         spread=judged.spread(output) if judged.wrong else None,
+        misplaced=sums.misplaced,
+        lost=sums.lost,
+        eager_lost=sums.eager_lost,
     )
 
 
@@ -72,12 +75,14 @@ class _Sums:
         error, eager_error, size, change: sums of squares.
         atol, rtol: the largest error, and the largest relative one.
         eager_ulp: the largest error of eager, in ULP.
+        misplaced, lost, eager_lost: see Measurement.
     """
 
     def __init__(self, parts: Parts) -> None:
         self.is_equal = True
         self.error = self.eager_error = self.size = self.change = 0.0
         self.atol = self.rtol = self.eager_ulp = 0.0
+        self.misplaced = self.lost = self.eager_lost = 0
         self._others: torch.Tensor | None = None
         self._change: torch.Tensor | None = None
         for part in parts:
@@ -88,6 +93,9 @@ class _Sums:
         same = part.is_equal
         if not part.are_numbers:
             same = bool(((part.actual == part.eager) | (part.actual.isnan() & part.eager.isnan())).all())
+            self.misplaced += _misplaced(part.actual, part.eager)
+            self.lost += _misplaced(part.actual, part.double)
+            self.eager_lost += _misplaced(part.eager, part.double)
         self.is_equal &= same
         self.error += float(error.square().sum())
         self.eager_error += float(eager_error.square().sum())
@@ -186,6 +194,12 @@ def _leaning(part: Differences, sums: _Sums, output: Evaluated) -> _Judgement:
     judgement = _judge(part, sums, output)
     differs = part.actual.isfinite() & part.double.isfinite() & (part.actual != part.kernel)
     return replace(judgement, ratio=(1 + part.error / part.step).masked_fill_(~differs, 0.0))
+
+
+def _misplaced(first: torch.Tensor, second: torch.Tensor) -> int:
+    """The number of elements that are NaN or infinite in one of them, and not the same in the other."""
+    alike = (first == second) | (first.isnan() & second.isnan()) | (first.isfinite() & second.isfinite())
+    return int((~alike).sum())
 
 
 def _root(squares: float, count: int) -> float:

@@ -10,14 +10,33 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.lazy.dataclass import dataclass
+from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.formats.stored_tensor import FileLayout, StoredTensor, open_tensor, opened_file
 
 # The largest relative error, root mean square, that rounding in a whole model is taken to explain.
 _ROUNDING = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2}
 _ROUNDING |= {"bfloat16": 5e-2, "complex32": 1e-2}
 _MULTIPLE = 8.0  # of eager's own error: other orders of summing may round as much worse
+NOISE_MULTIPLE = 16.0  # of how far an output moves when every operator rounds otherwise
+_UNIT = {"float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23, "complex64": 2.0**-23}
+_UNIT |= {"float16": 2.0**-10, "complex32": 2.0**-10, "bfloat16": 2.0**-7}
+_UNITS = 4.0  # of the dtype of an output: a difference that is no rounding in its last place
 _COARSE = 0.25  # of floating dtypes of 8 bits and less
 _ROUNDING |= dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _COARSE)
+
+
+@dataclass(frozen=True)
+class ReturnedElement:
+    """An element of an output.
+
+    Attributes:
+        index: its coordinates.
+        actual, expected: what it is, and what it should be, as text.
+    """
+
+    index: tuple[int, ...]
+    actual: str
+    expected: str
 
 
 @dataclass(frozen=True)
@@ -34,6 +53,11 @@ class OutputError:
         eager_double: that of what it should be in its own dtypes: what rounding does in eager.
         fault: a fault that no rounding explains, as a predicate: "is float64[4], where eager returns float32[4]"; ""
             without one.
+        misplaced: the number of elements that are NaN or infinite otherwise than what they should be.
+        example: the first of these, or else the one that is farthest off; None where they are equal, or no numbers.
+        arithmetic: the coarsest floating dtype of the program's operators that compute; in `computed` also those of
+            casts and of what is only moved count.
+        moved: `double` of the program itself in float64 when every operator rounds otherwise; None if it is not known.
     """
 
     index: int
@@ -45,18 +69,42 @@ class OutputError:
     double: float | None = None
     eager_double: float = 0.0
     fault: str = ""
+    misplaced: int = 0
+    example: ReturnedElement | None = None
+    arithmetic: str = ""
+    moved: float | None = None
+
+    @property
+    def may_have_lost_rounding(self) -> bool:
+        """True if it differs from what it should be by more than the rounding of operators that compute explains."""
+        if self.fault or not self.different or not is_low_precision(self.computed):
+            return False
+        return bool(self.misplaced) or not is_low_precision(self.arithmetic) or self.relative > _rounding_of(self)
+
+    @property
+    def has_lost_rounding(self) -> bool:
+        """True if rounding in eager makes that difference: float64, which does not round, is much nearer to the run."""
+        if not self.may_have_lost_rounding or self.double is None:
+            return False
+        least = 0.0 if _is_exact(self.dtype) else _UNITS * _UNIT.get(self.dtype, _COARSE)
+        return self.relative > least and self.eager_double > _MULTIPLE * self.double
+
+    @property
+    def is_explained_by_noise(self) -> bool | None:
+        """True if it is wrong, and rounding elsewhere would move it as far; None if that is not known."""
+        return None if self.moved is None else far_off(self) <= NOISE_MULTIPLE * self.moved
 
     @property
     def is_right(self) -> bool:
-        """True if rounding explains the difference: that of any model of these dtypes, or eager's own in this one."""
+        """True if rounding explains the difference: that of any model of these dtypes, or eager's own in this one.
+
+        In less than 32 bits it also decides what overflows, and what an integer is.
+        """
         if self.fault:
             return False
-        if not self.different:
+        if not self.different or (is_low_precision(self.computed) and not _is_number(self)):
             return True
-        exact = self.dtype == "bool" or self.dtype.startswith(("int", "uint"))
-        rounding = (
-            0.0 if exact else max(_ROUNDING.get(dtype, _COARSE) for dtype in (self.dtype, self.computed or self.dtype))
-        )
+        rounding = _rounding_of(self)
         if self.relative <= rounding or self.double is None:
             return self.relative <= rounding
         return self.double <= max(rounding, _MULTIPLE * self.eager_double)
@@ -70,7 +118,8 @@ def errors(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> tuple[Ou
     """
     common = (index for index in sorted(actual) if index in expected)
     found = ((index, open_tensor(actual[index]), open_tensor(expected[index])) for index in common)
-    return tuple(_error(index, first, second) for index, first, second in found if _kind(first) == _kind(second))
+    alike = ((index, first, second) for index, first, second in found if _kind(first) == _kind(second))
+    return tuple(_error(index, first, second, _type(expected[index]).shape) for index, first, second in alike)
 
 
 def of_other_kind(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> tuple[OutputError, ...]:
@@ -152,13 +201,37 @@ def with_double(
 def of_program(found: Iterable[OutputError], dtypes: Callable[[int], Iterable[str]]) -> tuple[OutputError, ...]:
     """The errors of outputs of a program; rounding is that of the coarsest dtype behind each of them.
 
-    In less than 32 bits rounding also decides what overflows, and what an integer is: such errors are left out.
-
     Args:
         dtypes: those that an output depends on, by its number.
     """
-    kept = (replace(error, computed=coarsest_of(dtypes(error.index))) for error in found)
-    return tuple(e for e in kept if not is_low_precision(e.computed) or _is_number(e))
+    return tuple(replace(error, computed=coarsest_of(dtypes(error.index))) for error in found)
+
+
+def with_casts(found: Iterable[OutputError], computed: Callable[[int], Iterable[str]]) -> tuple[OutputError, ...]:
+    """The errors with the coarsest dtype that operators compute in.
+
+    Args:
+        computed: the dtypes of the results of operators that compute which an output depends on, by its number.
+    """
+    return tuple(replace(error, arithmetic=coarsest_of(computed(error.index))) for error in found)
+
+
+def far_off(error: OutputError) -> float:
+    """The relative error of an output against float64, as far as it is beyond eager's own."""
+    if error.double is None or error.double <= NOISE_MULTIPLE * error.eager_double:
+        return 0.0
+    return error.double
+
+
+def _is_exact(dtype: str) -> bool:
+    return dtype == "bool" or dtype.startswith(("int", "uint"))
+
+
+def _rounding_of(error: OutputError) -> float:
+    """The relative error that rounding in its own dtype, and in that of the program, is taken to explain."""
+    if _is_exact(error.dtype):
+        return 0.0
+    return max(rounding_in(dtype) for dtype in (error.dtype, error.computed or error.dtype))
 
 
 def _is_number(error: OutputError) -> bool:
@@ -186,7 +259,7 @@ def output_error(actual: Path, expected: Path) -> OutputError:
     Raises:
         RunDirError: a file is damaged.
     """
-    return _error(0, open_tensor(actual), open_tensor(expected))
+    return _error(0, open_tensor(actual), open_tensor(expected), _type(expected).shape)
 
 
 def _numeric_error(actual: Path, expected: Path) -> float:
@@ -201,30 +274,52 @@ def _kind(tensor: StoredTensor) -> tuple[str, int]:
     return tensor.dtype, tensor.numel
 
 
-def _error(index: int, actual: StoredTensor, expected: StoredTensor) -> OutputError:
+def _error(index: int, actual: StoredTensor, expected: StoredTensor, shape: tuple[int, ...]) -> OutputError:
     different = 0
     if actual.numel:
         first, second = (tensor.data.reshape(tensor.numel, -1) for tensor in (actual, expected))
         different = int((first != second).any(axis=1).sum())
-    relative = 0.0
-    if different:
-        try:
-            relative = _relative(actual.numbers(), expected.numbers())
-        except TypeError:  # packed: there are no numbers
-            relative = math.inf
-    return OutputError(index, actual.dtype, actual.numel, different, relative)
+    error = OutputError(index, actual.dtype, actual.numel, different, 0.0)
+    if not different:
+        return error
+    try:
+        first, second = actual.numbers(), expected.numbers()
+    except TypeError:  # packed: there are no numbers
+        return replace(error, relative=math.inf)
+    misplaced, worst = _misplaced(first, second)
+    example = ReturnedElement(unravel(worst, shape), str(first[worst]), str(second[worst]))
+    return replace(error, relative=_relative(first, second), misplaced=misplaced, example=example)
 
 
-def _relative(actual: Any, expected: Any) -> float:
+def _misplaced(actual: Any, expected: Any) -> tuple[int, int]:
+    """The number of elements that are NaN or infinite otherwise; and the first of them, or else the farthest off."""
+    import numpy as np
+
+    difference = _difference(actual, expected)
+    misplaced = ~np.isfinite(difference)
+    count = int(misplaced.sum())
+    return count, int(misplaced.argmax() if count else difference.argmax())
+
+
+def _difference(actual: Any, expected: Any) -> Any:
+    """The absolute differences, 0 for the same infinity and for two NaN."""
     import numpy as np
 
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     with np.errstate(all="ignore"):  # of infinities, and of signalling NaN
         first, second = actual.astype(wide), expected.astype(wide)
         same = (first == second) | (np.isnan(first) & np.isnan(second))
-        difference = np.where(same, 0.0, np.abs(first - second))
+        return np.where(same, 0.0, np.abs(first - second))
+
+
+def _relative(actual: Any, expected: Any) -> float:
+    import numpy as np
+
+    difference = _difference(actual, expected)
     if not np.isfinite(difference).all():
         return math.inf
+    with np.errstate(all="ignore"):
+        second = expected.astype(np.complex128 if expected.dtype.kind == "c" else np.float64)
     finite = np.abs(second[np.isfinite(second)])
     unit = float(finite.max()) if finite.any() else 1.0  # squares of huge numbers would overflow
     scale = float(np.sqrt(np.mean((finite / unit) ** 2))) if finite.size else 0.0

@@ -52,6 +52,8 @@ class Measurement:
         sensitivity: an estimate of the condition number: the relative change of the output divided by that of the
             inputs, when these change by one ULP; of integers, the number of elements that change; -1 if it was not
             needed.
+        misplaced: the number of elements that are NaN or infinite otherwise than eager's.
+        lost, eager_lost: the number of elements, of the output and of eager, that are so otherwise than in float64.
         metric: the value of the user's metric; None without one.
         spread: the distribution of its errors, if elements are wrong; None for others, and after the first few.
     """
@@ -79,6 +81,9 @@ class Measurement:
     sensitivity: float = -1.0
     metric: float | None = None
     spread: ErrorSpread | None = None
+    misplaced: int = 0
+    lost: int = 0
+    eager_lost: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,8 @@ class RegionResult:
         notes: what limits the comparison: "aten.x.default computed in bfloat16: not implemented for 'Double'".
         seconds: the time that it took.
         explanations: of the first region with a wrong output, the best ones first.
+        begins: where an output has misplaced elements, the first node whose result is finite otherwise in eager than in
+            float64; "" if none is, and after the first such region.
     """
 
     launch: str
@@ -113,6 +120,7 @@ class RegionResult:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     explanations: tuple[Explanation, ...] = ()
+    begins: str = ""
 
 
 @dataclass(frozen=True)
@@ -272,6 +280,19 @@ class FaultyOutput:
 
     index: int
     fault: str
+
+
+@dataclass(frozen=True)
+class OutputNoise:
+    """How far a wrong output moves when every operator rounds otherwise.
+
+    Attributes:
+        index: among what the model returns, from 0.
+        moved: the largest relative difference of four evaluations in float64, root mean square.
+    """
+
+    index: int
+    moved: float
 
 
 @dataclass(frozen=True)

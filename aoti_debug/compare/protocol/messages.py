@@ -8,6 +8,7 @@ from aoti_debug.compare.protocol.measurement import (
     ExportedOutputs,
     FaultyOutput,
     Inherited,
+    OutputNoise,
     PeakMemory,
     ProgramFailure,
     RegionResult,
@@ -17,6 +18,7 @@ from aoti_debug.compare.protocol.measurement import (
     StatesFailure,
 )
 from aoti_debug.compare.protocol.origin import Origin
+from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.processes.error_data import ErrorData
 from aoti_debug.machine.processes.messages import Messages
@@ -44,6 +46,8 @@ Outcome = (
     | ExportedOutputs
     | AlteredProgram
     | FaultyOutput
+    | OutputNoise
+    | Refusal
     | ProgramFailure
     | SavedValue
     | SavedOutput
@@ -62,6 +66,8 @@ _MESSAGES: Messages[Message] = Messages(
         "exported outputs": ExportedOutputs,
         "altered program": AlteredProgram,
         "faulty output": FaultyOutput,
+        "output noise": OutputNoise,
+        "refusal": Refusal,
         "program failure": ProgramFailure,
         "saved value": SavedValue,
         "saved output": SavedOutput,

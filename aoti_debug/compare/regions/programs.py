@@ -70,7 +70,7 @@ def exported_run(
         tuple(_weights(run)),
         last,
         tuple(states),
-        tuple(_written(run, regions, calls[-1], set(_returned_values(graph)))),
+        tuple(_written(run, regions, calls[-1], set(returned_values(graph)))),
         _untouched(run, graph, regions),
         drawn,
     )
@@ -114,7 +114,7 @@ def _written(run: RunDir, regions: Regions, call: int, wanted: Set[ValueKey]) ->
     yield from last.values()
 
 
-def _returned_values(graph: Graph) -> Iterator[ValueKey]:
+def returned_values(graph: Graph) -> Iterator[ValueKey]:
     """The values that a graph returns, and those that these are views of."""
     output = graph.nodes[-1].name
     for returned in filter(None, returned_nodes(graph)):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug import wording
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
-from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, RefusedError
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.measure.state_change import (
@@ -31,14 +31,17 @@ from aoti_debug.compare.protocol.measurement import (
     AlteredProgram,
     ExportedOutputs,
     FaultyOutput,
+    OutputNoise,
     StateChange,
     StatesFailure,
 )
+from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors
 from aoti_debug.compare.worker.began import other_weights
 from aoti_debug.compare.worker.exported_program import ExportedSource, Program
 from aoti_debug.compare.worker.recorded_outputs import misreturned
 from aoti_debug.compare.worker.recorded_tensor import has_equal_bits, recorded_tensor
+from aoti_debug.compare.worker.refusal import refusal_of
 from aoti_debug.compare.worker.returned_outputs import judged_outputs
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.pt2.archive import Artifact
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
 
 _MOST_JUDGED = 8  # calls in which a state deviates: of each, its value is held
 
-Result = StateChange | ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure
+Result = StateChange | ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure | Refusal | OutputNoise
 
 
 def exported_results(
@@ -99,7 +102,11 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
         names = [state.name for state in call.states]
         earlier = {name: held.cpu().clone() for name in names if (held := program.state(name)) is not None}
         untouched = _values(program, source.run.untouched) if number == 0 else {}
-        returned = program.call()
+        try:
+            returned = program.call()
+        except RefusedError as error:
+            yield refusal_of(source, error)
+            return
         yield from _lost(untouched, _values(program, source.run.untouched) if number == 0 else {})
         for found in _state_changes(program, call, earlier, began_alike, number):
             name, is_right = found.change.name, found.change.advance is Advance.RIGHT

@@ -10,7 +10,12 @@ from aoti_debug import wording
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, draws, missing_function_reason
+from aoti_debug.compare.evaluate.functions import (
+    NotEvaluableError,
+    RefusedError,
+    draws,
+    missing_function_reason,
+)
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors
@@ -20,7 +25,7 @@ from aoti_debug.inputs import input_files
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.printing import registration
 from aoti_debug.pt2.archive import Artifact
-from aoti_debug.reference.program import MODEL, Node, NodeKind, Reference
+from aoti_debug.reference.program import MODEL, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch
@@ -94,9 +99,28 @@ class ExportedSource:
             return ExportedCalls(exported, arithmetic, self.device, self._leaves(), self._weight, noise, drawn)
         if self.is_random:
             raise NotEvaluableError("it draws random numbers")
-        if not self._path or arithmetic is not Arithmetic.EAGER:
+        loaded = self.loaded() if arithmetic is Arithmetic.EAGER else None
+        if loaded is None:
             raise NotEvaluableError(reason)
-        return Loaded(self._path, self.inputs)
+        return loaded
+
+    def loaded(self) -> Loaded | None:
+        """The program as torch calls it; None if its file is not known.
+
+        Raises:
+            NotEvaluableError: it cannot be loaded.
+        """
+        return Loaded(self._path, self.inputs) if self._path else None
+
+    def given(self) -> dict[ValueKey, Any]:
+        """The inputs and the weights of the exported program's graph that are known."""
+        exported = self.reference.of_exported
+        assert exported is not None
+        nodes = exported.graphs[0].nodes
+        names = (node.name for node in nodes if node.kind is NodeKind.INPUT)
+        values = dict(zip(map(ValueKey, names), self._leaves(), strict=False))
+        weights = ((ValueKey(node.name), self._weight(node)) for node in nodes if node.kind is NodeKind.WEIGHT)
+        return values | {key: value for key, value in weights if value is not None}
 
     @cached_property
     def is_random(self) -> bool:
@@ -162,7 +186,7 @@ class Loaded:
         """Calls it once.
 
         Raises:
-            NotEvaluableError: it fails.
+            RefusedError: it fails.
         """
         import torch
         from torch.utils import _pytree as pytree
@@ -171,7 +195,7 @@ class Loaded:
             with torch.no_grad():
                 returned = self._module(*self._inputs.args, **self._inputs.kwargs)
         except Exception as error:
-            raise NotEvaluableError(f"it fails in eager: {_text(error)}") from error
+            raise RefusedError(f"it fails in eager: {_text(error)}", error) from error
         leaves: Sequence[Any] = pytree.tree_leaves(returned)
         return leaves
 

@@ -8,7 +8,7 @@ from typing import Any
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import Graph, ValueKey
+from aoti_debug.reference.program import Graph, NodeKind, ValueKey
 
 
 def evaluated(
@@ -33,3 +33,16 @@ def evaluated(
         evaluation.run(node, symbols.value(node.size) if node.size else None)
         evaluation.values.drop(last_uses.get(name, frozenset()) - (kept or frozenset()))
     return evaluation
+
+
+def first_nonfinite(graph: Graph, region: Region, eager: Evaluation, double: Evaluation) -> str:
+    """The first node of a region whose result is finite otherwise in eager than in float64; "" if there is none."""
+    import torch
+
+    for name in region.nodes:
+        first, second = (evaluation.values.get(ValueKey(name)) for evaluation in (eager, double))
+        if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
+            continue
+        if graph.by_name[name].kind is NodeKind.CALL and not torch.equal(first.isfinite(), second.isfinite()):
+            return name
+    return ""

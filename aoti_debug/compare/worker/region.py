@@ -28,7 +28,7 @@ from aoti_debug.compare.worker.error_bounds import BoundedEvaluation, followed
 from aoti_debug.compare.worker.explanations import Blamed, WrittenValue, explanations_of
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import as_written, load
-from aoti_debug.compare.worker.nodes import evaluated
+from aoti_debug.compare.worker.nodes import evaluated, first_nonfinite
 from aoti_debug.compare.worker.perturbed import approximated, perturbed
 from aoti_debug.errors import RunDirError
 from aoti_debug.inputs.symbolic_sizes import Symbols
@@ -41,6 +41,7 @@ Metric = Callable[[Any, Any], float]
 _UNITS = (1.0,) * 3  # how far the inputs are moved, in one evaluation each
 _SENSITIVE_FROM = 8.0  # relative ULP: from here on it is worth knowing how sensitive an output is
 _HALF = ("float16", "bfloat16")
+_EAGER_AND_DOUBLE = (Arithmetic.EAGER, Arithmetic.DOUBLE)
 _SPREADS = 16  # outputs whose distribution of errors is kept
 
 
@@ -66,19 +67,20 @@ class RegionEvaluator:
         self._kept = kept
         self._weights = weights
         self._spreads = _SPREADS
+        self._begins = True  # of no region was looked for where it begins to be not finite otherwise than in eager
 
     def measure(self, region: Region) -> RegionResult:
         """Evaluates a region and measures its outputs; what prevents it is in the result."""
         began = time.monotonic()
         try:
-            outputs, notes, explanations = self._measure(region)
+            outputs, notes, explanations, begins = self._measure(region)
         except (NotEvaluableError, RunDirError) as error:
             return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
         except (RuntimeError, MemoryError) as error:  # no memory for a copy in float64, a device that is lost
             return RegionResult(region.launch, failure=failure_text(error), seconds=time.monotonic() - began)
-        return RegionResult(region.launch, outputs, "", notes, time.monotonic() - began, explanations)
+        return RegionResult(region.launch, outputs, "", notes, time.monotonic() - began, explanations, begins)
 
-    def _measure(self, region: Region) -> tuple[tuple[Measurement, ...], tuple[str, ...], tuple[Explanation, ...]]:
+    def _measure(self, region: Region) -> tuple[tuple[Measurement, ...], tuple[str, ...], tuple[Explanation, ...], str]:
         import torch
 
         graph = self._reference.graph(region.graph, region.function)
@@ -123,6 +125,10 @@ class RegionEvaluator:
             if self._metric is not None:
                 without = any(output.metric is None for output in measured)
                 notes += ["--metric gives no finite number for one of its outputs"] if without else []
+            begins = ""
+            if self._begins and any(output.misplaced for output in measured):
+                self._begins = False
+                begins = first_nonfinite(graph, region, *(evaluate(a, known, kept=None) for a in _EAGER_AND_DOUBLE))
             explanations: tuple[Explanation, ...] = ()
             if self._kept is not None and any(output.wrong for output in measured):
                 self._keep(self._kept, graph, region, symbols, double)
@@ -142,7 +148,7 @@ class RegionEvaluator:
                     notes.append(f"no operator was tried for what is wrong: {wording.first_line(str(error))}")
         if not measured:
             raise NotEvaluableError(notes[-1])
-        return tuple(measured), tuple(notes), explanations
+        return tuple(measured), tuple(notes), explanations, begins
 
     def _require_recorded(
         self,

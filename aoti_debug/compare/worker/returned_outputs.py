@@ -14,21 +14,25 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.measure.deviations import deviating, is_suspicious
 from aoti_debug.compare.measure.output_errors import (
+    NOISE_MULTIPLE,
     OutputError,
     coarsest_of,
     errors,
+    far_off,
     of_program,
     rounding_in,
+    with_casts,
     with_double,
 )
 from aoti_debug.compare.measure.ulp import relative_difference
-from aoti_debug.compare.protocol.limits import EXPLAINED
+from aoti_debug.compare.protocol.limits import EXPLAINED, LARGEST
 from aoti_debug.compare.protocol.measurement import (
     EXPORTED_DOUBLE,
     EXPORTED_EAGER,
     AlteredProgram,
     ExportedOutputs,
     FaultyOutput,
+    OutputNoise,
     StatesFailure,
 )
 from aoti_debug.compare.worker.altered import WrongOutput, altered_program
@@ -39,11 +43,10 @@ from aoti_debug.run import saved_outputs
 if TYPE_CHECKING:
     pass
 
-Judged = ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure
+Judged = ExportedOutputs | AlteredProgram | FaultyOutput | OutputNoise | StatesFailure
 _NOISE_SEEDS, _NOISE_UNITS = range(4), 8.0
 _SURE, _SURE_MULTIPLE = 10.0, 64.0  # of rounding, and of eager's own error: what no operator without float64 makes
 _GROSS = 0.01  # relative error, root mean square: a decision that rounding makes otherwise changes few elements
-_MULTIPLE = 16.0  # of how far the output moves when every operator rounds otherwise
 
 
 def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
@@ -54,8 +57,9 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     all_errors = errors(actual, eager)
     behind = source.reference.dtypes_behind
     found = of_program(all_errors, behind)
+    found = with_casts(found, source.reference.computed_behind)
     coarsest = {error.index: coarsest_of(behind(error.index)) for error in all_errors}
-    suspicious = {error.index for error in found if not error.is_right}
+    suspicious = {error.index for error in found if not error.is_right or error.may_have_lost_rounding}
     suspicious |= {e.index for e in all_errors if e.different and _is_suspicious(e, actual, eager, coarsest[e.index])}
     if not suspicious:
         return
@@ -87,8 +91,8 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     if wrong or explained:
         yield altered
     if not altered.is_rounded and not source.is_random:
-        gross = {error.index: error for error in judged if error.index in wrong - explained}
-        yield from _unexplained(source, gross, double)
+        unexplained = {error.index: error for error in judged if error.index in wrong - explained}
+        yield from _unexplained(source, unexplained, double)
 
 
 def _is_suspicious(error: OutputError, actual: Mapping[int, Path], eager: Mapping[int, Path], coarsest: str) -> bool:
@@ -128,13 +132,14 @@ def _wrong_outputs(
 
 def _unexplained(
     source: ExportedSource, wrong: Mapping[int, OutputError], double: Mapping[int, Path]
-) -> Iterator[FaultyOutput | StatesFailure]:
-    """Yields outputs that are far off while the graph is right, and that move little when operators round otherwise."""
-    errors_of = {index: _far_off(error) for index, error in wrong.items()}
-    gross = {index: error for index, error in errors_of.items() if error > _GROSS}
-    if not gross:
+) -> Iterator[FaultyOutput | OutputNoise | StatesFailure]:
+    """Yields how far outputs move when operators round otherwise.
+
+    An output that moves little, and is far off while the graph is right, is faulty.
+    """
+    if not wrong:
         return
-    moved = dict.fromkeys(gross, 0.0)
+    moved = dict.fromkeys(wrong, 0.0)
     for seed in _NOISE_SEEDS:
         try:
             program = source.program(Arithmetic.DOUBLE, RoundingNoise(seed, _NOISE_UNITS))
@@ -144,10 +149,11 @@ def _unexplained(
         except NotEvaluableError as failure:
             yield StatesFailure(f"whether rounding explains how far outputs are off is not known: {failure}")
             return
-        for index in gross:
+        for index in wrong:
             moved[index] = max(moved[index], _distance(returned[index], double[index]))
-    for index, error in gross.items():
-        if error > _MULTIPLE * moved[index]:
+    for index, error in wrong.items():
+        yield OutputNoise(index, min(moved[index], LARGEST))
+        if far_off(error) > max(_GROSS, NOISE_MULTIPLE * moved[index]):
             yield FaultyOutput(
                 index,
                 "is far from what the exported program returns, by more than other rounding makes of it, and the graph "
@@ -164,10 +170,3 @@ def _distance(returned: Any, exact: Path) -> float:
         return math.inf
     is_alike = torch.equal(value.cpu().isfinite(), expected.isfinite())
     return relative_difference(value.cpu(), expected) if is_alike else math.inf
-
-
-def _far_off(error: OutputError) -> float:
-    """The relative error of an output against float64, as far as it is beyond eager's own."""
-    if error.double is None or error.double <= _MULTIPLE * error.eager_double:
-        return 0.0
-    return error.double

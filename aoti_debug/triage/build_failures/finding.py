@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
-from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
+from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Position, Stage
 from aoti_debug.frontend.protocol.part_text import nodes_text, part_text
 from aoti_debug.frontend.protocol.python_stack import is_of_user
@@ -54,7 +54,7 @@ def with_failures(finding: Finding, failures: Sequence[Finding], left_out: str) 
         left_out: how it was built: "without the lowering of aten.silu.default".
     """
     first = all_failures(failures)
-    if finding.kind == CLEAN:
+    if not finding.kind.is_fault:
         rest = f"built {left_out}, the model has no other finding: {finding.what}"
         return replace(first, evidence=(*first.evidence, rest), warnings=(*first.warnings, *finding.warnings))
     note = f"this is of the package built {left_out}"

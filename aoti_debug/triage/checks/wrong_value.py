@@ -9,12 +9,15 @@ from dataclasses import replace
 from aoti_debug import wording
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
-from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.comparison import NO_PROGRAM, Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.outcome import WRONG_VALUE, incomplete_text
+from aoti_debug.compare.precision_setting import with_setting
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import EXPORTED_DOUBLE, EXPORTED_EAGER
-from aoti_debug.diagnosis.findings import CLEAN, Finding
+from aoti_debug.diagnosis.findings import INCOMPLETE, Finding
 from aoti_debug.errors import AotiDebugError
+from aoti_debug.manifest import PackageOrigin
 from aoti_debug.pt2 import archive
 from aoti_debug.pt2.archive import ArtifactKind
 from aoti_debug.run.runner import RunResult
@@ -26,15 +29,17 @@ from aoti_debug.triage.investigation.proof_by_replacement import proof
 from aoti_debug.triage.investigation.triage_runs import SMALL, fits_beside
 from aoti_debug.triage.results import wrong_value_finding
 
-KIND = wrong_value_finding.WRONG_VALUE
+KIND = WRONG_VALUE
 LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
 MOST_LAUNCHES = 5000  # that are compared without being asked for
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:
     """The first launch of a run with all tensors that differs from the program by more than rounding explains."""
-    if not model.options.compare or first.run.package is None:
-        return None
+    if not model.options.compare:
+        return _not_compared("--no-compare", first)
+    if first.run.package is None:
+        return _not_compared("a run whose package is gone", first)
     if reason := reason_against(model, first.run):
         return _not_compared(reason, first)
     saved = model.trials.all_tensors()
@@ -66,22 +71,29 @@ def begin(model: Investigation, first: RunResult) -> None:
 def reason_against(model: Investigation, run: RunDir) -> str:
     """The reason against comparing the launches of a run with the program without being asked; "" if there is none."""
     if not has_reference(run):
-        return "the package does not hold the graph that it was compiled from"
+        is_compiled = run.manifest.source in (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
+        return NO_PROGRAM if is_compiled else "a package that does not hold the graph that it was compiled from"
     if len(run.launches) > MOST_LAUNCHES:
-        return f"{len(run.launches)} launches are many; aoti-debug compare does"
+        return f"{len(run.launches)} launches, which are many; aoti-debug compare does"
     needed, free = wrong_value_finding.bytes_to_save(run), shutil.disk_usage(model.repro.parent).free
     if needed > min(LARGEST, free // 2):
-        return f"it would save {wording.byte_size(needed)} of tensors; aoti-debug compare does"
+        return f"{wording.byte_size(needed)} of tensors, which would be saved; aoti-debug compare does"
     return ""
 
 
 def _not_compared(reason: str, result: RunResult) -> Suspicion:
-    return Suspicion(Finding(CLEAN, "", warnings=(f"not compared with the program: {reason}",)), result.diagnosed)
+    launches = wording.count(len(result.run.launches), "launch")
+    return Suspicion(Finding(INCOMPLETE, incomplete_text(f"0 of {launches}", (reason,))), result.diagnosed)
 
 
 def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
-    """Replays the launch alone: as it was compiled, and its source compiled or interpreted in another way."""
+    """Replays the launch alone: as it was compiled, and its source compiled or interpreted in another way.
+
+    Where no launch is wrong (eager refuses the inputs, or returns something else), there is nothing to replay.
+    """
     launch = suspicion.launch
+    if suspicion.finding.kind != KIND:
+        return Outcome(suspicion.finding, suspicion.run)
     if launch is None:
         return Outcome(_with_search(suspicion.finding, model), suspicion.run)
     confirmation = replay.confirm(model, suspicion.diagnosed, launch, (*replay.EXACT, *replay.SOURCE))
@@ -120,6 +132,10 @@ def _compared(model: Investigation, saved: RunResult) -> Comparison:
     folder = model.repro.parent
     try:
         comparison = compare_run(saved.run, scope, folder, model.steps, model.trials.evaluation)
+        program = archive.inspect(exported) if exported is not None else None
+        if program is not None:
+            building, running = options.building(program, folder / "package.pt2"), model.trials.running
+            comparison = with_setting(comparison, building, running, folder / EXPORTED_EAGER, folder, model.steps)
     finally:
         for returned in (model.trials.outputs, folder / EXPORTED_EAGER, folder / EXPORTED_DOUBLE):
             shutil.rmtree(returned, ignore_errors=True)

@@ -106,13 +106,14 @@ class Check(Protocol):
     KIND: FindingKind
 
     def look(self, model: Investigation, first: RunResult) -> Suspicion | None:
-        """Looks for findings of this kind; one that turns out to be of another kind is confirmed as that kind's.
+        """Looks for findings of this kind; one of the kind of another check is confirmed by that.
 
         Args:
             first: a run with the names of all launches; more runs are the check's own to make.
 
         Returns:
-            None where there is nothing to tell; a finding of kind CLEAN where there are only warnings.
+            None where there is nothing to tell; a finding of kind CLEAN where there are only warnings, of kind
+            INCOMPLETE where something was not looked at.
         """
 
     def confirm(self, model: Investigation, suspicion: Suspicion) -> Outcome:

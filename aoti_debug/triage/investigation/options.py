@@ -7,8 +7,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.builder.options import TIMEOUT
+from aoti_debug.builder.options import TIMEOUT, BuildOptions
 from aoti_debug.lazy.dataclass import dataclass
+from aoti_debug.pt2.archive import Artifact
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.results.triage_directory import BASE
 
@@ -52,3 +53,22 @@ class TriageOptions:
     exported: Path | None = None
     trusted: bool = False
     build_timeout: float = TIMEOUT
+
+    def building(self, program: Artifact, output: Path) -> BuildOptions:
+        """The options of a build of the model.
+
+        Args:
+            program: the model, or the exported program that it came from.
+            output: the package.
+        """
+        return BuildOptions(
+            program=program,
+            output=output,
+            inductor_configs=self.inductor_configs,
+            imports=self.imports,
+            libraries=tuple(map(str, self.libraries)),
+            model=self.name,
+            exported=self.exported,
+            trusted=self.trusted,
+            timeout=self.build_timeout,
+        )

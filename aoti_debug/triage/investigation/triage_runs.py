@@ -95,6 +95,11 @@ class TriageRuns:
         return result
 
     @property
+    def running(self) -> RunOptions:
+        """The options of every run."""
+        return self._options
+
+    @property
     def _all_tensors(self) -> RunOptions:
         return replace(self._options, level=1, phase="both", outputs=self.outputs)
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import Comparison, Row
+from aoti_debug.compare.eager_findings import differs, refused
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.outcome import DIFFERS, MOST_NAMED, REFUSED, WRONG_VALUE, compared_text, kind_of
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import alteration_sentences, output_text, state_text, values_text
-from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, Place, place_of
+from aoti_debug.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Launch
@@ -18,14 +20,17 @@ from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 _AS_ITS_GRAPH = (LaunchVerdict.OK, LaunchVerdict.BETTER, LaunchVerdict.ROUNDING)
 
-WRONG_VALUE = FindingKind(
-    "wrong_value", "a launch computes something else than its program says", "WRONG VALUE", "wrong value", "≉"
-)
-
 
 def finding_of(comparison: Comparison) -> Finding:
-    """The first wrong launch of a comparison, a wrong state or output; if none is, CLEAN and how much was compared."""
-    row = comparison.first_wrong
+    """The first wrong launch of a comparison, a wrong state or output, or what eager refuses or has otherwise.
+
+    If there is none, CLEAN or INCOMPLETE and how much was compared.
+    """
+    row, kind = comparison.first_wrong, kind_of(comparison)
+    if kind is REFUSED:
+        return refused(comparison)
+    if kind is DIFFERS:
+        return differs(comparison)
     if row is None and comparison.is_program_altered:
         return _altered(comparison)
     if row is None and comparison.wrong_states:
@@ -113,26 +118,14 @@ def _altered(comparison: Comparison) -> Finding:
 
 
 def _clean(comparison: Comparison) -> Finding:
-    coverage = comparison.coverage
-    if not coverage.compared:
-        return Finding(CLEAN, "", warnings=("no launch could be compared with the program",))
+    notes: tuple[str, ...] = ()
     if comparison.wrong_outputs:
-        errors = (*map(output_text, comparison.wrong_outputs), *alteration_sentences(comparison))
-        return Finding(CLEAN, _compared_text(comparison), warnings=errors)
-    what = _compared_text(comparison)
-    limits: tuple[str, ...] = ()
-    if comparison.states_failure:
-        limits = (f"the comparison with the exported program is incomplete: {comparison.states_failure}",)
-    if coverage.compared + coverage.through_readers != coverage.launches:
-        limits = (*limits, "aoti-debug compare tells why the other launches were not compared")
-    return Finding(CLEAN, what, warnings=limits)
-
-
-def _compared_text(comparison: Comparison) -> str:
-    coverage = comparison.coverage
-    sources = any(row.verdict is LaunchVerdict.MATCHES_SOURCE for row in comparison.rows)
-    said = "what the sources of their kernels say" if sources else "what the program says"
-    return f"{coverage.compared} of {wording.count(coverage.launches, 'launch')} computed {said}"
+        notes = (*map(output_text, comparison.wrong_outputs), *alteration_sentences(comparison))
+    rounded = [error for error in comparison.suspects_of_rounding if not comparison.is_healed(error)]
+    notes += tuple(f"{output_text(error)}; it is nearer to float64 than eager" for error in rounded)
+    if comparison.not_compared[MOST_NAMED:]:
+        notes += ("aoti-debug compare tells what else was not compared",)
+    return Finding(kind_of(comparison), compared_text(comparison), warnings=notes)
 
 
 def _element(worst: Measurement) -> tuple[str, ...]:

@@ -1,0 +1,131 @@
+"""Findings of a model whose launches are right: eager refuses its inputs, or returns something else."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from aoti_debug import wording
+from aoti_debug.compare.comparison import Beginning, Comparison
+from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.outcome import DIFFERS, REFUSED
+from aoti_debug.compare.precision_setting import PRECISION
+from aoti_debug.compare.protocol.bad_operand import BadOperand
+from aoti_debug.compare.protocol.refusal import InputElement
+from aoti_debug.compare.text import output_text, short
+from aoti_debug.diagnosis.findings import Finding, Place, place_of
+from aoti_debug.manifest import ModelLine
+
+_MOST_OUTPUTS = 3
+
+
+def refused(comparison: Comparison) -> Finding:
+    """The finding that eager raises an exception for inputs that the package computes with."""
+    refusal = comparison.refusal
+    assert refusal is not None
+    line = comparison.refusal_line
+    where = Place(operator=refusal.operator, frame=line) if refusal.operator else None
+    call = f" in call {refusal.call}" if refusal.call else ""
+    evidence = [] if refusal.bad is None else [_bad_text(refusal.bad, line)]
+    if refusal.bad is not None and refusal.inputs and refusal.inputs[0].name != refusal.bad.name:
+        evidence.append(f"it was computed from {', '.join(map(_element_text, refusal.inputs))}")
+    evidence.append(f"the exported program, called in eager with the inputs of this run, raises {refusal.error}{call}")
+    evidence.append(
+        f"the package computed with them: {wording.count(len(comparison.run.launches), 'launch')}, no fault"
+    )
+    only = refusal.inputs[0] if len(refusal.inputs) == 1 else None
+    origin = None if only is None else Place(input=only.name, element=only.number)
+    return Finding(REFUSED, refusal.words, where, evidence=tuple(evidence), origin=origin)
+
+
+def differs(comparison: Comparison) -> Finding:
+    """The finding that outputs differ from eager's by more than rounding explains, while no launch is wrong."""
+    first, *others = comparison.differing_outputs
+    begins = comparison.beginning
+    evidence = [*map(output_text, others[:_MOST_OUTPUTS])]
+    where = None
+    if begins is not None:
+        launch = comparison.run.launch(begins.launch)
+        where = place_of(launch, begins.argument)
+        evidence += _beginning_sentences(begins)
+    evidence += _setting_sentences(comparison)
+    coverage = comparison.coverage
+    evidence.append(
+        f"{coverage.compared} of {wording.count(coverage.launches, 'launch')} computed what the program says"
+    )
+    is_open = comparison.setting is None and bool(comparison.suspects_of_rounding)
+    healed = any(map(comparison.is_healed, comparison.differing_outputs))
+    command = ("aoti-debug", "build", "PROGRAM.pt2", "--inductor-config", PRECISION)
+    return Finding(
+        DIFFERS,
+        output_text(first),
+        where,
+        evidence=tuple(evidence),
+        possible=(f"{PRECISION} may remove the difference; it was not tried",) if is_open else (),
+        origin=_origin(begins, where),
+        next=(shlex.join(command),) if healed or is_open else (),
+    )
+
+
+def _origin(begins: Beginning | None, where: Place | None) -> Place | None:
+    """The operator in eager whose result is not finite otherwise, where it is known."""
+    if begins is None or where is None or not begins.operator:
+        return None
+    return Place(where.launch, where.kernel, begins.operator, "", begins.argument, None, begins.line or where.frame)
+
+
+def _beginning_sentences(begins: Beginning) -> Iterator[str]:
+    if begins.misplaced:
+        yield (
+            f"it begins in launch {begins.launch}: {begins.misplaced} of "
+            f"{wording.count(begins.count, 'element')} of {begins.argument} are NaN or infinite otherwise than eager "
+            "makes them from the same inputs"
+        )
+    else:
+        yield (
+            f"it begins in launch {begins.launch}: eager rounds {begins.argument} otherwise, from the same inputs; the "
+            "launch is nearer to float64"
+        )
+    if begins.operator:
+        at = f" at {begins.line.place}" if begins.line is not None else ""
+        yield f"in eager, {begins.operator} ({begins.node}){at} is the first whose result is not finite as in float64"
+    elif begins.cast:
+        at = f" at {begins.line.place}" if begins.line is not None else ""
+        yield f"the program casts to {begins.cast}{at}, and the kernel does not store the result of the cast"
+
+
+def _setting_sentences(comparison: Comparison) -> Iterator[str]:
+    trial = comparison.setting
+    if trial is None:
+        return
+    if trial.failure:
+        yield f"{trial.setting} was tried: {trial.failure}"
+        return
+    found = [(error, trial.relative.get(str(error.index))) for error in comparison.differing_outputs]
+    if all(relative == 0 for _, relative in found):
+        yield f"observed: with {trial.setting} the outputs equal eager's"
+        return
+    for error, relative in found[:_MOST_OUTPUTS]:
+        yield f"observed: with {trial.setting} {_still(error, relative)}"
+
+
+def _still(error: OutputError, relative: float | None) -> str:
+    if relative is None:
+        return f"output {error.index} is NaN or infinite otherwise than in eager, too"
+    return f"output {error.index} is {short(relative)} off" if relative else f"output {error.index} equals eager's"
+
+
+def _bad_text(bad: BadOperand, line: ModelLine | None) -> str:
+    """ "`table[rows]`: aten.index.Tensor: rows[1] is -1, table has 6 rows"."""
+    place = f"[{', '.join(map(str, bad.index))}]" if bad.index else ""
+    text = f"`{line.text.strip()}`: " if line is not None and line.text.strip() else ""
+    text += f"{bad.operator}: {bad.name}{place} is {bad.value}"
+    if bad.table:
+        rows = f"{bad.size} rows" if bad.dimension == 0 else f"size {bad.size} in dimension {bad.dimension}"
+        text += f", {bad.table} has {rows}"
+    return text + (f" ({bad.count} elements are bad)" if bad.count > 1 else "")
+
+
+def _element_text(element: InputElement) -> str:
+    place = f"[{', '.join(map(str, element.index))}]" if element.index else ""
+    return f"{element.name}{place} = {element.value}"

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-FAULT, MADE = "# fault", "# made"  # how marked lines of a model end
+FAULT, MADE = "# fault", "# made"  # in marked lines of a model
 FAR = 1 << 36  # rows: an address that is mapped nowhere
 UNCHECKED: Mapping[str, Any] = {"assert_indirect_indexing": False}  # Inductor's own checks of indices left out
 SEPARATE: Mapping[str, Any] = {"max_fusion_size": 1}  # each operator is a launch
@@ -57,7 +57,7 @@ class Program:
         kind = type(self.make())
         source, first = inspect.getsourcelines(kind)
         file = str(Path(inspect.getfile(kind)).resolve())
-        return frozenset((file, first + n) for n, line in enumerate(source) if line.rstrip().endswith(mark))
+        return frozenset((file, first + n) for n, line in enumerate(source) if mark in line)
 
 
 @dataclass(frozen=True)

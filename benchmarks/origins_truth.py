@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import torch
+import torch._inductor.package  # before the forks: each would import it
 from origins_programs import BY_NAME, PROGRAMS, files_of
 from planted_origins import OPERATORS, Case, Element, inputs_of, model_of, of_model
 

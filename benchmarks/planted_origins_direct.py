@@ -27,9 +27,11 @@ class Gathered(nn.Module):
         return x.exp().gather(1, index) * 2  # fault
 
 
-class TakenAlong(nn.Module):
-    def forward(self, x: Tensor, order: Tensor) -> Tensor:
-        return torch.take_along_dim(x * 3, order, dim=1) - 1  # fault
+class Taken(nn.Module):
+    """As if the table had one dimension."""
+
+    def forward(self, x: Tensor, place: Tensor) -> Tensor:
+        return torch.take(x * 3, place) - 1  # fault
 
 
 class Selected(nn.Module):
@@ -187,7 +189,7 @@ PROGRAMS = {
     "embedding, far": Program(Embedded, lambda: (ids(6, 5), numbers(8)), UNCHECKED),
     "index": Program(Paired, lambda: (ids(12), ids(12, below=8))),
     "gather": Program(Gathered, lambda: (numbers(4, 20), ids(4, 6, below=20))),
-    "take_along_dim": Program(TakenAlong, lambda: (numbers(4, 20), ids(4, 5, below=20))),
+    "take": Program(Taken, lambda: (numbers(4, 20), ids(4, 5, below=80))),
     "index_select": Program(Selected, lambda: (numbers(20, 8), ids(6, below=20), hashed(8))),
     "scatter": Program(Scattered, lambda: (numbers(4, 20), ids(4, 3, below=20), numbers(4, 3))),
     "scatter_add": Program(Added, lambda: (numbers(20, 4), ids(6, 4, below=20), numbers(6, 4))),
@@ -220,10 +222,10 @@ CASES = (
     Case("index: the second of two", "index", at("columns", 7, 8), at("rows", 3, 49)),
     Case("index: the first of two", "index", at("rows", 11, 77), is_compiled=True),
     Case("gather past the end", "gather", at("index", 2, 5, 20)),
-    Case("take_along_dim past the end", "take_along_dim", at("order", 3, 1, 23), is_compiled=True),
+    Case("take past the end", "take", at("place", 3, 1, 80), is_compiled=True),
     Case("index_select beside a seed", "index_select", at("index", 4, 31), at("seed", 2, 10**12)),
     Case("scatter past the end", "scatter", at("index", 1, 2, 21)),
-    Case("scatter_add past the end", "scatter_add", at("index", 5, 0, 20)),
+    Case("scatter_add far away", "scatter_add", at("index", 5, 0, FAR)),
     Case("index_put before the beginning", "index_put", at("index", 3, -21)),
     Case("index_add past the end", "index_add", at("index", 0, 20)),
     Case("masked: a bad number that counts", "masked", at("index", 4, 99), at("index", 0, 900), is_compiled=True),

@@ -14,6 +14,7 @@ planted number there is none.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -34,9 +35,14 @@ from overhead import table
 from planted_origins import OPERATORS, Case, inputs_of
 from planted_origins_cases import CASES, PROGRAMS
 
+from aoti_debug.cli import main
+from aoti_debug.frontend.exported_program import WORKER
+from aoti_debug.machine.fork_server import python_process
+from aoti_debug.run.preloaded_modules import PRELOADED
+
 HERE = Path(__file__).resolve().parent
+PATHS = (str(HERE), str(HERE.parent))
 WANTED = 0.85  # of the origins are stated
-LIMIT = 900.0  # seconds, for one triage
 
 
 @dataclass(frozen=True)
@@ -75,10 +81,7 @@ class Bench:
     """Programs, packages and triages of one run, in a folder; what is there already is not made again."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("AOTI_DEBUG_", "AOT_INDUCTOR_DEBUG_"))}
-        paths = (str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", ""))
-        self._environment = {**kept, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        self.folder = folder
 
     def children(self, script: str, lines: Sequence[str]) -> Iterator[str]:
         """The lines that a script of the benchmark prints, as they come.
@@ -86,12 +89,10 @@ class Bench:
         Raises:
             SystemExit: it failed.
         """
-        log = self._folder / f"{script}.log"
+        log = self.folder / f"{script}.log"
         with log.open("wb") as errors:
-            command = [sys.executable, str(HERE / script), str(self._folder)]
-            child = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=self._environment
-            )
+            command = [sys.executable, str(HERE / script), str(self.folder)]
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
             assert child.stdin is not None
             assert child.stdout is not None
             child.stdin.write("\n".join(lines))
@@ -106,47 +107,34 @@ class Bench:
         Raises:
             RuntimeError: it cannot be built.
         """
-        files = files_of(case, self._folder)
+        files = files_of(case, self.folder)
         model, output = files.package if case.is_compiled else files.program, files.instrumented(case.is_compiled)
         if output.exists():
             return
         settings = {} if case.is_compiled else PROGRAMS[case.program].configs
         words = ["build", str(model), "-o", str(output), "--import", OPERATORS]
         words += [word for name, value in settings.items() for word in ("--inductor-config", f"{name}={value}")]
-        done = self._command(words)
-        if done.returncode:
-            raise RuntimeError(f"it cannot be built: {done.stderr.strip()[-300:]}")
+        code = main.run(words)
+        if code:
+            raise RuntimeError(f"no build: exit code {code}")
 
     def row(self, case: Case) -> Row:
         """Triages a case and judges the verdict."""
-        place, files = self._folder / "triages" / slug(case.name), files_of(case, self._folder)
+        place, files = self.folder / "triages" / slug(case.name), files_of(case, self.folder)
         place.mkdir(parents=True, exist_ok=True)
         torch.save(inputs_of(PROGRAMS[case.program], (*case.planted, *case.innocent)), place / "inputs.pt")
         words = ["triage", str(files.instrumented(case.is_compiled)), "--json", "--import", OPERATORS]
         words += ["--inputs", str(place / "inputs.pt"), "--out", str(place)]
         began = time.monotonic()
-        done = self._command(words)
+        code = main.run(words)
         seconds = time.monotonic() - began
-        if done.returncode not in (0, 1) or not done.stdout.strip():
-            return Row(case, None, f"exit code {done.returncode}: {done.stderr.strip()[-200:]}", seconds)
-        (place / "verdict.json").write_text(done.stdout)
-        return Row(case, Judge(case, PROGRAMS[case.program], files).judge(json.loads(done.stdout)), "", seconds)
-
-    def _command(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "aoti_debug", *words],
-            cwd=self._folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LIMIT,
-            check=False,
-        )
+        if code not in (0, 1):
+            return Row(case, None, f"exit code {code}", seconds)
+        verdict = json.loads((place / "latest" / "triage.json").read_text())["finding"]
+        return Row(case, Judge(case, PROGRAMS[case.program], files).judge(verdict), "", seconds)
 
 
-def main() -> int:
+def benchmark() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="GLOB", default=["*"], help="cases whose name fits")
     parser.add_argument("--compiled", action="store_true", help="only packages that torch compiled")
@@ -164,6 +152,9 @@ def main() -> int:
         return 0
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="aoti-debug-origins-"))).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    for name in [name for name in os.environ if name.startswith(("AOTI_DEBUG_", "AOT_INDUCTOR_DEBUG_"))]:
+        del os.environ[name]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*PATHS, os.environ.get("PYTHONPATH", ""))))
     return (_truth if options.truth else _triages)(chosen, Bench(folder), options.jobs)
 
 
@@ -174,7 +165,13 @@ def _triages(chosen: Sequence[Case], bench: Bench, jobs: int) -> int:
     sharing: dict[tuple[str, bool], list[Case]] = {}
     for case in chosen:
         sharing.setdefault((str(files_of(case, Path())), case.is_compiled), []).append(case)
-    with ThreadPoolExecutor(jobs) as pool:
+    lowering = ("torch._inductor.compile_fx", "torch._inductor.package", WORKER)
+    with (
+        ThreadPoolExecutor(jobs) as pool,
+        python_process.forking_from((*PRELOADED, *lowering)),
+        (bench.folder / "commands.log").open("w") as log,
+        contextlib.redirect_stdout(log),
+    ):
         rows = [row for group in pool.map(lambda cases: _rows(bench, cases), sharing.values()) for row in group]
     head = ("", "case", "of", "fault", "line", "origin", "true", "wrong sentences", "seconds")
     table(head, [row.cells for row in rows])
@@ -228,4 +225,4 @@ def _truth(chosen: Sequence[Case], bench: Bench, _: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(benchmark())

@@ -59,8 +59,8 @@ class RoundingNoise:
             return result
         dtype = next((type_.dtype for type_ in node.types[:1] if type_ is not None), "")
         bound = bound_of(node.target)
-        errors = 1.0 if bound is None or dtype not in ("", "float32") else bound.on(str(result.device))
-        step = self._units * _UNITS.get(dtype, _UNIT) * errors
+        least = 0.0 if bound is None else bound.on(str(result.device)) * _UNIT
+        step = max(self._units * _UNITS.get(dtype, _UNIT), least if dtype == "float32" else 0.0)
         held = {tensor.untyped_storage().data_ptr() for tensor in _tensors(args)}
         if result.untyped_storage().data_ptr() in held:
             return result.mul_(self._factors(result, step)) if node.mutates else result

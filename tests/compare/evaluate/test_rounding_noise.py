@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
+from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise, moved
 from aoti_debug.compare.evaluate.wide_values import LARGE, Narrow
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
@@ -24,6 +25,12 @@ def test_a_result_moves_by_several_units_of_its_own_dtype(dtype: str, unit: floa
     noise, values = RoundingNoise(0, 8), torch.ones(4, 50, dtype=torch.float64)
     change = (noise.result(call("aten.exp.default", dtype), [], values) - 1).abs().max()
     assert 4 * unit < float(change) <= 8 * unit
+
+
+def test_a_function_moves_by_its_bound_in_units_of_its_result() -> None:
+    noise, small = RoundingNoise(0, 1), torch.full((200,), 1e-12, dtype=torch.float64)
+    units = (noise.result(call("aten.tanh.default"), [], small) / small - 1).abs().max() / 2.0**-23
+    assert 1 < float(units) <= FUNCTION_BOUNDS["tanh"].cpu
 
 
 def test_views_and_integers_stay() -> None:

@@ -193,7 +193,7 @@ def test_a_decision_that_the_error_of_a_function_makes(tmp_path: Path) -> None:
     inputs = {"x": x, "y": x + 100}
     assert measured(tmp_path, inputs, nodes, x).wrong == 0
     assert measured(tmp_path, inputs, nodes, x + 100).wrong == 0
-    assert measured(tmp_path, inputs, nodes, x + 150).wrong == 50
+    assert measured(tmp_path, inputs, nodes, x + 250).wrong == 50
     far = {"x": x + 1, "y": x + 100}
     assert measured(tmp_path, far, nodes, far["y"]).wrong == 50
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from public_reports import given
+from public_reports import builds, custom, given, healthy, indices, nonfinite, numbers
 from public_reports.report import Report
 
-REPORTS: dict[str, Report] = {report.name: report for module in (given,) for report in module.REPORTS}
+REPORTS: dict[str, Report] = {
+    report.name: report
+    for module in (given, indices, numbers, nonfinite, builds, custom, healthy)
+    for report in module.REPORTS
+}

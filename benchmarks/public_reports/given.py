@@ -62,7 +62,7 @@ class Causal(nn.Module):
         def score(s: Tensor, _batch: Tensor, _head: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return torch.where(j <= i, s, -torch.inf)
 
-        return flex_attention(q, k, v, score_mod=score) * 2
+        return flex_attention(q, k, v, score_mod=score) * 2  # culprit
 
 
 class CausalAlone(nn.Module):
@@ -210,7 +210,7 @@ REPORTS = (
         "both raise",
         ("fault",),
         (r"public_reports(::|\.)bag_sum",),
-        ("counts[1]", "counts"),
+        (),
         (r"index came from",),
     ),
     Report(
@@ -220,7 +220,7 @@ REPORTS = (
         "both raise",
         ("fault",),
         (r"public_reports(::|\.)bag_sum",),
-        ("counts",),
+        (),
         (r"index came from",),
         "compiled",
         "-compiled",
@@ -240,8 +240,9 @@ REPORTS = (
         148752,
         "flex_attention on the CPU with an operation after it",
         lambda: Example(Causal(), _qkv()),
-        "same",
-        CLEAN,
+        "no package",
+        ("build_failure",),
+        (r"flex_attention|aten\.mul",),
         part="-after",
     ),
     Report(

@@ -25,3 +25,65 @@ def _(counts: Tensor, ids: Tensor, table: Tensor) -> Tensor:
 def advance(state: Tensor, step: Tensor) -> None:
     """Adds to a state in place."""
     state.add_(step)
+
+
+@torch.library.custom_op("public_reports::half_filled", mutates_args={})
+def half_filled(x: Tensor) -> Tensor:
+    """Writes the first half of its result."""
+    filled = torch.empty_like(x)
+    half = x.shape[0] // 2
+    filled[:half] = x[:half].exp()
+    return filled
+
+
+@half_filled.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("public_reports::route", mutates_args={})
+def route(x: Tensor) -> Tensor:
+    """Returns a part of a wider tensor, which its fake kernel takes for a tensor of its own."""
+    return torch.nn.functional.pad(x.tanh(), (0, 8))[:, : x.shape[1]]
+
+
+@route.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.custom_op("public_reports::pairs", mutates_args={})
+def pairs(x: Tensor) -> Tensor:
+    """Returns one column more than its fake kernel says."""
+    return torch.cat([x, x[:, :1]], 1)
+
+
+@pairs.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.custom_op("public_reports::turned", mutates_args={})
+def turned(x: Tensor) -> Tensor:
+    """Returns its result in the order of columns, which its fake kernel does not know."""
+    return x.cos().t().contiguous().t()
+
+
+@turned.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.custom_op("public_reports::remembering", mutates_args={})
+def remembering(x: Tensor) -> Tensor:
+    """Keeps all that it returned."""
+    _KEPT.append(x.repeat(64))
+    return _KEPT[-1][: len(x)] * 1
+
+
+@remembering.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+_KEPT: list[Tensor] = []

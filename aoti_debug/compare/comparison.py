@@ -108,11 +108,13 @@ class SettingTrial:
 
     Attributes:
         setting: "emulate_precision_casts=True".
+        program: the file of the program.
         failure: why it was not built or run; "" if it was.
         relative: the finite differences of outputs from eager's with it, by their numbers.
     """
 
     setting: str
+    program: str
     failure: str = ""
     relative: Mapping[str, float] = field(default_factory=dict)
 

@@ -42,20 +42,20 @@ def differs(comparison: Comparison) -> Finding:
     """The finding that outputs differ from eager's by more than rounding explains, while no launch is wrong."""
     first, *others = comparison.differing_outputs
     begins = comparison.beginning
-    evidence = [*map(output_text, others[:_MOST_OUTPUTS])]
+    evidence = [*_setting_sentences(comparison), *map(output_text, others[:_MOST_OUTPUTS])]
     where = None
     if begins is not None:
         launch = comparison.run.launch(begins.launch)
         where = place_of(launch, begins.argument)
         evidence += _beginning_sentences(begins)
-    evidence += _setting_sentences(comparison)
     coverage = comparison.coverage
     evidence.append(
         f"{coverage.compared} of {wording.count(coverage.launches, 'launch')} computed what the program says"
     )
     is_open = comparison.setting is None and bool(comparison.suspects_of_rounding)
     healed = any(map(comparison.is_healed, comparison.differing_outputs))
-    command = ("aoti-debug", "build", "PROGRAM.pt2", "--inductor-config", PRECISION)
+    program = "PROGRAM.pt2" if comparison.setting is None else comparison.setting.program
+    command = ("aoti-debug", "build", program, "--inductor-config", PRECISION)
     return Finding(
         DIFFERS,
         output_text(first),

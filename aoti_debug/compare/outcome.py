@@ -23,7 +23,7 @@ DIFFERS = FindingKind(
     "an output differs from eager's by more than rounding explains, and no launch is wrong",
     "DIFFERS FROM EAGER",
     "differs from eager",
-    "≠",
+    "Δ",
 )
 MOST_NAMED = 4  # of what was not compared
 

@@ -14,6 +14,7 @@ from aoti_debug.compare.comparison import Comparison, SettingTrial
 from aoti_debug.compare.measure.output_errors import errors
 from aoti_debug.errors import AotiDebugError, TargetError
 from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.pt2.archive import Artifact
 from aoti_debug.run import saved_outputs
 from aoti_debug.run.options import RunOptions
 from aoti_debug.run.runner import run_with
@@ -44,7 +45,7 @@ def with_setting(
             near = sum(relative == 0 for relative in trial.relative.values())
             note.text = f"{near} of {wording.count(len(trial.relative), 'output')} as in eager"
     except AotiDebugError as error:
-        trial = SettingTrial(PRECISION, wording.first_line(str(error)))
+        trial = SettingTrial(PRECISION, str(_path(building)), wording.first_line(str(error)))
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return replace(comparison, setting=trial)
@@ -67,4 +68,11 @@ def _tried(building: BuildOptions, running: RunOptions, eager: Path, place: Path
     if result.verdict is not None:
         raise TargetError(f"the model ends in {wording.first_line(result.verdict.what)}")
     found = errors(saved_outputs.saved(outputs), saved_outputs.saved(eager))
-    return SettingTrial(PRECISION, relative={str(e.index): e.relative for e in found if math.isfinite(e.relative)})
+    return SettingTrial(
+        PRECISION, str(_path(building)), relative={str(e.index): e.relative for e in found if math.isfinite(e.relative)}
+    )
+
+
+def _path(building: BuildOptions) -> Path:
+    program = building.program
+    return program.path if isinstance(program, Artifact) else Path(str(program))

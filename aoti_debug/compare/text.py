@@ -158,8 +158,8 @@ def output_text(error: OutputError) -> str:
     if error.misplaced:
         are = "element is" if error.misplaced == 1 else "elements are"
         return (
-            f"output {error.index}: {error.misplaced} of {error.elements} {are} NaN or infinite otherwise than what "
-            f"the exported program returns in eager{example}"
+            f"output {error.index}: {error.misplaced} of {error.elements} {are} NaN or infinite otherwise than in "
+            f"eager{example}"
         )
     if not math.isfinite(error.relative):
         return f"output {error.index} has other zeros than what the exported program returns in eager{example}"

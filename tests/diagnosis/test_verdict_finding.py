@@ -9,7 +9,7 @@ from subjects import manifest, run
 from aoti_debug.abi import FaultDomain
 from aoti_debug.diagnosis import verdict_finding
 from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.diagnosis.findings import CLEAN, FAULT, HANG, Finding
+from aoti_debug.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
 
@@ -28,7 +28,7 @@ def test_a_fault_names_its_launch(tmp_path: Path) -> None:
 
 def test_a_clean_run(tmp_path: Path) -> None:
     found = finding_of(run(tmp_path, fault=False))
-    assert (found.kind, found.what, found.where) == (CLEAN, "3 launches, no fault", None)
+    assert (found.kind, found.what, found.where) == (NO_FAULT, "3 launches; values not recorded", None)
 
 
 def test_a_hang_and_several_suspects(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_only_a_hang_tells_the_arguments(tmp_path: Path) -> None:
 
 def test_one_launch_is_no_plural(tmp_path: Path) -> None:
     opened = run_with(tmp_path, Exit(ExitKind.CLEAN))
-    assert finding_of(opened).what == "1 launch, no fault"
+    assert finding_of(opened).what == "1 launch; values not recorded"
 
 
 def test_where_the_host_was_and_which_launch_noticed_are_evidence(tmp_path: Path) -> None:

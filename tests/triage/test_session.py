@@ -13,7 +13,7 @@ import torch
 from recorder import Recorder
 
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.diagnosis.findings import CLEAN, Finding, FindingKind, place_of
+from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, place_of
 from aoti_debug.report import report
 from aoti_debug.repro.evidence import Evidence, Mode
 from aoti_debug.run.runner import RunResult
@@ -123,12 +123,14 @@ def test_nan_is_found_and_confirmed(triaged: Callable[..., tuple[TriageDir, Told
 def test_a_clean_model(triaged: Callable[..., tuple[TriageDir, Told]]) -> None:
     found, told = triaged(of_positive)
     assert told.made == ["names", "values"]
-    assert found.finding == Finding(CLEAN, "1 launch in 1 call: no fault, outputs finite")
+    what = "0 of 1 launch; not compared: a run whose package is gone"
+    seen = "1 launch in 1 call: no fault, outputs finite"
+    assert found.finding == Finding(INCOMPLETE, what, evidence=(seen,))
 
 
 def test_what_failed_once_in_the_build_is_told(triaged: Callable[..., tuple[TriageDir, Told]]) -> None:
     found, _ = triaged(of_positive, notes=("the build failed once: SIGKILL",))
-    assert found.finding.kind == CLEAN
+    assert found.finding.kind == INCOMPLETE
     assert found.finding.warnings == ("the build failed once: SIGKILL",)
 
 
@@ -138,7 +140,7 @@ def test_a_fork_server_that_does_not_serve_is_told(
     server = SimpleNamespace(preload=lambda: None, failure="the module ops starts 2 threads when it is imported")
     monkeypatch.setattr(session.python_process, "forking_from", lambda *_: nullcontext(server))
     found, _ = triaged(of_positive)
-    assert found.finding.kind is CLEAN
+    assert found.finding.kind is INCOMPLETE
     assert (found.record.steps[-1].name, found.record.steps[-1].text) == (
         "fork server",
         "new processes were started instead: the module ops starts 2 threads when it is imported",

@@ -11,7 +11,7 @@ from aoti_debug.compare.evaluate.arithmetic import unit
 from aoti_debug.compare.measure.bias import bias
 from aoti_debug.compare.measure.differences import Differences, Parts, largest_in, largest_of
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject, element, measurement, spread
-from aoti_debug.compare.measure.ulp import finite, median, relative_difference
+from aoti_debug.compare.measure.ulp import finite, median, misplaced, relative_difference
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
 from aoti_debug.compare.protocol.measurement import Measurement
@@ -93,9 +93,9 @@ class _Sums:
         same = part.is_equal
         if not part.are_numbers:
             same = bool(((part.actual == part.eager) | (part.actual.isnan() & part.eager.isnan())).all())
-            self.misplaced += _misplaced(part.actual, part.eager)
-            self.lost += _misplaced(part.actual, part.double)
-            self.eager_lost += _misplaced(part.eager, part.double)
+            self.misplaced += misplaced(part.actual, part.eager)
+            self.lost += misplaced(part.actual, part.double)
+            self.eager_lost += misplaced(part.eager, part.double)
         self.is_equal &= same
         self.error += float(error.square().sum())
         self.eager_error += float(eager_error.square().sum())
@@ -194,12 +194,6 @@ def _leaning(part: Differences, sums: _Sums, output: Evaluated) -> _Judgement:
     judgement = _judge(part, sums, output)
     differs = part.actual.isfinite() & part.double.isfinite() & (part.actual != part.kernel)
     return replace(judgement, ratio=(1 + part.error / part.step).masked_fill_(~differs, 0.0))
-
-
-def _misplaced(first: torch.Tensor, second: torch.Tensor) -> int:
-    """The number of elements that are NaN or infinite in one of them, and not the same in the other."""
-    alike = (first == second) | (first.isnan() & second.isnan()) | (first.isfinite() & second.isfinite())
-    return int((~alike).sum())
 
 
 def _root(squares: float, count: int) -> float:

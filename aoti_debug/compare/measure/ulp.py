@@ -67,6 +67,12 @@ def are_finite(values: torch.Tensor) -> bool:
     return bool(values.sum().isfinite())
 
 
+def misplaced(first: torch.Tensor, second: torch.Tensor) -> int:
+    """The number of elements that are NaN or infinite in one of two tensors, and not the same in the other."""
+    alike = (first == second) | (first.isnan() & second.isnan()) | (first.isfinite() & second.isfinite())
+    return int((~alike).sum())
+
+
 def median(values: torch.Tensor) -> float:
     """The median of flat values without NaN, whose order it changes; of an even number the lower one in the middle."""
     if values.device.type != "cpu":

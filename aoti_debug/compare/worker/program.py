@@ -23,7 +23,8 @@ from aoti_debug.compare.measure.state_change import (
     judged_by_noise,
     state_change,
 )
-from aoti_debug.compare.measure.ulp import relative_difference
+from aoti_debug.compare.measure.ulp import misplaced, relative_difference
+from aoti_debug.compare.protocol.limits import LARGEST
 from aoti_debug.compare.protocol.measurement import (
     Advance,
     Inherited,
@@ -235,7 +236,8 @@ def _difference(
         expected = as_written(evaluation.value(item.value), actual, item, symbols)
     except (NotEvaluableError, RunDirError):
         return
-    yield Inherited(output.launch, item.recorded.argument, relative_difference(actual, expected))
+    relative = LARGEST if misplaced(actual, expected) else relative_difference(actual, expected)
+    yield Inherited(output.launch, item.recorded.argument, relative)
 
 
 def _state(

@@ -10,6 +10,7 @@ import torch
 
 from aoti_debug.compare.measure.output_errors import (
     OutputError,
+    ReturnedElement,
     coarsest_of,
     errors,
     is_low_precision,
@@ -130,5 +131,39 @@ def test_rounding_is_that_of_the_coarsest_dtype_of_the_program() -> None:
     )
     found = (wide, whole, overflowed)
     assert [error.is_right for error in of_program(found, lambda _: ("float32", "int64"))] == [False, False, False]
-    (kept,) = of_program(found, lambda _: ("float32", "bfloat16", "int64"))
-    assert (kept.index, kept.is_right) == (0, True)
+    rounded = of_program(found, lambda _: ("float32", "bfloat16", "int64"))
+    assert [error.is_right for error in rounded] == [True, True, True]
+
+
+# Rounding that kernels leave out
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_places_that_are_not_finite_are_counted(tmp_path: Path, value: float) -> None:
+    expected = torch.tensor([[1.0, value, 3.0], [value, 5.0, value]])
+    actual = torch.tensor([[1.5, value, 3.0], [0.0, 5.0, value]])
+    found = error(actual, expected, tmp_path)
+    assert (found.misplaced, found.relative) == (1, math.inf)
+    assert found.example == ReturnedElement((1, 0), "0.0", str(value))
+
+
+def test_the_element_that_is_farthest_off_is_the_example(tmp_path: Path) -> None:
+    found = error(torch.tensor([1.0, 2.5, 3.25]), torch.tensor([1.0, 2.0, 3.0]), tmp_path)
+    assert (found.misplaced, found.example) == (0, ReturnedElement((1,), "2.5", "2.0"))
+
+
+@pytest.mark.parametrize(
+    ("error", "is_lost"),
+    [
+        (OutputError(0, "float32", 8, 8, 3e-4, "float16", 1e-7, 3e-4), True),
+        (OutputError(0, "float32", 8, 8, 3e-4, "float16", 2e-4, 3e-4), False),  # float64 is as far from both
+        (OutputError(0, "float32", 8, 8, 3e-4, "float16", 1e-7, 3e-4, arithmetic="float16"), False),
+        (OutputError(0, "float16", 8, 8, 0.5, "float16", 1e-4, 0.5, arithmetic="float16"), True),
+        (OutputError(0, "float32", 8, 8, 2e-7, "float16", 1e-9, 2e-7), False),  # in the last place
+        (OutputError(0, "int64", 8, 1, 0.1, "bfloat16", 0.0, 0.1), True),
+        (OutputError(0, "float32", 8, 8, 3e-4, "float32", 1e-7, 3e-4, arithmetic="float32"), False),
+        (OutputError(0, "float32", 8, 8, 3e-4, "float16"), False),  # float64 is not known
+    ],
+)
+def test_rounding_is_lost_where_float64_is_nearer_to_the_run(error: OutputError, is_lost: bool) -> None:
+    assert error.has_lost_rounding is is_lost

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from recorder import Recorder
 
 from aoti_debug.compare.alteration import Alteration
-from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row, Suspect
+from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row, Suspect
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.outcome import WRONG_VALUE, compared_text, exit_code, kind_of
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.text import output_lines
-from aoti_debug.diagnosis.findings import CLEAN
+from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE
 from aoti_debug.manifest import Kind, ModelLine
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage.checks import wrong_value
@@ -65,7 +67,7 @@ def test_a_state_is_the_launch_s_fault_unless_that_computed_its_graph(
         StateChange("mean", 0, "", Advance.UNTOUCHED),
     )
     finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, output, RIGHT), states=states))
-    assert finding.kind is wrong_value_finding.WRONG_VALUE
+    assert finding.kind is WRONG_VALUE
     assert finding.what.startswith("count changes twice as much as in the program in call 0: 0.1 wrote it last")
     assert (finding.where.launch if finding.where else None) == place
     assert finding.evidence[-1].startswith("mean does not change in call 0: no launch writes it")
@@ -79,7 +81,7 @@ def test_an_output_that_no_launch_explains(run: RunDir) -> None:
     comparison = replace(compared(run, RIGHT, RIGHT, RIGHT), outputs=(FAULTY,))
     assert not comparison.is_clean
     finding = wrong_value_finding.finding_of(comparison)
-    assert finding.kind is wrong_value_finding.WRONG_VALUE
+    assert finding.kind is WRONG_VALUE
     assert finding.what == "output 1 is not what launch 0.2 wrote for it, tanh in buf2"
     assert finding.evidence == ("3 launches computed what the graph says that they were generated from",)
     said = " ".join(output_lines(comparison, 500))
@@ -101,13 +103,14 @@ def test_weights_come_before_what_they_make_of_the_graph(run: RunDir) -> None:
 def test_what_was_not_compared_with_the_program_is_said(run: RunDir) -> None:
     comparison = replace(compared(run, RIGHT, RIGHT, RIGHT), states_failure="it draws random numbers")
     finding = wrong_value_finding.finding_of(comparison)
-    assert finding.kind is CLEAN
-    assert finding.warnings == ("the comparison with the exported program is incomplete: it draws random numbers",)
+    assert finding.kind is INCOMPLETE
+    reason = "outputs and states of the exported program (it draws random numbers)"
+    assert finding.what == f"3 of 3 launches, 100 % of bytes; not compared: {reason}"
 
 
 def test_the_first_wrong_launch(run: RunDir) -> None:
     finding = wrong_value_finding.finding_of(compared(run, RIGHT, WRONG, WRONG))
-    assert finding.kind is wrong_value_finding.WRONG_VALUE
+    assert finding.kind is WRONG_VALUE
     assert finding.what == "2 of 6 elements of buf0 are not what the program says"
     assert finding.where is not None
     assert (finding.where.launch, finding.where.kernel, finding.where.element) == ("0.1", "b", 4)
@@ -144,10 +147,39 @@ def test_a_run_without_a_wrong_launch_says_how_much_was_compared(run: RunDir) ->
     whole = wrong_value_finding.finding_of(compared(run, RIGHT, RIGHT, SILENT))
     assert (whole.kind, whole.what, whole.warnings) == (CLEAN, "2 of 2 launches computed what the program says", ())
     half = wrong_value_finding.finding_of(compared(run, RIGHT, "no node holds it", RIGHT))
-    assert half.what == "2 of 3 launches computed what the program says"
-    assert half.warnings == ("aoti-debug compare tells why the other launches were not compared",)
+    assert half.kind is INCOMPLETE
+    assert half.what == "2 of 3 launches, 66 % of bytes; not compared: b (no node holds it)"
     none = wrong_value_finding.finding_of(compared(run, PRIVATE, SILENT, SILENT))
-    assert (none.what, none.warnings) == ("", ("no launch could be compared with the program",))
+    assert (none.kind, none.what) == (INCOMPLETE, f"0 of 1 launch, 0 % of bytes; not compared: a ({PRIVATE})")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"reason": "flex_attention has no evaluation of its own"}, "flex_attention"),
+        ({"reason": "its grid is empty: it was not started"}, "b (its grid is empty: it was not started)"),
+        ({"reason": "random numbers: aten.rand.default"}, ""),
+        ({"same_code": True}, ""),
+        ({"is_unread": True}, ""),
+    ],
+)
+def test_what_leaves_a_comparison_open_is_named(run: RunDir, change: dict[str, Any], named: str) -> None:
+    comparison = compared(run, RIGHT, "no node holds it", RIGHT)
+    rows = (comparison.rows[0], replace(comparison.rows[1], **change), comparison.rows[2])
+    found = wrong_value_finding.finding_of(replace(comparison, rows=rows))
+    assert found.kind is (INCOMPLETE if named else CLEAN)
+    assert found.what.partition("not compared: ")[2] == named
+    equal = (OutputError(0, "float32", 6, 0, 0.0),)
+    assert kind_of(replace(comparison, rows=rows, outputs=equal)) is CLEAN, "all outputs are equal"
+
+
+def test_outputs_that_were_not_compared_leave_it_open(run: RunDir) -> None:
+    comparison = replace(compared(run, RIGHT, RIGHT, RIGHT), outputs_missing=NO_PROGRAM)
+    assert kind_of(comparison) is INCOMPLETE
+    assert exit_code(comparison) == 8
+    assert compared_text(comparison).endswith("not compared: a compiled package without its program")
+    wrong = replace(comparison, rows=compared(run, RIGHT, WRONG, RIGHT).rows)
+    assert (kind_of(wrong), exit_code(wrong)) == (WRONG_VALUE, 1)
 
 
 def test_the_bytes_to_save_count_what_is_only_read_once(tmp_path: Path) -> None:
@@ -185,26 +217,27 @@ def test_an_operator_has_no_source_to_run_in_another_way(tmp_path: Path) -> None
 # ---- models that are not compared
 
 
-def looked(run: RunDir, folder: Path) -> tuple[str, ...]:
-    """The warnings about a run, at which a triage only looks."""
-    options = SimpleNamespace(compare=True)
+def looked(run: RunDir, folder: Path, compare: bool = True) -> str:
+    """What a triage says that only looks at a run."""
+    options = SimpleNamespace(compare=compare)
     model = SimpleNamespace(options=options, repro=folder / "repro")
     named = SimpleNamespace(launches=run.launches, package=folder / "package.pt2", manifest=run.manifest)
     suspicion = wrong_value.look(model, SimpleNamespace(run=named, diagnosed=None))  # type: ignore[arg-type]
     assert suspicion is not None
-    assert suspicion.finding.kind is CLEAN
-    return suspicion.finding.warnings
+    assert suspicion.finding.kind is INCOMPLETE
+    return suspicion.finding.what
 
 
 def test_why_a_model_is_not_compared(run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wrong_value, "has_reference", lambda _: False)
-    reason = "not compared with the program: the package does not hold the graph that it was compiled from"
-    assert looked(run, tmp_path) == (reason,)
+    reason = "a package that does not hold the graph that it was compiled from"
+    assert looked(run, tmp_path) == f"0 of 3 launches; not compared: {reason}"
+    assert looked(run, tmp_path, compare=False) == "0 of 3 launches; not compared: --no-compare"
     monkeypatch.setattr(wrong_value, "has_reference", lambda _: True)
     monkeypatch.setattr(wrong_value, "MOST_LAUNCHES", 2)
-    reason = "not compared with the program: 3 launches are many; aoti-debug compare does"
-    assert looked(run, tmp_path) == (reason,)
+    reason = "3 launches, which are many; aoti-debug compare does"
+    assert looked(run, tmp_path) == f"0 of 3 launches; not compared: {reason}"
     monkeypatch.setattr(wrong_value, "MOST_LAUNCHES", 3)
     monkeypatch.setattr(wrong_value, "LARGEST", 143)
-    reason = "not compared with the program: it would save 144 B of tensors; aoti-debug compare does"
-    assert looked(run, tmp_path) == (reason,)
+    reason = "144 B of tensors, which would be saved; aoti-debug compare does"
+    assert looked(run, tmp_path) == f"0 of 3 launches; not compared: {reason}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from corpus import addresses, clean_layers, clean_tensors, contracts, numbers, operators, wrong_values
+from corpus import addresses, clean_layers, clean_tensors, contracts, eager, numbers, operators, wrong_values
 from corpus.case import Case
 
-FAULTS: tuple[Case, ...] = (*addresses.CASES, *numbers.CASES, *contracts.CASES, *operators.CASES, *wrong_values.CASES)
+FAULTS: tuple[Case, ...] = (
+    *(*addresses.CASES, *numbers.CASES, *contracts.CASES, *operators.CASES, *wrong_values.CASES),
+    *eager.CASES,
+)
 CLEAN: tuple[Case, ...] = (*clean_layers.CASES, *clean_tensors.CASES)
 
 

@@ -24,7 +24,7 @@ Execute = Callable[[Sequence[str], Path], tuple[int, str, str]]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LIMIT = 900.0  # seconds, for one triage
-EXITS = {"clean": 0}  # of the command line, by kind; 1 otherwise
+EXITS = {"clean": 0, "incomplete": 8}  # of the command line, by kind; 1 otherwise
 OUTPUT_LINES = 12
 
 
@@ -168,7 +168,7 @@ def triage(of: Exported, folder: Path, execute: Execute, model: Path | None = No
     began = time.monotonic()
     code, output, errors = execute([*command(of, model), "--out", str(base)], folder)
     seconds = time.monotonic() - began
-    verdict = json.loads(output) if code in (0, 1) and output.strip() else None
+    verdict = json.loads(output) if code in (0, 1, 8) and output.strip() else None
     return Outcome(verdict, code, seconds, _building(base), "\n".join(errors.splitlines()[-OUTPUT_LINES:]))
 
 

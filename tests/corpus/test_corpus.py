@@ -28,6 +28,8 @@ ALWAYS = frozenset(
             "write_into_neighbour",
             "half_left_unwritten",
             "wrong_relu",
+            "eager_refuses_a_computed_index",
+            "cast_in_a_kernel",
         ),
         *("attention_boolean_mask", "guarded_layers", "pictures", "infinite_bounds", "random_numbers", "cond"),
         "mutation_and_views",

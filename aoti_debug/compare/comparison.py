@@ -69,8 +69,16 @@ class Row:
 
     @property
     def leaves_open(self) -> bool:
-        """True if its result matters, was not compared, and was not computed by code that eager runs, too."""
-        needless = self.reason == SILENT or self.reason.startswith(RANDOM_NUMBERS) or self.is_unread or self.same_code
+        """True if its result matters, was not compared, and was not computed by code that eager runs, too.
+
+        A launch that is only compared through its readers leaves nothing open that they do not.
+        """
+        needless = (
+            self.reason in (SILENT, PRIVATE)
+            or self.reason.startswith(RANDOM_NUMBERS)
+            or self.is_unread
+            or self.same_code
+        )
         return not self.is_compared and not needless
 
     @property
@@ -191,7 +199,15 @@ class Comparison:
     def _differs(self, error: OutputError) -> bool:
         if error.misplaced or (not error.is_right and error.is_explained_by_noise is False):
             return True
-        return error.has_lost_rounding and self.is_healed(error)
+        return error.has_lost_rounding and (error.has_lost_cast or self.is_healed(error))
+
+    def _is_open(self, error: OutputError) -> bool:
+        """True if it is not known whether rounding explains how an output differs."""
+        if error.fault or self._differs(error):
+            return False
+        if error.has_lost_rounding:
+            return self.setting is None or bool(self.setting.failure)
+        return not error.is_right and error.is_explained_by_noise is None
 
     def is_healed(self, error: OutputError) -> bool:
         """True if the setting that was tried makes an output equal eager's, but for the rounding of one operator."""
@@ -206,11 +222,13 @@ class Comparison:
             found.append(self.outputs_missing)
         elif self.states_failure:
             found.append(f"outputs and states of the exported program ({self.states_failure})")
-        unknown = [e for e in self.wrong_outputs if not e.fault and not e.misplaced and e.is_explained_by_noise is None]
-        found += [f"output {error.index} (whether rounding explains the difference is not known)" for error in unknown]
+        open_ = [error for error in self.outputs if self._is_open(error)]
+        found += [f"output {error.index} (whether rounding explains the difference is not known)" for error in open_]
         is_equal = bool(self.outputs) and not found and all(not error.different for error in self.outputs)
         if not is_equal:
             found += dict.fromkeys(_name_of(row) for row in self.rows if row.leaves_open)
+        if not found and not self.outputs and not self.coverage.compared and self.coverage.launches:
+            found.append("any launch")
         return tuple(found)
 
     @property

@@ -90,6 +90,11 @@ class OutputError:
         return self.relative > least and self.eager_double > _MULTIPLE * self.double
 
     @property
+    def has_lost_cast(self) -> bool:
+        """True if it has lost rounding that the program has asked for: no operator computes in such a dtype."""
+        return self.has_lost_rounding and not is_low_precision(self.arithmetic)
+
+    @property
     def is_explained_by_noise(self) -> bool | None:
         """True if it is wrong, and rounding elsewhere would move it as far; None if that is not known."""
         return None if self.moved is None else far_off(self) <= NOISE_MULTIPLE * self.moved

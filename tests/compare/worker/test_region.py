@@ -8,7 +8,7 @@ from typing import Any
 import saved_tensors
 import torch
 
-from aoti_debug.compare.protocol.measurement import Measurement
+from aoti_debug.compare.protocol.measurement import Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.region import RegionEvaluator
 from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
@@ -27,6 +27,11 @@ def call(name: str, target: str, *args: Any, dtype: str, shape: tuple[int, ...])
 
 def measured(folder: Path, nodes: tuple[Node, ...], x: torch.Tensor, actual: torch.Tensor) -> Measurement:
     """The measurement of the last node's value, of a kernel that reads x."""
+    return evaluated(folder, nodes, x, actual).outputs[0]
+
+
+def evaluated(folder: Path, nodes: tuple[Node, ...], x: torch.Tensor, actual: torch.Tensor) -> RegionResult:
+    """The result of the region of a kernel that reads x and writes the last node's value."""
     type_ = typed(str(x.dtype).removeprefix("torch."), *x.shape)
     graph = Graph("", MODEL, (Node("x", NodeKind.INPUT, types=type_), *nodes), ())
     names = [node.name for node in nodes]
@@ -38,7 +43,7 @@ def measured(folder: Path, nodes: tuple[Node, ...], x: torch.Tensor, actual: tor
     region = Region("0.0", ("0.0",), "", MODEL, tuple(names), (known("x", x),), (known(names[-1], actual),))
     result = RegionEvaluator(Reference(FORMAT, "2.13", (graph,)), "cpu").measure(region)
     assert not result.failure
-    return result.outputs[0]
+    return result
 
 
 SORTED_TWICE = (
@@ -126,3 +131,25 @@ def test_a_comparison_that_rounding_decides_is_not_wrong(tmp_path: Path) -> None
     apart = equal.clone()
     apart[:, 0] -= 0.01
     assert measured(tmp_path, ABOVE, apart, torch.full((64,), False)).wrong == 64
+
+
+# What is finite in one arithmetic only
+
+
+DIVIDED = (  # float16 has no 1e-9: eager divides by zero
+    call("add", "aten.add.Tensor", X, 1e-9, dtype="float16", shape=(4,)),
+    call("root", "aten.rsqrt.default", {"node": "add"}, dtype="float16", shape=(4,)),
+    call("times", "aten.mul.Tensor", X, {"node": "root"}, dtype="float16", shape=(4,)),
+)
+
+
+def test_nan_that_only_eager_has_are_counted_and_their_operator_is_named(tmp_path: Path) -> None:
+    x = torch.tensor([0.0, 1.0, 0.0, 4.0], dtype=torch.float16)
+    kernel = x.float() * torch.rsqrt(x.float() + 1e-9)
+    result = evaluated(tmp_path, DIVIDED, x, kernel.half())
+    (output,) = result.outputs
+    assert (output.wrong, output.misplaced, output.lost, output.eager_lost) == (0, 2, 0, 2)
+    assert result.begins == "root"
+    eager = x * torch.rsqrt(x + 1e-9)
+    as_eager = evaluated(tmp_path, DIVIDED, x, eager)
+    assert (as_eager.outputs[0].misplaced, as_eager.outputs[0].lost, as_eager.begins) == (0, 2, "")

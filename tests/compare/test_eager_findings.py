@@ -1,0 +1,209 @@
+"""Findings of comparisons whose launches are right: eager refuses the inputs, or returns something else."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import schema
+import torch
+from recorder import Recorder
+
+from aoti_debug.compare import stored_comparison
+from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
+from aoti_debug.compare.document import document
+from aoti_debug.compare.eager_findings import differs, refused
+from aoti_debug.compare.first_difference import first_difference
+from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.outcome import DIFFERS, REFUSED, exit_code, kind_of
+from aoti_debug.compare.outcome_text import report_lines
+from aoti_debug.compare.protocol.bad_operand import BadOperand
+from aoti_debug.compare.protocol.measurement import Measurement, RegionResult
+from aoti_debug.compare.protocol.refusal import InputElement, Refusal
+from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
+from aoti_debug.compare.text import comparison_lines
+from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE
+from aoti_debug.manifest import Kind, ModelLine
+from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.report import report
+from aoti_debug.show.terminal_cells import UNLIMITED
+
+LINE = ModelLine("/home/user/model.py", 8, "forward", "y = table[rows]")
+BAD = BadOperand("", "index", "aten.index.Tensor", "rows", (1,), -11, 1, "table", 0, 10)
+MEASURED = Measurement("buf0", "tanh", "aten.tanh.default", "float16", (2, 3), 6)
+NAN = OutputError(
+    0, "float16", 6, 6, math.inf, "float16", misplaced=6, example=ReturnedElement((0, 1), "0.0", "nan")
+)  # fmt: skip
+ROUNDED = OutputError(1, "float32", 6, 6, 0.03, "float16", 1e-4, 0.03, arithmetic="float16")
+CAST = OutputError(1, "float32", 6, 6, 3e-4, "float16", 1e-7, 3e-4, arithmetic="float32")
+
+
+@pytest.fixture
+def comparison(tmp_path: Path) -> Comparison:
+    """One right launch."""
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",))
+    recorder.journal.call_begin()
+    recorder.launch("a", {"arg0": torch.zeros(2, 3)}, {"buf0": torch.zeros(2, 3)}, kind=Kind.CPP)
+    run = recorder.run()
+    row = Row(run.launches[0], LaunchVerdict.OK, outputs=(MEASURED,), bytes=24, compared_bytes=24)
+    return Comparison(run, (row,))
+
+
+def kept(comparison: Comparison) -> None:
+    """Checks that the file in the run's directory holds the whole comparison."""
+    stored_comparison.write(comparison, comparison.run.path)
+    read = stored_comparison.read(comparison.run)
+    assert read == comparison
+    text = (comparison.run.path / stored_comparison.NAME).read_text()
+    compare = json.loads((schema.DOCS / "compare.schema.json").read_text())
+    assert schema.problems(json.loads(text), compare) == []
+    assert document(comparison)["outcome"] == kind_of(comparison).value
+
+
+def test_a_refusal_names_the_operand_and_the_element_of_the_input(comparison: Comparison) -> None:
+    given = (InputElement("rows", (1,), 1, "-11"),)
+    refusal = Refusal("IndexError", "index -11 is out of bounds", "index", "aten.index.Tensor", BAD, given)
+    comparison = replace(comparison, refusal=refusal, refusal_line=LINE)
+    assert (kind_of(comparison), exit_code(comparison)) == (REFUSED, 1)
+    kept(comparison)
+    finding = refused(comparison)
+    assert finding.what == "index -11 is out of bounds"
+    assert finding.where is not None
+    assert (finding.where.operator, finding.where.frame) == ("aten.index.Tensor", LINE)
+    assert finding.origin is not None
+    assert (finding.origin.input, finding.origin.element) == ("rows", 1)
+    assert finding.evidence == (
+        "`y = table[rows]`: aten.index.Tensor: rows[1] is -11, table has 10 rows",
+        "the exported program, called in eager with the inputs of this run, raises IndexError",
+        "the package computed with them: 1 launch, no fault",
+    )
+    assert report_lines(comparison, UNLIMITED)[-8:][0].startswith("EAGER REFUSES index -11 is out of bounds")
+
+
+def test_of_several_input_elements_none_is_the_origin(comparison: Comparison) -> None:
+    given = (InputElement("a", (1,), 1, "3"), InputElement("b", (), 0, "-14"))
+    refusal = Refusal("IndexError", "index -11", "index", "aten.index.Tensor", replace(BAD, name="add"), given, 2)
+    finding = refused(replace(comparison, refusal=refusal))
+    assert finding.origin is None
+    assert finding.evidence[1:3] == (
+        "it was computed from a[1] = 3, b = -14",
+        "the exported program, called in eager with the inputs of this run, raises IndexError in call 2",
+    )
+
+
+def test_a_refusal_of_an_unknown_operator(comparison: Comparison) -> None:
+    finding = refused(replace(comparison, refusal=Refusal("RuntimeError", "lengths add up to 11")))
+    assert (finding.where, finding.origin, len(finding.evidence)) == (None, None, 2)
+
+
+def test_places_of_nan_that_differ(comparison: Comparison) -> None:
+    begins = Beginning("0.0", "buf0", 6, 6, "root", "aten.rsqrt.default", LINE, "float16")
+    trial = SettingTrial("emulate_precision_casts=True", "m.pt2", relative={"0": 0.0})
+    comparison = replace(comparison, outputs=(NAN,), beginning=begins, setting=trial)
+    assert (kind_of(comparison), exit_code(comparison)) == (DIFFERS, 1)
+    kept(comparison)
+    finding = differs(comparison)
+    assert finding.what == (
+        "output 0: 6 of 6 elements are NaN or infinite otherwise than in eager: [0, 1] is 0.0, eager returns nan"
+    )
+    assert finding.evidence[:3] == (
+        "observed: with emulate_precision_casts=True the outputs equal eager's",
+        "it begins in launch 0.0: 6 of 6 elements of buf0 are NaN or infinite otherwise than eager makes them from the "
+        "same inputs",
+        "in eager, aten.rsqrt.default (root) at model.py:8 is the first whose result is not finite as in float64",
+    )
+    assert finding.next == ("aoti-debug build m.pt2 --inductor-config emulate_precision_casts=True",)
+    page = report.html(report.of_comparison(comparison))
+    assert "differs from eager</p>" in page
+    assert '<section class="verdict bad"' in page
+
+
+@pytest.mark.parametrize(
+    ("relative", "kind"), [({"1": 0.0}, DIFFERS), ({"1": 1e-3}, DIFFERS), ({"1": 0.02}, CLEAN), ({}, CLEAN)]
+)
+def test_lost_rounding_is_a_finding_where_the_setting_brings_it_back(
+    comparison: Comparison, relative: dict[str, float], kind: object
+) -> None:
+    trial = SettingTrial("emulate_precision_casts=True", "m.pt2", relative=relative)
+    found = replace(comparison, outputs=(ROUNDED,), setting=trial)
+    assert kind_of(found) is kind
+    untried = replace(found, setting=None)
+    assert kind_of(untried) is INCOMPLETE, "whether the setting removes it is not known"
+    kept(untried)
+    assert kind_of(replace(found, outputs=(CAST,))) is DIFFERS, "no operator rounds as the program asks for"
+    assert kind_of(replace(untried, outputs=(CAST,))) is DIFFERS
+
+
+def test_a_setting_that_was_not_tried_may_help(comparison: Comparison) -> None:
+    finding = differs(replace(comparison, outputs=(NAN,)))
+    assert finding.possible == ("emulate_precision_casts=True may remove the difference; it was not tried",)
+    assert not any("observed" in sentence for sentence in finding.evidence)
+    failed = SettingTrial("emulate_precision_casts=True", "m.pt2", "no compiler")
+    finding = differs(replace(comparison, outputs=(NAN,), setting=failed))
+    assert "emulate_precision_casts=True was tried: no compiler" in finding.evidence
+    assert finding.next == ()
+
+
+@pytest.mark.parametrize(("moved", "kind"), [(0.1, CLEAN), (1e-3, DIFFERS), (None, INCOMPLETE)])
+def test_a_wrong_output_that_no_launch_explains(comparison: Comparison, moved: float | None, kind: object) -> None:
+    error = OutputError(0, "float32", 6, 6, 0.5, "float32", 0.5, 1e-6, moved=moved)
+    assert kind_of(replace(comparison, outputs=(error,))) is kind
+
+
+def test_an_error_column_is_never_zero_where_nan_differ(comparison: Comparison) -> None:
+    output = replace(MEASURED, misplaced=6, eager_lost=6)
+    (line,) = (x for x in lines_of(comparison, output) if x.lstrip().startswith("0.0"))
+    assert line.split()[3:5] == ["0", "NaN/Inf"]  # local, eager: there is nothing inherited
+    output = replace(MEASURED, misplaced=6, lost=6)
+    (line,) = (x for x in lines_of(comparison, output) if x.lstrip().startswith("0.0"))
+    assert line.split()[3:5] == ["NaN/Inf", "0"]
+
+
+def lines_of(comparison: Comparison, output: Measurement) -> list[str]:
+    row = replace(comparison.rows[0], outputs=(output,))
+    return [line.replace("model line unknown", "?") for line in comparison_lines(replace(comparison, rows=(row,)), 400)]
+
+
+# Where it begins
+
+
+def typed(dtype: str) -> tuple[TensorType, ...]:
+    return (TensorType(dtype, "cpu", ("2", "3"), ()),)
+
+
+def graph(stored: str) -> tuple[Reference, Region]:
+    """x → float16 → float32 → its sine, of which a node's value is stored as buf0."""
+    nodes = (
+        Node("x", NodeKind.INPUT, types=typed("float32")),
+        Node("half", NodeKind.CALL, "prims.convert_element_type.default", ({"node": "x"},), types=typed("float16")),
+        Node("back", NodeKind.CALL, "prims.convert_element_type.default", ({"node": "half"},), types=typed("float32")),
+        Node("sin", NodeKind.CALL, "aten.sin.default", ({"node": "back"},), types=typed("float32"), line=0),
+    )
+    known = KnownValue(ValueKey(stored), Recorded("0.0", "buf0", ""))
+    region = Region("0.0", ("0.0",), "", MODEL, ("half", "back", "sin"), (), (known,))
+    return Reference(FORMAT, "2.13", (Graph("", MODEL, nodes, ()),), (LINE,)), region
+
+
+@pytest.mark.parametrize(("stored", "cast"), [("sin", "float16"), ("half", "")])
+def test_a_cast_that_is_not_stored_is_where_it_begins(comparison: Comparison, stored: str, cast: str) -> None:
+    reference, region = graph(stored)
+    row = replace(comparison.rows[0], outputs=(replace(MEASURED, rms=1e-8, eager_rms=1e-4),))
+    found = first_difference((row,), (region,), (RegionResult("0.0"),), reference)
+    assert found == Beginning("0.0", "buf0", 0, 6, cast=cast)
+
+
+def test_the_operator_that_is_not_finite_is_where_it_begins(comparison: Comparison) -> None:
+    reference, region = graph("sin")
+    row = replace(comparison.rows[0], outputs=(replace(MEASURED, misplaced=2),))
+    found = first_difference((row,), (region,), (RegionResult("0.0", begins="sin"),), reference)
+    assert found == Beginning("0.0", "buf0", 2, 6, "sin", "aten.sin.default", LINE, "float16")
+
+
+def test_eager_that_is_as_near_to_float64_is_no_beginning(comparison: Comparison) -> None:
+    reference, region = graph("sin")
+    row = replace(comparison.rows[0], outputs=(replace(MEASURED, rms=1e-5, eager_rms=2e-5),))
+    assert first_difference((row,), (region,), (RegionResult("0.0"),), reference) is None

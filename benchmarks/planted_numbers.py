@@ -5,7 +5,7 @@ usage: python benchmarks/planted_numbers.py [--device cpu|cuda] [--folder DIR] [
 Wrong in one element of many, beside much larger numbers, in integers beside bfloat16, in what is returned while all
 launches are right, in weights, in states, beside random numbers. For each fault `aoti-debug triage` (with `--compare`
 also `aoti-debug compare`) runs with this module imported. Models whose name begins with "right" hold no fault. Prints
-a Markdown table. Exit code 1: a fault was not found, or a model without one is not clean.
+a Markdown table. Exit code 1: a fault was not found, or a model without one is not clean as far as compared.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ import torch
 from overhead import table
 from planted_numbers_faults import FAULTS
 from planted_numbers_models import MODELS
+
+from aoti_debug.errors import EXIT_INCOMPLETE
 
 HERE = Path(__file__).resolve().parent
 VARIABLE = "AOTI_PLANTED_NUMBER"
@@ -48,7 +50,7 @@ class Row:
     @property
     def is_right(self) -> bool:
         """True if it was found; without a fault, if the model is clean."""
-        return self.kind == ("clean" if self.fault.startswith(NONE) else "wrong_value")
+        return self.kind in (("clean", "incomplete") if self.fault.startswith(NONE) else ("wrong_value",))
 
 
 def main() -> int:
@@ -97,11 +99,11 @@ def _measured(fault: str, program: Path, is_compared: bool) -> Row:
         [sys.executable, "-m", "aoti_debug", *command], env=environment, capture_output=True, text=True, check=False
     )
     seconds = time.monotonic() - began
-    if done.returncode not in (0, 1):
+    if done.returncode not in (0, 1, EXIT_INCOMPLETE):
         return Row(fault, model, f"exit code {done.returncode}", done.stderr.strip()[-200:], seconds)
     found = json.loads(done.stdout)
     if is_compared:
-        return Row(fault, model, "wrong_value" if done.returncode else "clean", found["first_wrong"] or "", seconds)
+        return Row(fault, model, found["outcome"] or "unfinished", found["first_wrong"] or "", seconds)
     said = [found["message"] if "message" in found else found.get("what", ""), *found["evidence"], *found["warnings"]]
     return Row(fault, model, found["kind"], "; ".join(filter(None, said))[:300], seconds)
 

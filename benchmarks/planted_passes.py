@@ -26,6 +26,8 @@ import torch
 from overhead import table
 from torch import Tensor, nn
 
+from aoti_debug.errors import EXIT_INCOMPLETE
+
 HERE = Path(__file__).resolve().parent
 VARIABLE = "AOTI_PLANTED_PASS"
 
@@ -188,7 +190,7 @@ def _triage(fault: str, program: Path, folder: Path) -> Row:
         [sys.executable, "-m", "aoti_debug", *command], env=environment, capture_output=True, text=True, check=False
     )
     seconds = time.monotonic() - began
-    if done.returncode not in (0, 1):
+    if done.returncode not in (0, 1, EXIT_INCOMPLETE):
         return Row(fault, f"exit code {done.returncode}: {done.stderr.strip()[-200:]}", "", seconds)
     finding = json.loads(done.stdout)
     wanted = FAULTS[fault][1] if fault else ""

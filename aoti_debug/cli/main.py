@@ -116,7 +116,8 @@ def _print_version(context: click.Context, parameter: click.Parameter, asked: bo
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 clean, 1 a finding, 2 wrong usage, 3 unusable .pt2 or inputs file, 4 toolchain, "
-    "5 the model never started, 6 unreadable run directory, 7 nothing confirmed, 70 a bug of aoti-debug.",
+    "5 the model never started, 6 unreadable run directory, 7 nothing confirmed, 8 clean as far as compared, "
+    "70 a bug of aoti-debug.",
 )
 @click.option(
     "--version",

@@ -73,13 +73,8 @@ class Row:
 
         A launch that is only compared through its readers leaves nothing open that they do not.
         """
-        needless = (
-            self.reason in (SILENT, PRIVATE)
-            or self.reason.startswith(RANDOM_NUMBERS)
-            or self.is_unread
-            or self.same_code
-        )
-        return not self.is_compared and not needless
+        is_needless = self.reason in (SILENT, PRIVATE) or self.reason.startswith(RANDOM_NUMBERS)
+        return not (self.is_compared or is_needless or self.is_unread or self.same_code)
 
     @property
     def worst(self) -> Measurement | None:

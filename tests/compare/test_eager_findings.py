@@ -81,7 +81,7 @@ def test_a_refusal_names_the_operand_and_the_element_of_the_input(comparison: Co
         "the exported program, called in eager with the inputs of this run, raises IndexError",
         "the package computed with them: 1 launch, no fault",
     )
-    assert report_lines(comparison, UNLIMITED)[-8:][0].startswith("EAGER REFUSES index -11 is out of bounds")
+    assert "EAGER REFUSES index -11 is out of bounds" in report_lines(comparison, UNLIMITED)
 
 
 def test_of_several_input_elements_none_is_the_origin(comparison: Comparison) -> None:
@@ -114,7 +114,7 @@ def test_places_of_nan_that_differ(comparison: Comparison) -> None:
         "observed: with emulate_precision_casts=True the outputs equal eager's",
         "it begins in launch 0.0: 6 of 6 elements of buf0 are NaN or infinite otherwise than eager makes them from the "
         "same inputs",
-        "in eager, aten.rsqrt.default (root) at model.py:8 is the first whose result is not finite as in float64",
+        f"in eager, aten.rsqrt.default (root) at {LINE.place} is the first whose result is not finite as in float64",
     )
     assert finding.next == ("aoti-debug build m.pt2 --inductor-config emulate_precision_casts=True",)
     page = report.html(report.of_comparison(comparison))

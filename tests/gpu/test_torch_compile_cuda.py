@@ -61,7 +61,7 @@ def test_one_call_and_what_is_computed_from_the_indices_of_equal_elements(tmp_pa
     result = aoti_debug.debug(OrderOfEqualElements(), torch.randn(12, 40, device="cuda"), out=tmp_path)
     assert result.verdict is None
     assert result.outputs.shape == (12, 40)
-    assert str(result).startswith("CLEAN ")
+    assert str(result).startswith("NO FAULT ")
     comparison = compare(CompareOptions(result.package, out=tmp_path / "compare"))
     assert comparison.first_wrong is None
     assert comparison.coverage.compared

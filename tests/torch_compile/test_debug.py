@@ -26,7 +26,7 @@ def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
     assert good.outputs["count"] == 3
     assert not isinstance(good.outputs["count"], Tensor)
     assert good.verdict is None
-    assert str(good).startswith("CLEAN ")
+    assert str(good).startswith("NO FAULT ")
     assert any(good.run.path.glob("tensors/*/*/*.safetensors"))
     assert "<iframe" in good._repr_html_()
     bad = aoti_debug.debug(Gathered(), x, torch.tensor([1, 9]), scale=scale, out=tmp_path)

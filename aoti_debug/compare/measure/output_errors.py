@@ -79,7 +79,9 @@ class OutputError:
         """True if it differs from what it should be by more than the rounding of operators that compute explains."""
         if self.fault or not self.different or not is_low_precision(self.computed):
             return False
-        return bool(self.misplaced) or not is_low_precision(self.arithmetic) or self.relative > _rounding_of(self)
+        if self.misplaced or not is_low_precision(self.arithmetic):
+            return True
+        return not _is_exact(self.dtype) and self.relative > _rounding_of(self)
 
     @property
     def has_lost_rounding(self) -> bool:

@@ -161,6 +161,7 @@ def test_the_element_that_is_farthest_off_is_the_example(tmp_path: Path) -> None
         (OutputError(0, "float16", 8, 8, 0.5, "float16", 1e-4, 0.5, arithmetic="float16"), True),
         (OutputError(0, "float32", 8, 8, 2e-7, "float16", 1e-9, 2e-7), False),  # in the last place
         (OutputError(0, "int64", 8, 1, 0.1, "bfloat16", 0.0, 0.1), True),
+        (OutputError(0, "int64", 8, 1, 0.1, "bfloat16", 0.0, 0.1, arithmetic="bfloat16"), False),  # it decides
         (OutputError(0, "float32", 8, 8, 3e-4, "float32", 1e-7, 3e-4, arithmetic="float32"), False),
         (OutputError(0, "float32", 8, 8, 3e-4, "float16"), False),  # float64 is not known
     ],

@@ -168,6 +168,7 @@ def test_every_exit_code_is_documented() -> None:
         errors.EXIT_CLEAN,
         errors.EXIT_FINDING,
         errors.EXIT_UNCONFIRMED,
+        errors.EXIT_INCOMPLETE,
         main.INTERRUPTED,
     }
 

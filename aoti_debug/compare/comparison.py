@@ -211,7 +211,7 @@ class Comparison:
 
     @cached_property
     def not_compared(self) -> tuple[str, ...]:
-        """What was not compared although it matters: operators, kernels, outputs, each with the reason."""
+        """The operators, kernels and outputs that matter and were not compared, each with the reason."""
         found: list[str] = []
         if self.outputs_missing:
             found.append(self.outputs_missing)

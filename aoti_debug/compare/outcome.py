@@ -1,4 +1,4 @@
-"""What a comparison comes to, in the kinds of findings that a triage has as well, and its exit code."""
+"""The kind of finding that a comparison comes to, as a triage has them as well, and its exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison comes to, as text below its table."""
+"""The outcome of a comparison, as text below its table."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ class FaultyOutput:
 
 @dataclass(frozen=True)
 class OutputNoise:
-    """How far a wrong output moves when every operator rounds otherwise.
+    """The distance that a wrong output moves when every operator rounds otherwise.
 
     Attributes:
         index: among what the model returns, from 0.

@@ -1,4 +1,4 @@
-"""What eager says of inputs that it does not compute with, as plain data."""
+"""The exception that eager raises for inputs that it does not compute with, as plain data."""
 
 from __future__ import annotations
 

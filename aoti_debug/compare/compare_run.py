@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.compare.alteration import alteration_of, changed_text, is_proof
-from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.comparison import Comparison, SettingTrial
 from aoti_debug.compare.first_difference import first_difference
 from aoti_debug.compare.measure.output_errors import (
     OutputError,
@@ -19,6 +19,7 @@ from aoti_debug.compare.measure.output_errors import (
     with_double,
     with_faults,
 )
+from aoti_debug.compare.precision_setting import PRECISION
 from aoti_debug.compare.protocol.measurement import StateChange
 from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.protocol.request import CompareRequest, Region
@@ -117,7 +118,12 @@ def compare_run(
     )
     if not comparison.differing_outputs and not comparison.suspects_of_rounding:
         return comparison
-    return replace(comparison, beginning=first_difference(rows, regions.regions, evaluated.results, reference))
+    drawn = request.exported_run is not None and any(request.exported_run.seeds)
+    return replace(
+        comparison,
+        beginning=first_difference(rows, regions.regions, evaluated.results, reference),
+        setting=SettingTrial(PRECISION, "", "the program draws random numbers, others in each run") if drawn else None,
+    )
 
 
 def _outputs_missing(returned: Path | None, evaluated: Evaluated) -> str:

@@ -99,7 +99,7 @@ def _setting_sentences(comparison: Comparison) -> Iterator[str]:
     if trial is None:
         return
     if trial.failure:
-        yield f"{trial.setting} was tried: {trial.failure}"
+        yield f"what {trial.setting} makes of it is not known: {trial.failure}"
         return
     found = [(error, trial.relative.get(str(error.index))) for error in comparison.differing_outputs]
     if all(relative == 0 for _, relative in found):

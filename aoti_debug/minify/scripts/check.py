@@ -21,6 +21,8 @@ class Check(str, Enum):
 _BY_KIND: dict[str, tuple[Check, ...]] = {
     "build_failure": (Check.BUILDS,),
     "wrong_value": (Check.SAME,),
+    "differs": (Check.SAME,),
+    "refused_by_eager": (),  # every check begins with what eager computes
     "fault": (Check.ENDS,),
     "hang": (Check.ENDS,),
     "contract": (Check.PROMISED, Check.ENDS, Check.SAME),

@@ -72,7 +72,8 @@ def reason_against(model: Investigation, run: RunDir) -> str:
     """The reason against comparing the launches of a run with the program without being asked; "" if there is none."""
     if not has_reference(run):
         is_compiled = run.manifest.source in (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
-        return NO_PROGRAM if is_compiled else "a package that does not hold the graph that it was compiled from"
+        is_alone = is_compiled and model.options.exported is None
+        return NO_PROGRAM if is_alone else "a package that does not hold the graph that it was compiled from"
     if len(run.launches) > MOST_LAUNCHES:
         return f"{len(run.launches)} launches, which are many; aoti-debug compare does"
     needed, free = wrong_value_finding.bytes_to_save(run), shutil.disk_usage(model.repro.parent).free

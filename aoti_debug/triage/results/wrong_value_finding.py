@@ -26,17 +26,25 @@ def finding_of(comparison: Comparison) -> Finding:
 
     If there is none, CLEAN or INCOMPLETE and how much was compared.
     """
-    row, kind = comparison.first_wrong, kind_of(comparison)
+    kind = kind_of(comparison)
     if kind is REFUSED:
         return refused(comparison)
     if kind is DIFFERS:
         return differs(comparison)
+    if kind is not WRONG_VALUE:
+        return _clean(comparison)
+    found, refusal = _wrong(comparison), comparison.refusal
+    note = () if refusal is None else (f"eager raises {refusal.error} for these inputs: {refusal.words}",)
+    return replace(found, warnings=(*found.warnings, *note))
+
+
+def _wrong(comparison: Comparison) -> Finding:
+    """The first wrong launch, or a wrong state or output."""
+    row = comparison.first_wrong
     if row is None and comparison.is_program_altered:
         return _altered(comparison)
-    if row is None and comparison.wrong_states:
-        return _state(comparison)
     if row is None:
-        return _output(comparison) if comparison.faulty_outputs else _clean(comparison)
+        return _state(comparison) if comparison.wrong_states else _output(comparison)
     worst, launch = row.worst, row.launch
     if worst is None:
         what = f"{launch.kernel} computes something else than its source says"

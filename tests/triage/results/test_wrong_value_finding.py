@@ -15,8 +15,9 @@ from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row, Suspect
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.outcome import WRONG_VALUE, compared_text, exit_code, kind_of
+from aoti_debug.compare.outcome import REFUSED, WRONG_VALUE, compared_text, exit_code, kind_of
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
+from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.text import output_lines
 from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE
 from aoti_debug.manifest import Kind, ModelLine
@@ -123,6 +124,15 @@ def test_the_first_wrong_launch(run: RunDir) -> None:
     )
 
 
+def test_a_wrong_launch_is_told_before_what_eager_refuses(run: RunDir) -> None:
+    refusal = Refusal("IndexError", "index -1 is out of bounds")
+    finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, WRONG, WRONG), refusal=refusal))
+    assert finding.kind is WRONG_VALUE
+    assert finding.warnings == ("eager raises IndexError for these inputs: index -1 is out of bounds",)
+    right = wrong_value_finding.finding_of(replace(compared(run, RIGHT, RIGHT, RIGHT), refusal=refusal))
+    assert right.kind is REFUSED
+
+
 def test_of_several_operators_none_is_the_origin(run: RunDir) -> None:
     comparison = compared(run, RIGHT, WRONG, RIGHT)
     several = (Suspect("mul", "aten.mul.Tensor", LINE), Suspect("tanh", "aten.tanh.default", LINE))
@@ -219,7 +229,7 @@ def test_an_operator_has_no_source_to_run_in_another_way(tmp_path: Path) -> None
 
 def looked(run: RunDir, folder: Path, compare: bool = True) -> str:
     """What a triage says that only looks at a run."""
-    options = SimpleNamespace(compare=compare)
+    options = SimpleNamespace(compare=compare, exported=None)
     model = SimpleNamespace(options=options, repro=folder / "repro")
     named = SimpleNamespace(launches=run.launches, package=folder / "package.pt2", manifest=run.manifest)
     suspicion = wrong_value.look(model, SimpleNamespace(run=named, diagnosed=None))  # type: ignore[arg-type]

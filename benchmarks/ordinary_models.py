@@ -107,7 +107,7 @@ class Functions(nn.Module):
         return (
             trigonometric,
             powers,
-            torch.erf(x),
+            1 + torch.erf(x),
             torch.lgamma(positive),
             F.mish(x),
             F.softplus(x),

@@ -289,7 +289,7 @@ def _casts(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def _drawn(x: Tensor) -> tuple[Tensor, ...]:
-    return torch.multinomial(x.softmax(-1), 3), torch.bernoulli(x.sigmoid()), torch.randint_like(x, 9), x.erf()
+    return torch.multinomial(x.softmax(-1), 3), torch.bernoulli(x.sigmoid()), torch.randint_like(x, 9), 1 + x.erf()
 
 
 def _rounded(x: Tensor) -> tuple[Tensor, ...]:

@@ -1,13 +1,17 @@
 """Measures how far an output is from its reference, and what rounding may explain. Runs in a child process.
 
-For a floating output, the allowed error of an element with the reference r (computed in float64) is
+The allowed error of an element of a floating output is the largest of 1 ULP, eager's own error there, and half a ULP
+plus how far rounding may move it before it is stored, where that is known (aoti_debug.compare.worker.error_bounds).
+
+Elsewhere, with sums for instance, it is for an element with the reference r (computed in float64)
 
     2 ULP                                        its own rounding when it is stored
     + 8 · g · (u · |r| + change)                 rounding within the kernel
     + 4 · eager                                  what eager and the kernel's arithmetic get wrong themselves
 
 where u is the unit of the kernel's arithmetic (2⁻²³; float64: 2⁻⁵²), `change` how much r moves when every input is
-perturbed by one such unit at random, and g = 1 + √n / 4 grows with the number n of terms in the longest sum.
+perturbed by one such unit at random, and every function by its bound, and g = 1 + √n / 4 grows with the number n of
+terms in the longest sum.
 `change` and `eager` are the largest of all elements of similar size (|r| within a factor of about 2⁸): an element that
 happens to come out exactly right says nothing about its neighbours. The perturbation is only computed where the rest
 does not suffice.

@@ -1,0 +1,25 @@
+"""Functions of Triton kernels against the bounds of comparisons: benchmarks/function_bounds.py --device cuda."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from paths import ROOT
+
+from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def test_the_functions_of_triton_kernels_are_within_their_bounds() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "function_bounds.py"), "--device", "cuda", "--step", "65537"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(f"| {name} |" in done.stdout for name in FUNCTION_BOUNDS)

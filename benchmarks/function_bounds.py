@@ -4,10 +4,10 @@ usage: python benchmarks/function_bounds.py [--device cpu|cuda] [--step N] [--on
 
 One kernel with all functions is compiled by Inductor: on a CPU without vectors (cpp.simdlen 1) and with the widest ones
 of this machine, on a GPU by Triton. Its float32 inputs are every N-th of all 2^32 bit patterns, so that every exponent,
-subnormal numbers and both signs are among them, every 13th number of magnitude 0.5 to 2, and 2^18 whose logarithms are
-evenly spaced; its float16 and bfloat16 inputs are all there are. The reference is torch in float64. Errors are in ULP
-of the result, of its dtype, where float64 rounds to a normal number, and where to a subnormal one. "inf" stands for a
-number where an infinity should be, or the other way round.
+subnormal numbers and both signs are among them, every 13th number of magnitude 0.5 to 2, the 8192 next to 1, and 2^18
+whose logarithms are evenly spaced; its float16 and bfloat16 inputs are all there are. The reference is torch in
+float64. Errors are in ULP of the result, of its dtype, where float64 rounds to a normal number, and where to a
+subnormal one. "inf" stands for a number where an infinity should be, or the other way round.
 
 Exit code 1: a function is off by more than its bound, and is none of those that are known to be.
 """
@@ -107,6 +107,7 @@ def sweep(dtype: torch.dtype, step: int) -> Tensor:
         return found[found.isfinite()]
     bits = torch.arange(-(2**31), 2**31, step, dtype=torch.int64)
     near_one = torch.arange(0x3F000000, 0x40000000, 13 * max(1, step // 4099), dtype=torch.int64)
+    near_one = torch.cat([near_one, torch.arange(0x3F7FF000, 0x3F801000, dtype=torch.int64)])
     found = torch.cat([bits, near_one, near_one - 2**31]).to(torch.int32).view(torch.float32)
     spread = torch.logspace(-45, 38, 1 << 17, dtype=torch.float64).float()
     found = torch.cat([found, spread, -spread])

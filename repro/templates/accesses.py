@@ -51,8 +51,8 @@ class Access:
             divisions of integers; "sanitizer"; "guard": a
             guard zone that changed; "pattern": an output that depends on uninitialised memory; "operator": the
             index arguments of an operator.
-        kind: "load", "store", "read", "write", "atomic", "access", "uninitialised read", "assertion", "division", "index",
-            "race", "undefined behaviour", "overrun"; "" where the tool does not say.
+        kind: "load", "store", "read", "write", "atomic", "access", "uninitialised read", "assertion", "division",
+            "index", "race", "undefined behaviour", "overrun"; "" where the tool does not say.
         what: in the tool's own words; the message of an assertion.
         argument: of the launch, whose memory it belongs to; "" where it belongs to none.
         parameter: the kernel's own name of the argument; "" where it is the same.

@@ -125,9 +125,9 @@ class CheckedCalls:
         return [_record(line) for line in lines]
 
     def _index(self, record: _Record, launch: Launch, memory: _CallMemory, deadline: float) -> _Loaded | None:
-        """The only integer without which there are fewer such accesses, or else the only one that their place depends on.
+        """The only integer without which there are fewer such accesses; else the only one that their place depends on.
 
-        None where several do, or none.
+        None where there is none, or several.
         """
         without: list[_Loaded] = []
         moving: list[_Loaded] = []

@@ -127,4 +127,4 @@ def _plain(tensor: torch.Tensor) -> Iterator[int | float]:
 def _is_mask(tensor: torch.Tensor) -> bool:
     import torch
 
-    return tensor.dtype == torch.bool
+    return bool(tensor.dtype == torch.bool)

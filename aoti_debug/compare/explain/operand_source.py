@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -146,7 +146,7 @@ class OperandSource:
             if node.kind is not NodeKind.SUBGRAPH:
                 evaluation.run(node, self._symbols.value(node.size) if node.size else None)
         try:
-            value: Any = evaluation.value(target)
+            result: torch.Tensor = evaluation.value(target)
         except NotEvaluableError as error:
             raise UndecidedError(str(error)) from error
-        return value
+        return result

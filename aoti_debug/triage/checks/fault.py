@@ -54,5 +54,6 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     if located.origin is None or not located.origin.input:
         access = best_access(confirmation.evidence)
         if access is not None or traits_of(launch.site.kind).replay in _GENERATED:
-            located = with_changed_inputs(model, located, flow, launch)
+            index = None if access is None else access.index
+            located = with_changed_inputs(model, located, flow, launch, "" if index is None else index.argument)
     return Outcome(located, run)

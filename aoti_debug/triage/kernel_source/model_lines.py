@@ -1,4 +1,4 @@
-"""Finds the model line, among those fused into one kernel, of an operation, an access or an index."""
+"""Finds the model line, among those fused into one kernel, of an operation or an access."""
 
 from __future__ import annotations
 
@@ -41,21 +41,6 @@ def access_line(launch: Launch) -> ModelLine | None:
     """The line that reads or writes by an index; the first line if none does so visibly, None if no line is known."""
     frames = launch.site.provenance.source
     return next((frame for frame in frames if indices(frame.text)), frames[0] if frames else None)
-
-
-def index_line(launch: Launch, access: ModelLine | None) -> ModelLine | None:
-    """The line of a launch that computes the index of an access.
-
-    Args:
-        access: the line with the access, of this launch or a later one.
-    """
-    frames = launch.site.provenance.source
-    names = indices(access.text) if access is not None else ()
-    for name in names:
-        assignment = re.compile(rf"\s*{re.escape(name)}\s*(?::[^=]*)?=[^=]")
-        if (line := next((frame for frame in frames if assignment.match(frame.text)), None)) is not None:
-            return line
-    return access if access in frames else (frames[0] if frames else None)
 
 
 def indices(text: str) -> Sequence[str]:

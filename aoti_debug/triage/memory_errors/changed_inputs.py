@@ -28,14 +28,17 @@ from aoti_debug.triage.investigation.investigation import Investigation
 if TYPE_CHECKING:
     import torch
 
-_MOST_SECONDS = 40.0  # of runs
+_MOST_SECONDS = 90.0  # of runs
 
 
-def with_changed_inputs(model: Investigation, finding: Finding, flow: Dataflow, launch: Launch) -> Finding:
+def with_changed_inputs(
+    model: Investigation, finding: Finding, flow: Dataflow, launch: Launch, argument: str = ""
+) -> Finding:
     """The finding with the model input whose element makes the launch fail; unchanged where no single one does.
 
     Args:
         flow: of a run that ended in the fault.
+        argument: the argument of the launch that the element comes by; "" if it is not known.
     """
     verdict = model.first.verdict
     if verdict is None:
@@ -43,7 +46,7 @@ def with_changed_inputs(model: Investigation, finding: Finding, flow: Dataflow, 
     with model.steps.step("runs with other inputs") as note:
         try:
             trials = _Trials(model, flow.run, verdict, launch)
-            culprit = find_culprit(trials.candidates(flow), trials.fails)
+            culprit = find_culprit(trials.candidates(flow, launch, argument), trials.fails)
         except (AotiDebugError, UndecidedError) as error:
             note.text = wording.first_line(str(error))
             return finding
@@ -59,8 +62,10 @@ def _explained(finding: Finding, culprit: Culprit, tensor: torch.Tensor) -> Find
         sentence = f"the fault comes from {culprit.name}: with {culprit.instead} in all of it, the model runs through"
     else:
         at = ", ".join(map(str, unravel(element, tuple(tensor.shape))))
-        sentence = f"the fault comes from {culprit.name}[{at}], which is {culprit.value}: " if at else (
-            f"the fault comes from {culprit.name}, which is {culprit.value}: "
+        sentence = (
+            f"the fault comes from {culprit.name}[{at}], which is {culprit.value}: "
+            if at
+            else (f"the fault comes from {culprit.name}, which is {culprit.value}: ")
         )
         sentence += (
             f"with {culprit.instead} there, the model runs through"
@@ -68,7 +73,9 @@ def _explained(finding: Finding, culprit: Culprit, tensor: torch.Tensor) -> Find
             else "with other numbers in all other elements, it comes as well"
         )
     origin = Place(input=culprit.name, element=element)
-    between = tuple(place for place in finding.chain if place.launch and (where is None or place.launch != where.launch))
+    between = tuple(
+        place for place in finding.chain if place.launch and (where is None or place.launch != where.launch)
+    )
     chain = (origin, *between, where) if where is not None else ()
     return replace(finding, evidence=(sentence, *finding.evidence), origin=origin, chain=chain)
 
@@ -102,10 +109,9 @@ class _Trials:
         self._positions = dict(zip(names, positions, strict=True))
         self.tensors: dict[str, torch.Tensor] = {name: self._leaves[i] for name, i in self._positions.items()}
 
-    def candidates(self, flow: Dataflow) -> dict[str, torch.Tensor]:
-        """The inputs that the launch depends on, through any launches; integers first."""
-        launch = next(item for item in flow.run.launches if item.site.id == self._site)
-        names = _inputs_behind(flow, launch)
+    def candidates(self, flow: Dataflow, launch: Launch, argument: str) -> dict[str, torch.Tensor]:
+        """The inputs that an argument of the launch, or any, depends on through other launches; integers first."""
+        names = _inputs_behind(flow, launch, argument)
         found = {name: t for name, t in self.tensors.items() if name in names and t.numel() and not t.is_complex()}
         return dict(sorted(found.items(), key=lambda item: item[1].is_floating_point()))
 
@@ -157,8 +163,8 @@ def _inputs_of(run: RunDir) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return inputs.args, dict(inputs.kwargs)
 
 
-def _inputs_behind(flow: Dataflow, launch: Launch) -> set[str]:
-    """The names of the model's inputs that a launch depends on."""
+def _inputs_behind(flow: Dataflow, launch: Launch, argument: str) -> set[str]:
+    """The names of the model's inputs that an argument of a launch, or any, depends on."""
     manifest = flow.run.manifest
     names = dict(zip(manifest.inputs, manifest.input_names or manifest.inputs, strict=True))
     found: set[str] = set()
@@ -169,9 +175,11 @@ def _inputs_behind(flow: Dataflow, launch: Launch) -> set[str]:
         if reader.id in seen:
             continue
         seen.add(reader.id)
-        for argument in reader.args:
-            found |= {names[own] for own in (argument.name, argument.spec.base) if own in names}
-            writer = flow.writer(reader, argument).launch
+        for read in reader.args:
+            if reader is launch and argument not in ("", read.name):
+                continue
+            found |= {names[own] for own in (read.name, read.spec.base) if own in names}
+            writer = flow.writer(reader, read).launch
             waiting += [] if writer is None else [writer]
     return found
 

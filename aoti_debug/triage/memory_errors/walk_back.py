@@ -6,6 +6,8 @@ goes on only if the index is out of range and exactly one of the integers that t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aoti_debug import dtypes
 from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
@@ -155,7 +157,7 @@ def _equal(run: RunDir, producer: Launch, index: IndexValue) -> tuple[IndexValue
         if values is None:
             return None
         positions = (values.reshape(-1) == index.value).nonzero().reshape(-1).tolist()
-        found += [IndexValue(producer, argument, position, index.value, index.limit, index.use) for position in positions]
+        found += [replace(index, launch=producer, argument=argument, element=position) for position in positions]
     return tuple(found)
 
 

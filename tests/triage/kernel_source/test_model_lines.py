@@ -11,7 +11,6 @@ from aoti_debug.rundir.run_directory import open_run
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.kernel_source.model_lines import (
     access_line,
-    index_line,
     indices,
     kernel_name_line,
     operation_line,
@@ -48,23 +47,6 @@ def test_the_line_that_reads_by_an_index(tmp_path: Path) -> None:
     access = access_line(launch)
     assert access is not None
     assert access.line == 3
-    made = index_line(launch, access)
-    assert made is not None
-    assert made.line == 2
-
-
-def test_an_index_that_is_computed_where_it_is_used(tmp_path: Path) -> None:
-    launch = launch_of(tmp_path, "scale = x.sum()", "return self.table[ids + FAR] * scale")
-    access = access_line(launch)
-    assert index_line(launch, access) == access
-
-
-def test_an_index_that_an_earlier_launch_computed(tmp_path: Path) -> None:
-    access = ModelLine("m.py", 9, "forward", "return self.table[index]")
-    maker = launch_of(tmp_path, "total = x.sum()", "index: Tensor = (ids * 3).amax(-1)")
-    frame = index_line(maker, access)
-    assert frame is not None
-    assert frame.line == 2
 
 
 def test_the_first_line_if_none_has_an_index(tmp_path: Path) -> None:

@@ -68,25 +68,25 @@ def test_an_index_that_is_used_unchanged_comes_from_the_input(tmp_path: Path) ->
     assert finding.evidence[-1] == FAULT.evidence[0]
 
 
-def test_an_index_that_the_kernel_computes_comes_from_the_kernel(tmp_path: Path) -> None:
+def test_an_index_that_the_kernel_computes_comes_from_the_element_that_a_trial_names(tmp_path: Path) -> None:
     """5 is a valid row of the table, 3 * 5 is not."""
     finding = explained(run_of(tmp_path, torch.tensor([1, 5])), access(60, SeenIndex("arg0_1", 1, 5)))
     assert finding.origin is not None
-    assert (finding.origin.launch, finding.origin.frame) == ("0.0", FRAMES[0])
+    assert (finding.origin.input, finding.origin.element) == ("ids", 1)
+    assert "the index came from the model's input: ids[1] is 5" in finding.evidence
 
 
-def test_a_large_number_that_is_scaled_first_is_no_index(tmp_path: Path) -> None:
-    """12 is no valid row, but the kernel reads row 36, not row 12."""
-    finding = explained(run_of(tmp_path, torch.tensor([1, 12])), access(144, SeenIndex("arg0_1", 1, 12)))
+def test_a_divisor_comes_from_the_element_that_a_trial_names(tmp_path: Path) -> None:
+    division = SeenAccess(
+        "division", "integer division by zero", "", "", None, 0, 0, 0, None, 1, None, SeenIndex("arg0_1", 1, 5)
+    )
+    finding = explained(run_of(tmp_path, torch.tensor([1, 5])), division)
+    assert finding.evidence[:2] == (
+        "integer division by zero",
+        "the divisor came from the model's input: ids[1] is 5",
+    )
     assert finding.origin is not None
-    assert finding.origin.launch == "0.0"
-
-
-def test_an_absurd_number_is_to_blame_even_if_it_is_scaled(tmp_path: Path) -> None:
-    far = 1 << 41
-    finding = explained(run_of(tmp_path, torch.tensor([1, far])), access(far * 12, SeenIndex("arg0_1", 1, far)))
-    assert finding.origin is not None
-    assert finding.origin.input == "ids"
+    assert (finding.origin.input, finding.origin.element) == ("ids", 1)
 
 
 def test_any_index_of_an_empty_table_is_bad(tmp_path: Path) -> None:
@@ -96,17 +96,19 @@ def test_any_index_of_an_empty_table_is_bad(tmp_path: Path) -> None:
     assert finding.origin.input == "ids"
 
 
-def test_without_a_trial_the_value_out_of_range_is_the_origin(tmp_path: Path) -> None:
-    finding = explained(run_of(tmp_path, torch.tensor([1, -30, 12])))
-    assert finding.origin is not None
-    assert (finding.origin.input, finding.origin.element) == ("ids", 1)
-
-
-def test_values_in_range_explain_nothing(tmp_path: Path) -> None:
-    finding = explained(run_of(tmp_path, torch.tensor([1, 2])))
-    assert finding.evidence == FAULT.evidence
+@pytest.mark.parametrize("ids", [[1, -30, 12], [890433895, 2, 7], [1, 2]])
+def test_without_an_access_that_a_trial_reports_nothing_is_said_of_any_index(tmp_path: Path, ids: list[int]) -> None:
+    """Large integers are ordinary: hashed ids, sizes, dividends."""
+    finding = explained(run_of(tmp_path, torch.tensor(ids)))
+    assert (finding.evidence, finding.possible, finding.origin, finding.chain) == (FAULT.evidence, (), None, ())
     assert finding.where is not None
     assert finding.where.frame == FRAMES[1]
+
+
+def test_an_access_without_an_index_has_no_origin(tmp_path: Path) -> None:
+    finding = explained(run_of(tmp_path, torch.tensor([1, 1000])), access(48, None))
+    assert finding.evidence == ("out-of-bounds load from table: element 48 of 40, 9 past the end", *FAULT.evidence)
+    assert finding.origin is None
 
 
 def test_an_access_with_an_index_is_preferred(tmp_path: Path) -> None:

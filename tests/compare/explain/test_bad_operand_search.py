@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
-from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
+from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed, Source
 from aoti_debug.compare.protocol.origin import Operand
 from aoti_debug.inputs.symbolic_sizes import Symbols
 from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
@@ -26,11 +26,26 @@ def call(name: str, target: str, *args: Any, dtype: str = "float32", mutates: tu
     return Node(name, NodeKind.CALL, target, args, types=(kind,), mutates=mutates)
 
 
-def first(values: dict[str, torch.Tensor], *calls: Node, unknown: tuple[Node, ...] = ()) -> BadOperand | None:
+def first(
+    values: dict[str, torch.Tensor],
+    *calls: Node,
+    unknown: tuple[Node, ...] = (),
+    before: tuple[Node, ...] = (),
+    recorded: dict[str, torch.Tensor] | None = None,
+) -> BadOperand | None:
+    """The bad operand of a launch that evaluates `calls`.
+
+    Args:
+        values: what the launch and those before it read.
+        before: the nodes that launches before it evaluate.
+        recorded: what those wrote.
+    """
     inputs = tuple(Node(name, NodeKind.INPUT) for name in values)
-    graph = Graph("", MODEL, (*inputs, *unknown, *calls), ())
-    known = {ValueKey(name): value for name, value in values.items()}
-    search = BadOperandSearch(Reference(FORMAT, "2.13", (graph,)), graph, known, Symbols(known={"s0": 7}), "cpu")
+    graph = Graph("", MODEL, (*inputs, *unknown, *before, *calls), ())
+    upstream = {ValueKey(name): value for name, value in values.items()}
+    known = upstream if recorded is None else {ValueKey(name): value for name, value in recorded.items()}
+    reference = Reference(FORMAT, "2.13", (graph,))
+    search = BadOperandSearch(reference, graph, known, Symbols(known={"s0": 7}), "cpu", upstream)
     return search.first("0.1", tuple(item.name for item in calls))
 
 
@@ -51,7 +66,8 @@ def first(values: dict[str, torch.Tensor], *calls: Node, unknown: tuple[Node, ..
 )
 def test_an_index_past_the_end(target: str, args: tuple[Any, ...], dimension: int, size: int) -> None:
     found = first({"table": TABLE, "index": INDEX}, call("use", target, *args))
-    assert found == BadOperand("0.1", "use", target, "index", (1, 1), 9, 1, "table", dimension, size)
+    source = Source("index", 3, (1, 1), "9", "", True)
+    assert found == BadOperand("0.1", "use", target, "index", (1, 1), 9, 1, "table", dimension, size, source=source)
 
 
 @pytest.mark.parametrize(
@@ -125,5 +141,62 @@ def test_a_divisor_of_zero() -> None:
     values = {"total": torch.arange(3), "size": torch.tensor([1, 0, 2])}
     division = call("pages", "aten.div.Tensor_mode", node("total"), node("size"), dtype="int64")
     found = first(values, division)
-    assert found == BadOperand("0.1", "pages", "aten.div.Tensor_mode", "size", (1,), 0, 1)
+    source = Source("size", 1, (1,), "0", "", True)
+    assert found == BadOperand("0.1", "pages", "aten.div.Tensor_mode", "size", (1,), 0, 1, source=source)
     assert first(values, call("ratio", "aten.div.Tensor", node("total"), node("size"))) is None
+
+
+def test_a_divisor_of_zero_comes_from_an_input() -> None:
+    values = {"total": torch.arange(40), "size": torch.arange(40) + 2}
+    values["size"][22] = 1
+    found = first(
+        values,
+        call("less", "aten.sub.Tensor", node("size"), 1, dtype="int64"),
+        call("pages", "aten.remainder.Tensor", node("total"), node("less"), dtype="int64"),
+    )
+    assert found is not None
+    assert found.source is not None
+    assert (found.source.node, found.source.element, found.source.value) == ("size", 22, "1")
+    assert found.source.alone
+
+
+def test_the_smallest_integer_divided_by_minus_one() -> None:
+    total, size = torch.tensor([5, -(2**63), 7]), torch.tensor([-1, -1, 2])
+    division = call("pages", "aten.div.Tensor_mode", node("total"), node("size"), dtype="int64")
+    found = first({"total": total, "size": size}, division)
+    assert found is not None
+    assert (found.index, found.value, found.dividend) == ((1,), -1, str(-(2**63)))
+    assert first({"total": total[:1], "size": size[:1]}, division) is None
+
+
+def test_an_index_is_followed_through_earlier_launches() -> None:
+    """The launch reads the index from memory; launches before it made that of ids."""
+    ids = torch.tensor([[1, 2], [1, 900], [0, 1]])
+    far = (ids * 10).amax(-1)
+    found = first(
+        {"ids": ids},
+        call("use", "aten.index.Tensor", node("table"), [node("top")]),
+        unknown=(Node("table", NodeKind.INPUT, types=(TensorType("float32", "cpu", ("50", "2"), ()),)),),
+        before=(
+            call("scaled", "aten.mul.Tensor", node("ids"), 10, dtype="int64"),
+            call("top", "aten.amax.default", node("scaled"), [-1], dtype="int64"),
+        ),
+        recorded={"top": far},
+    )
+    assert found is not None
+    assert (found.name, found.index, found.value) == ("top", (1,), 9000)
+    assert found.source is not None
+    assert (found.source.node, found.source.element, found.source.index) == ("ids", 3, (1, 1))
+
+
+def test_what_launches_wrote_is_taken_where_the_graph_computes_something_else() -> None:
+    """A kernel that computed a wrong index: nothing is said of the inputs."""
+    found = first(
+        {"ids": torch.tensor([1, 2])},
+        call("use", "aten.index.Tensor", node("table"), [node("scaled")]),
+        unknown=(Node("table", NodeKind.INPUT, types=(TensorType("float32", "cpu", ("50", "2"), ()),)),),
+        before=(call("scaled", "aten.mul.Tensor", node("ids"), 10, dtype="int64"),),
+        recorded={"scaled": torch.tensor([10, 777])},
+    )
+    assert found is not None
+    assert found.source == Source("scaled", 1, (1,), "777", "", True)

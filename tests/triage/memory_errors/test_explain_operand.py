@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from aoti_debug.compare.locate.operand import LocatedOperand
-from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
+from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed, Source
 from aoti_debug.compare.protocol.origin import Operand
 from aoti_debug.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.manifest import ModelLine
@@ -28,6 +30,10 @@ MADE = Computed("mul", "aten.mul.Tensor", "int32", (Operand("ids", (5,), "3000")
         (
             BadOperand("0.1", "d", "aten.div.Tensor_mode", "size", (1, 2), 0, 1),
             "aten.div.Tensor_mode: size[1, 2] is 0",
+        ),
+        (
+            BadOperand("0.1", "d", "aten.div.Tensor_mode", "size", (1,), -1, 1, dividend="-2147483648"),
+            "aten.div.Tensor_mode: size[1] is -1, and -2147483648 / -1 does not fit into its dtype",
         ),
         (
             BadOperand("0.1", "i", "aten.index.Tensor", "mul", (5,), -1294967296, 1, "table", 0, 9, MADE),
@@ -55,3 +61,43 @@ def test_the_origin_of_an_index_stays_what_it_is() -> None:
     origin = Place(input="ids", element=5)
     finding = Finding(FAULT, "SIGSEGV", Place("0.1", "cpp_fused_0", frame=OTHER), origin=origin)
     assert with_operand(finding, LocatedOperand(BAD, LINE, None, "")).origin == origin
+
+
+@pytest.mark.parametrize(
+    ("source", "element", "sentence"),
+    [
+        (
+            Source("arg0_1", 7, (1, 3), "3000", "4", True),
+            7,
+            "it comes from ids[1, 3], which is 3000: with 4 there, the graph gives a number that can be used",
+        ),
+        (
+            Source("arg0_1", 7, (1, 3), "3000", "4", False),
+            7,
+            "it comes from ids[1, 3], which is 3000; other elements make it, too",
+        ),
+        (
+            Source("arg0_1", None, (), "", "4", False),
+            None,
+            "it comes from ids: several of its elements together make it",
+        ),
+        (Source("arg0_1", 5, (5,), "1000000", "", True), 5, ""),
+    ],
+)
+def test_the_origin_is_the_element_of_the_input_that_the_graph_shows(
+    source: Source, element: int | None, sentence: str
+) -> None:
+    made = Place("0.0", "cpp_fused_mul_0", argument="buf0", element=5)
+    finding = Finding(FAULT, "SIGSEGV", Place("0.1", "cpp_fused_0"), origin=made, chain=(made, Place("0.1")))
+    found = with_operand(finding, LocatedOperand(replace(BAD, source=source), LINE, OTHER, "", "ids"))
+    assert found.origin == Place(input="ids", element=element, frame=OTHER)
+    assert [place.launch for place in found.chain] == ["", "0.0", "0.1"]
+    assert found.evidence[1:] == ((sentence,) if sentence else ())
+
+
+def test_an_operand_of_an_unknown_source_leaves_the_origin_with_its_operator() -> None:
+    source = Source("buf0", 5, (5,), "1000000", "", True)
+    finding = Finding(FAULT, "SIGSEGV", Place("0.1", "cpp_fused_0"))
+    found = with_operand(finding, LocatedOperand(replace(BAD, source=source), LINE, None, ""))
+    assert found.origin is not None
+    assert (found.origin.input, found.origin.operator) == ("", "aten.index.Tensor")

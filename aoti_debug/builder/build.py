@@ -115,7 +115,9 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                     if not difference:
                         lowered = join_reference.add_reference(lowered, program, matched.names, work)
                 original_hashes = original_kernels.original_hashes(lowered)
-                new_manifest = package_manifest.make_manifest(options, lowered, tools, analysis, original_hashes)
+                new_manifest = package_manifest.make_manifest(
+                    options, lowered, tools, analysis, original_hashes, None if program is None else program.signature
+                )
                 wrapper = instrument(lowered.sources.wrapper, analysis.sites, analysis.kernels)
                 tables = sites_cpp(new_manifest)
                 manifest_json = manifest.to_json(new_manifest)

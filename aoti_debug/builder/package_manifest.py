@@ -11,8 +11,9 @@ from aoti_debug.builder.compiling import compile_library
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.builder.kernels import kernel_details
 from aoti_debug.builder.options import BuildOptions
+from aoti_debug.frontend import example_inputs
 from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.inputs.signature import Leaf
+from aoti_debug.inputs.signature import ModelSignature, keyword_names
 from aoti_debug.manifest import Kernel, KernelCompilation, KernelMatch, Manifest, OperatorSchema, Site
 from aoti_debug.version import __version__
 from aoti_debug.wrapper import promised_layouts
@@ -25,11 +26,13 @@ def make_manifest(
     tools: Toolchain,
     analysis: Analysis,
     original_hashes: Mapping[str, str],
+    program: ModelSignature | None = None,
 ) -> Manifest:
     """Makes the manifest of the package that is built.
 
     Args:
         original_hashes: SHA-256 of the machine code of each kernel of the compiled package, by name.
+        program: the signature of the program that the package was compiled from; None if it is not known.
     """
     sources, answer = lowered.sources, lowered.answer
     kernels = _kernels(lowered, analysis, original_hashes)
@@ -56,7 +59,7 @@ def make_manifest(
         libraries=options.library_paths,
         source_sha256=hashlib.sha256(sources.wrapper.encode()).hexdigest(),
         inputs=analysis.inputs,
-        input_names=_input_names(leaves, len(analysis.inputs)),
+        input_names=_input_names(lowered.signature, program, analysis.inputs),
         constants=analysis.constants,
         outputs=analysis.outputs,
         handed_out=analysis.handed_out,
@@ -90,7 +93,16 @@ def _kernels(lowered: LoweredModel, analysis: Analysis, original_hashes: Mapping
     )
 
 
-def _input_names(leaves: Sequence[Leaf], count: int) -> tuple[str, ...]:
+def _input_names(
+    signature: ModelSignature, program: ModelSignature | None, variables: Sequence[str]
+) -> tuple[str, ...]:
     """The names of the tensors in the model's signature; empty if they do not match the inputs one to one."""
-    names = tuple(leaf.name for leaf in leaves if leaf.is_tensor)
-    return names if len(names) == count else ()
+    if program is not None and example_inputs.may_be_compiled_from(signature, program):
+        signature = program
+    names = tuple(leaf.name for leaf in signature.leaves if leaf.is_tensor)
+    if len(names) != len(variables):
+        return ()
+    keywords = keyword_names(signature) if names == tuple(variables) else ()
+    if len(keywords) != len(names):
+        return names
+    return tuple(keyword or name for keyword, name in zip(keywords, names, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aoti_debug import dtypes
@@ -104,6 +104,31 @@ class ModelSignature:
     def indented_lines(self) -> str:
         """Returns `lines`, each indented and after a line break."""
         return "".join(f"\n  {line}" for line in self.lines())
+
+
+def keyword_names(signature: ModelSignature) -> tuple[str, ...]:
+    """The names of the values of keyword arguments, by leaf, as torch.export names them: "index", "batch_ids".
+
+    "" for those of positional arguments; () if the structure of the arguments does not say.
+    """
+    try:
+        _, keywords = (spec := json_data.parse_value(signature.in_spec)[1])["children_spec"]
+        positional = ["" for _ in _leaf_paths(spec["children_spec"][0], ())]
+        named = ["_".join(path) for path in _leaf_paths(keywords, ())]
+    except (ValueError, LookupError, TypeError):
+        return ()
+    return (*positional, *named) if not signature.others else ()
+
+
+def _leaf_paths(spec: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The keys and positions that lead to each leaf of a pytree, as torch serializes it."""
+    children = spec["children_spec"]
+    if spec["type"] is None:
+        yield path
+    is_dict = isinstance(spec["type"], str) and spec["type"].endswith("dict")
+    keys = json_data.parse_value(spec["context"]) if is_dict else range(len(children))
+    for key, child in zip(keys, children, strict=True):
+        yield from _leaf_paths(child, (*path, str(key)))
 
 
 def to_json(signature: ModelSignature) -> str:

@@ -148,8 +148,8 @@ class CheckedCalls:
 
     def _alike(self, record: _Record) -> int:
         """The number of accesses of the last launch that are like one of the first launch."""
-        alike = (record.kind, record.line, record.argument)
-        return sum(r.count for r in self._records() if (r.kind, r.line, r.argument) == alike)
+        alike = (record.kind, record.line, record.argument, record.message)
+        return sum(r.count for r in self._records() if (r.kind, r.line, r.argument, r.message) == alike)
 
     def _access(
         self, record: _Record, loaded: _Loaded | None, tensors: Sequence[torch.Tensor | None], names: Sequence[str]

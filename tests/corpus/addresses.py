@@ -141,6 +141,22 @@ class Pages(nn.Module):
         return torch.div(total, size, rounding_mode="floor") + 1  # origin
 
 
+class LeftOver(nn.Module):
+    """A divisor that is computed in the kernel."""
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return (a * 3) % (b - 1) + a
+
+
+class RowAndColumn(Table):
+    """An index of two inputs, through two launches; one of them is as ever."""
+
+    def forward(self, row: Tensor, column: Tensor) -> Tensor:
+        index = row.amax(-1) * 8 + column.amax(-1)
+        scale = torch.ops.corpus.count(index)
+        return self.table[index] * scale
+
+
 INDEX = (3, 1, 4, 15, 9, 26, 5, 35)
 
 
@@ -213,8 +229,26 @@ def pages(device: str) -> Example:
     return Example(Pages(), (total, size), inputs=(total, zero))
 
 
+def left_over(device: str) -> Example:
+    a, b = torch.arange(40, device=device), torch.arange(40, device=device) + 2
+    one = b.clone()
+    one[22] = 1
+    return Example(LeftOver().to(device), (a, b), inputs=(a, one))
+
+
+def offsets(device: str) -> Example:
+    row = torch.arange(8 * REDUCED, device=device).view(8, REDUCED) % 50
+    column, far = row % 8, row.clone()
+    far[3, 0] = FAR
+    return Example(RowAndColumn().to(device), (row, column), inputs=(far, column))
+
+
 def from_input(*says: str) -> Expected:
     return Expected("fault", GENERATED, inputs=("index",), says=says)
+
+
+def from_ids(*says: str) -> Expected:
+    return Expected("fault", GENERATED, inputs=("ids",), says=says)
 
 
 def made(*says: str) -> Expected:
@@ -232,12 +266,15 @@ CASES = (
          configs=UNCHECKED),
     Case("index_asserted", lookup(1000), from_input(f"aten.index.Tensor: index[5] is 1000, {ROWS}")),
     Case("index_made_earlier", later,
-         Expected("fault", GENERATED, ("*table*",), says=(ROWS,)), configs=UNCHECKED),
-    Case("index_int32_overflow", overflow32, made(f"is -1294967296, {ROWS}"), configs=UNCHECKED),
-    Case("index_int32_overflow_fused", overflow32_fused,
-         made("aten.mul.Tensor: ids[0] = 3000 * 1000000 = -1294967296: 3000000000 does not fit into int32"),
+         Expected("fault", GENERATED, ("*table*",), ("ids",), says=(ROWS, "it comes from ids[0, 0], which is 3")),
          configs=UNCHECKED),
-    Case("index_from_infinity", float_index, made(ROWS), CPU, configs=UNCHECKED),
+    Case("index_int32_overflow", overflow32, from_ids(f"is -1294967296, {ROWS}"), configs=UNCHECKED),
+    Case("index_int32_overflow_fused", overflow32_fused,
+         from_ids("aten.mul.Tensor: ids[0] = 3000 * 1000000 = -1294967296: 3000000000 does not fit into int32"),
+         configs=UNCHECKED),
+    Case("index_from_infinity", float_index,
+         Expected("fault", GENERATED, inputs=("norm",), says=(ROWS, "it comes from norm[0, 0], which is 0.0")), CPU,
+         configs=UNCHECKED),
     Case("table_without_rows", no_rows,
          Expected("fault", GENERATED, inputs=("table", "index"), says=("index[0] is 3, table has 0 rows",)),
          configs=UNCHECKED),
@@ -249,13 +286,20 @@ CASES = (
          Expected("fault", ("*embedding_bag*",), inputs=("ids",), says=("ids[17] is 51, bag_weight has 50 rows",)),
          CPU),
     Case("second_call", lambda d: Example(Step().to(d), (torch.ones(4, 64, device=d),)),
-         Expected("fault", GENERATED, call=1, says=(ROWS,)), options=("--calls", "2"), configs=UNCHECKED),
+         Expected("fault", GENERATED, inputs=("cursor",), call=1, says=(ROWS,)), options=("--calls", "2"),
+         configs=UNCHECKED),
     Case("cond_branch", branch,
-         made("aten.add.Tensor: arg2_1[0] = 3 + 68719476736", "in true_graph_0: index = aten.index.Tensor"), CPU,
+         made("aten.add.Tensor: index[0] = 3 + 68719476736", "in true_graph_0: index = aten.index.Tensor"), CPU,
          configs=UNCHECKED),
     Case("while_iteration_7", loop,
-         made("arg2_1 has 1000 rows", "in iteration 7 of while_loop_body_graph_0: index = aten.index.Tensor"),
+         made("table has 1000 rows", "in iteration 7 of while_loop_body_graph_0: index = aten.index.Tensor"),
          configs=UNCHECKED),
     Case("integer_division_by_zero", pages,
          Expected("fault", GENERATED, inputs=("size",), says=("aten.div.Tensor_mode: size[5] is 0",)), CPU),
+    Case("integer_remainder_by_zero", left_over,
+         Expected("fault", GENERATED, inputs=("b",),
+                  says=("aten.remainder.Tensor: sub[22] is 0; aten.sub.Tensor: b[22] = 1 - 1 = 0",)), CPU),
+    Case("index_from_two_inputs", offsets,
+         Expected("fault", GENERATED, inputs=("row",), says=("it comes from row[3, 0], which is 68719476736",)),
+         configs=UNCHECKED),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from wrong_types import assert_refused
 from aoti_debug.errors import ArtifactError
 from aoti_debug.inputs import signature
 from aoti_debug.inputs.signature import Dim as SignatureDim
-from aoti_debug.inputs.signature import Leaf, ModelSignature
+from aoti_debug.inputs.signature import Leaf, ModelSignature, keyword_names
 
 
 class Model(torch.nn.Module):
@@ -87,3 +88,23 @@ def test_wrong_types_are_damage() -> None:
 )
 def test_dimensions_admit_their_range(dim: SignatureDim, admitted: list[int], refused: list[int]) -> None:
     assert [size for size in (*admitted, *refused) if dim.admits(size)] == admitted
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "names"),
+    [
+        ((1, 2), {}, ("", "")),
+        ((1,), {"index": 2, "weights": 3}, ("", "index", "weights")),
+        (({"x": 1},), {"batch": {"ids": 2, "pages": [3, 4]}}, ("", "batch_ids", "batch_pages_0", "batch_pages_1")),
+    ],
+)
+def test_the_names_of_keyword_arguments(args: Any, kwargs: Any, names: tuple[str, ...]) -> None:
+    from torch.utils import _pytree as pytree
+
+    spec = pytree.treespec_dumps(pytree.tree_flatten((args, kwargs))[1])
+    assert keyword_names(ModelSignature((), spec)) == names
+
+
+@pytest.mark.parametrize("spec", ["", "[1, {}]", "[1, 2]", "{"])
+def test_a_structure_that_says_nothing_has_no_names(spec: str) -> None:
+    assert keyword_names(ModelSignature((), spec)) == ()

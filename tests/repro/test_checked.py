@@ -17,6 +17,7 @@ from aoti_debug.repro.templates.kernel import Settings
 
 Argument = torch.Tensor | ctypes.c_int64 | None
 Launch = Callable[..., tuple[Access, ...]]
+Divide = Callable[[dict[int, int], dict[int, int]], tuple[Access, ...]]
 
 FLAGS = (
     "-DSTANDALONE_TORCH_HEADER",
@@ -66,6 +67,11 @@ extern "C" void cpp_fused_1(const int64_t* in_ptr0, const float* in_ptr1, const 
     out_ptr0[5] = tile[8];
 }
 """
+
+
+HAS_AVX2 = platform.machine() == "x86_64" and "avx2" in Path("/proc/cpuinfo").read_text()
+AVX2 = pytest.mark.skipif(not HAS_AVX2, reason="the CPU has no AVX2")
+AVX2_FLAGS = ("-DCPU_CAPABILITY_AVX2", "-mavx2", "-mfma", "-ffp-contract=off")
 
 
 def kernel(folder: Path, name: str, source: str, *flags: str) -> Launch:
@@ -146,11 +152,9 @@ def test_what_no_index_explains(scalar: Callable[..., tuple[tuple[Access, ...], 
     assert (empty.element, empty.elements, empty.index) == (8, 0, LoadedIndex("index", 0, 2, "in_ptr0"))
 
 
-@pytest.mark.skipif(
-    platform.machine() != "x86_64" or "avx2" not in Path("/proc/cpuinfo").read_text(), reason="the CPU has no AVX2"
-)
+@AVX2
 def test_vectors(tmp_path: Path) -> None:
-    run = kernel(tmp_path, "cpp_fused_1", VECTOR, "-DCPU_CAPABILITY_AVX2", "-mavx2", "-mfma", "-ffp-contract=off")
+    run = kernel(tmp_path, "cpp_fused_1", VECTOR, *AVX2_FLAGS)
     mask = torch.tensor([True] * 4 + [False] * 4)
     index = torch.tensor([0, 1, 2, 3, 4, 5, 6, 7])
     arguments = {
@@ -181,3 +185,70 @@ def test_pointers_that_cannot_be_checked(tmp_path: Path) -> None:
     source = 'extern "C" void cpp_fused_2(const float* in_ptr0) { reinterpret_cast<const int*>(in_ptr0)[0]; }\n'
     with pytest.raises(SystemExit, match="cpp_fused_2 cannot be run with checked pointers: the kernel does not comp"):
         kernel(tmp_path, "cpp_fused_2", source)
+
+
+# Divisions of integers, as torch 2.13 writes them, and of floats; both forms.
+DIVISION = """
+extern "C" void cpp_fused_2(const int64_t* in_ptr0, const int64_t* in_ptr1, const float* in_ptr2, int64_t* out_ptr0,
+                            const int64_t ks0)
+{
+    for (int64_t x0 = 0; x0 < ks0; x0 += 1) {
+        auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];
+        auto tmp1 = in_ptr1[static_cast<int64_t>(x0)];
+        auto tmp2 = static_cast<int64_t>(1);
+        auto tmp3 = int64_t(tmp1 - tmp2);
+        auto tmp4 = tmp0 / tmp3;
+        auto tmp5 = in_ptr2[static_cast<int64_t>(x0)];
+        auto tmp6 = tmp5 / tmp5;
+        out_ptr0[static_cast<int64_t>(x0)] = tmp4 + static_cast<int64_t>(tmp6);
+    }
+    auto tmp7 = at::vec::VectorizedN<int64_t,2>::loadu(in_ptr0, static_cast<int64_t>(8));
+    auto tmp8 = at::vec::VectorizedN<int64_t,2>::loadu(in_ptr1, static_cast<int64_t>(8));
+    auto tmp9 = at::vec::VectorizedN<int64_t,2>(static_cast<int64_t>(1));
+    auto tmp10 = tmp8 - tmp9;
+    auto tmp11 = tmp7 / decltype(tmp10)::set(decltype(tmp10)(1), tmp10, 8);
+    tmp11.store(out_ptr0, static_cast<int64_t>(8));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def division(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[dict[int, int], dict[int, int]], tuple[Access, ...]]:
+    run = kernel(tmp_path_factory.mktemp("division"), "cpp_fused_2", DIVISION, *AVX2_FLAGS)
+
+    def launch(dividends: dict[int, int], divisors: dict[int, int]) -> tuple[Access, ...]:
+        total, size, real = torch.arange(8) + 50, torch.arange(8) + 5, torch.zeros(8)
+        for tensor, changes in ((total, dividends), (size, divisors)):
+            for element, value in changes.items():
+                tensor[element] = value
+        return run(total=total, size=size, real=real, buf0=torch.zeros(8).long(), s0=ctypes.c_int64(8))
+
+    return launch
+
+
+@AVX2
+def test_the_element_that_makes_a_divisor_zero(
+    division: Divide,
+) -> None:
+    assert division({}, {}) == ()
+    scalar, vector = division({}, {6: 1})
+    assert (scalar.seen_by, scalar.kind, scalar.what) == ("division", "division", "integer division by zero")
+    assert scalar.index == vector.index == LoadedIndex("size", 6, 1, "in_ptr1")
+    assert lines_of(scalar) == [
+        "integer division by zero",
+        "  SOURCE:10: auto tmp4 = tmp0 / tmp3;",
+        "  the divisor came from size (in_ptr1): element 6 is 1",
+    ]
+
+
+@AVX2
+def test_a_quotient_that_does_not_fit(
+    division: Divide,
+) -> None:
+    """Both the dividend and the divisor make it: neither is named."""
+    scalar, vector = division({2: -(2**63)}, {2: 0})
+    text = f"integer division of {-(2**63)} / -1, which does not fit into 64 bits"
+    assert (scalar.what, vector.what) == (text, text)
+    assert scalar.index is None

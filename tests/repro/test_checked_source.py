@@ -47,6 +47,20 @@ def test_parameters_become_checked_pointers() -> None:
             "return at::vec::VectorizedN<int64_t,2>::loadu(tmpbuf.data(), 8);",
             "return ::replay::loadu<at::vec::VectorizedN<int64_t,2>>(tmpbuf.data(), 8);",
         ),
+        (
+            "auto a = floor_divide_integral(tmp0, tmp1) + remainder_integral(tmp0, (tmp1 + 2));",
+            "auto a = floor_divide_integral(tmp0, ::replay::divisor_of(tmp0, tmp1)) + "
+            "remainder_integral(tmp0, ::replay::divisor((tmp1 + 2)));",
+        ),
+        ("auto a = mod(tmp0, tmp1);", "auto a = mod(tmp0, ::replay::divisor(tmp1));"),
+        ("auto a = std::fmod(tmp0, tmp1) + my_mod(a, b);", "auto a = std::fmod(tmp0, tmp1) + my_mod(a, b);"),
+        ("auto a = tmp0 / tmp1;", "auto a = tmp0 / ::replay::divisor_of(tmp0, tmp1);"),
+        (
+            "auto a = tmp0 / decltype(tmp1)::set(decltype(tmp1)(1), tmp1, 8);",
+            "auto a = tmp0 / ::replay::divisor_of(tmp0, decltype(tmp1)::set(decltype(tmp1)(1), tmp1, 8));",
+        ),
+        ("auto a = x0 / 8L + tmp0 / 2.0;", "auto a = x0 / 8L + tmp0 / 2.0;"),
+        ("auto a = tmp0 / tmp1.sum();", "auto a = tmp0 / tmp1.sum();"),
         ("tmp7.store(out_ptr0 + x, 8);", "::replay::store(tmp7, out_ptr0 + x, 8);"),
         ("(a + b).store(out_ptr0);", "::replay::store((a + b), out_ptr0);"),
         (

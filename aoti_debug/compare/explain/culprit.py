@@ -84,22 +84,41 @@ def _of_tensor(
 
 
 def _element(name: str, tensor: torch.Tensor, number: int | float, is_bad: IsBad) -> Culprit:
-    """The first element that makes the result bad by itself."""
+    """The element that is to blame: the most unusual one, or else the first that makes the result bad by itself."""
     flat = tensor.reshape(-1)
 
-    def with_first(kept: int) -> bool:
+    def is_bad_alone(element: int) -> bool:
+        changed = _filled(tensor, number)
+        changed.view(-1)[element] = flat[element]
+        return is_bad({name: changed})
+
+    def is_bad_without(element: int) -> bool:
+        changed = tensor.clone().contiguous()
+        changed.view(-1)[element] = number
+        return is_bad({name: changed})
+
+    def is_bad_with_first(kept: int) -> bool:
         changed = _filled(tensor, number)
         changed.view(-1)[:kept] = flat[:kept]
         return is_bad({name: changed})
 
-    element = smallest_count(tensor.numel(), with_first) - 1
-    only, without = _filled(tensor, number), tensor.clone().contiguous()
-    only.view(-1)[element] = flat[element]
-    without.view(-1)[element] = number
-    instead = str(without.view(-1)[element].item())
-    if not is_bad({name: only}):
+    def culprit(element: int, alone: bool) -> Culprit:
+        return Culprit(name, element, str(flat[element].item()), instead, alone)
+
+    instead = str(_filled(tensor, number).view(-1)[0].item())
+    unusual = _farthest(flat, number)
+    if is_bad_alone(unusual) and not is_bad_without(unusual):
+        return culprit(unusual, True)
+    first = smallest_count(tensor.numel(), is_bad_with_first) - 1
+    if not is_bad_alone(first):
         return Culprit(name, None, "", instead, False)
-    return Culprit(name, element, str(flat[element].item()), instead, not is_bad({name: without}))
+    return culprit(first, not is_bad_without(first))
+
+
+def _farthest(flat: torch.Tensor, number: int | float) -> int:
+    """The element that differs most from a number; NaN most of all."""
+    distances = (flat.double() - float(number)).abs()
+    return int(distances.nan_to_num(nan=float("inf")).argmax())
 
 
 def _filled(tensor: torch.Tensor, number: int | float) -> torch.Tensor:

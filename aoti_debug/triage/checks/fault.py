@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aoti_debug.compare.locate.operand import trace_fault
-from aoti_debug.diagnosis.findings import FAULT
+from aoti_debug.compare.locate.operand import LocatedOperand, trace_fault
+from aoti_debug.diagnosis.findings import FAULT, Finding
 from aoti_debug.run.runner import RunResult
 from aoti_debug.triage.checks import overrun
 from aoti_debug.triage.investigation import confirm_by_repro as replay
@@ -43,15 +43,22 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     flow = suspicion.diagnosed.dataflow
     explained = explain(finding, flow, launch, confirmation.evidence)
     run = suspicion.run
+    operands: list[LocatedOperand] = []
+
+    def with_located(finding: Finding, operand: LocatedOperand) -> Finding:
+        operands.append(operand)
+        return with_operand(finding, operand)
+
     located = with_graph(
         model,
         explained,
         run,
         "trace the operand",
         lambda scope, folder: trace_fault(run, launch, scope, folder),
-        with_operand,
+        with_located,
     )
-    if located.origin is None or not located.origin.input:
+    is_open = all(operand.bad.source is not None and not operand.input for operand in operands)
+    if is_open and (located.origin is None or not located.origin.input):
         access = best_access(confirmation.evidence)
         if access is not None or traits_of(launch.site.kind).replay in _GENERATED:
             index = None if access is None else access.index

@@ -19,6 +19,8 @@ from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.diagnosis.verdict import Verdict
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.inputs import input_files
+from aoti_debug.lazy.dataclass import dataclass
+from aoti_debug.manifest import Role
 from aoti_debug.pt2 import archive
 from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.run_directory import RunDir
@@ -46,14 +48,22 @@ def with_changed_inputs(
     with model.steps.step("runs with other inputs") as note:
         try:
             trials = _Trials(model, flow.run, verdict, launch)
-            culprit = find_culprit(trials.candidates(flow, launch, argument), trials.fails)
+            behind = _inputs_behind(flow, launch, argument)
+            culprit = find_culprit(trials.candidates(behind), trials.fails)
         except (AotiDebugError, UndecidedError) as error:
             note.text = wording.first_line(str(error))
             return finding
         note.text = f"{wording.count(trials.count, 'run')}: " + (
             "no single element of an input makes the fault" if culprit is None else f"{culprit.name} makes the fault"
         )
-    return finding if culprit is None else _explained(finding, culprit, trials.tensors[culprit.name])
+    if culprit is None or not (behind.by_data or _is_unusual(culprit, trials.tensors[culprit.name])):
+        return finding
+    return _explained(finding, culprit, trials.tensors[culprit.name])
+
+
+def _is_unusual(culprit: Culprit, tensor: torch.Tensor) -> bool:
+    """True for a single element that nothing else can replace; a number that decides a branch seldom is one."""
+    return culprit.element is not None and culprit.alone and tensor.numel() > 1
 
 
 def _explained(finding: Finding, culprit: Culprit, tensor: torch.Tensor) -> Finding:
@@ -109,10 +119,10 @@ class _Trials:
         self._positions = dict(zip(names, positions, strict=True))
         self.tensors: dict[str, torch.Tensor] = {name: self._leaves[i] for name, i in self._positions.items()}
 
-    def candidates(self, flow: Dataflow, launch: Launch, argument: str) -> dict[str, torch.Tensor]:
-        """The inputs that an argument of the launch, or any, depends on through other launches; integers first."""
-        names = _inputs_behind(flow, launch, argument)
-        found = {name: t for name, t in self.tensors.items() if name in names and t.numel() and not t.is_complex()}
+    def candidates(self, behind: _Behind) -> dict[str, torch.Tensor]:
+        """The inputs that may be to blame; integers first."""
+        named = {name: tensor for name, tensor in self.tensors.items() if name in behind.names}
+        found = {name: tensor for name, tensor in named.items() if tensor.numel() and not tensor.is_complex()}
         return dict(sorted(found.items(), key=lambda item: item[1].is_floating_point()))
 
     def fails(self, changes: Mapping[str, torch.Tensor]) -> bool:
@@ -163,8 +173,23 @@ def _inputs_of(run: RunDir) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return inputs.args, dict(inputs.kwargs)
 
 
-def _inputs_behind(flow: Dataflow, launch: Launch, argument: str) -> set[str]:
-    """The names of the model's inputs that an argument of a launch, or any, depends on."""
+@dataclass(frozen=True)
+class _Behind:
+    """The model's inputs that an argument of a launch may depend on.
+
+    Attributes:
+        by_data: False if some may only decide if the launch is executed.
+    """
+
+    names: frozenset[str]
+    by_data: bool
+
+
+def _inputs_behind(flow: Dataflow, launch: Launch, argument: str) -> _Behind:
+    """The model's inputs that an argument of a launch, or any, depends on through other launches.
+
+    All of them, if it depends on memory of which it is not known who wrote it: what a loop carries.
+    """
     manifest = flow.run.manifest
     names = dict(zip(manifest.inputs, manifest.input_names or manifest.inputs, strict=True))
     found: set[str] = set()
@@ -176,12 +201,15 @@ def _inputs_behind(flow: Dataflow, launch: Launch, argument: str) -> set[str]:
             continue
         seen.add(reader.id)
         for read in reader.args:
-            if reader is launch and argument not in ("", read.name):
+            if read.role is Role.OUT or (reader is launch and argument not in ("", read.name)):
                 continue
-            found |= {names[own] for own in (read.name, read.spec.base) if own in names}
-            writer = flow.writer(reader, read).launch
-            waiting += [] if writer is None else [writer]
-    return found
+            own = {names[name] for name in (read.name, read.spec.base) if name in names}
+            writer = flow.writer(reader, read)
+            if read.tensor is not None and not own and writer.launch is None and not writer.input:
+                return _Behind(frozenset(names.values()), False)
+            found |= own
+            waiting += [] if writer.launch is None else [writer.launch]
+    return _Behind(frozenset(found), bool(argument))
 
 
 def _in_layout(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

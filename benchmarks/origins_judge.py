@@ -18,7 +18,7 @@ _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?inf|nan"
 _HELD = re.compile(rf"([A-Za-z_][\w.]*)(?:\[([\d, ]*)\])?,? (?:which is|is|=|held|holds) ({_NUMBER})(?![\w.]*[\w\[])")
 _SIZE = re.compile(r"([A-Za-z_][\w.]*) has (?:(\d+) rows|size (\d+) in dimension (\d+))")
 _PAST = re.compile(r"(?:from|to|on) ([A-Za-z_][\w.]*): element -?\d+ of (\d+)")
-_ORIGIN = re.compile(r"\bcame from\b|\borigin\b|\bmodel's input\b")
+_ORIGIN = re.compile(r"\b(?:came|comes?) from\b|\borigin\b|\bmodel's input\b")
 
 
 @dataclass(frozen=True)
@@ -154,4 +154,4 @@ def _unravel(element: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _line(place: Mapping[str, Any]) -> tuple[str, int] | None:
-    return (str(Path(place["file"]).resolve()), int(place["line"])) if place["file"] and place["line"] else None
+    return (Path(place["file"]).name, int(place["line"])) if place["file"] and place["line"] else None

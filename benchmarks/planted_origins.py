@@ -53,10 +53,10 @@ class Program:
         return tuple(inspect.signature(self.make().forward).parameters)
 
     def lines(self, mark: str) -> frozenset[tuple[str, int]]:
-        """File and line of the model's lines with a mark."""
+        """Name of the file and line of the model's lines with a mark."""
         kind = type(self.make())
         source, first = inspect.getsourcelines(kind)
-        file = str(Path(inspect.getfile(kind)).resolve())
+        file = Path(inspect.getfile(kind)).name
         return frozenset((file, first + n) for n, line in enumerate(source) if mark in line)
 
 

@@ -15,7 +15,7 @@ def kernel_binary(run: RunDir, kernel: Kernel | None) -> tuple[bytes | None, str
     if kernel is None or not kernel.cubin:
         return None, "it is embedded in the package's library"
     if run.package is None:
-        return None, "the package that was run is gone"
+        return None, f"the package that was run was not found: {run.found_package.problem}"
     try:
         code = archive.inspect(run.package).read(f"{archive.AOTINDUCTOR}{run.manifest.model}/{kernel.cubin}")
     except ArtifactError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.call_text.call import Call
 from aoti_debug.call_text.eager_protocol import EagerAnswer, EagerRequest
-from aoti_debug.errors import ArtifactError, RunDirError, TargetError, UsageError
+from aoti_debug.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine import cache
 from aoti_debug.machine.files import json_data
@@ -49,7 +49,7 @@ def eager_calls(
     Raises:
         ArtifactError: the program cannot be loaded, or is of the wrong kind.
         UsageError: it was not made here.
-        RunDirError: the package of the run, with its inputs, is gone.
+        RunDirError: the package of the run, with its inputs, was not found, or the inputs are not known.
         TargetError: the process died.
     """
     artifact = archive.inspect(program)
@@ -59,14 +59,11 @@ def eager_calls(
         raise UsageError(
             f"{run.path} was not made here by this user; the operators that it names would run", hint=trust.TRUST_HINT
         )
-    if run.package is None:
-        raise RunDirError(
-            f"the package of run {run.path.name} is gone; it holds the inputs", hint="build and run the model again"
-        )
+    run.require_repeatable()
     with cache.scratch() as folder:
         request = EagerRequest(
             program=str(program.resolve()),
-            package=str(run.package),
+            package=str(run.required_package),
             inputs=str(run.inputs or ""),
             answer=str(folder / "answer.json"),
             hashes=hashes,

@@ -24,7 +24,7 @@ from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER
 from aoti_debug.compare.protocol.request import metric_function
 from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
+from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.machine.files import stamped_directories
 from aoti_debug.machine.fork_server import python_process
 from aoti_debug.machine.progress.steps import StepListener, Steps
@@ -202,13 +202,10 @@ class _Session:
 
     def _again(self, run: RunDir) -> RunDir:
         """A run of the same package and inputs that saves tensors."""
-        if run.package is None:
-            raise RunDirError(
-                f"run {run.path.name} saved no tensors, and its package is gone", hint="run the package at level 1"
-            )
+        run.require_repeatable()
         options = self._options
         recorded = None if options.random_inputs is not None else run.inputs
-        return self._record(run.package, options.inputs or recorded, run.info.calls)
+        return self._record(run.required_package, options.inputs or recorded, run.info.calls)
 
     def _record(self, package: Path, inputs: Path | None, calls: int) -> RunDir:
         with self._steps.step("run, level 1") as note:

@@ -28,7 +28,7 @@ from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.regions.states import call_states, untouched_states
 from aoti_debug.compare.rows import assemble
 from aoti_debug.compare.run_worker import Evaluated, EvaluationProcess, evaluate
-from aoti_debug.errors import ArtifactError, RunDirError, UsageError
+from aoti_debug.errors import ArtifactError, UsageError
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.manifest import ModelLine
@@ -81,7 +81,7 @@ def compare_run(
         UsageError: no launch is in the scope.
         ArtifactError: the package holds no reference.
         TargetError: the program cannot be evaluated.
-        RunDirError: the run's package is gone.
+        RunDirError: the run's package was not found, or is another one.
     """
     reference, package = reference_of(run)
     graph = reference.graph("", MODEL)
@@ -204,31 +204,22 @@ def reference_of(run: RunDir) -> tuple[Reference, Path]:
     """The reference in the package of a run, and the package.
 
     Raises:
-        ArtifactError: the package holds none, or is another one.
-        RunDirError: the package is gone.
+        ArtifactError: the package holds none.
+        RunDirError: the package was not found, or is another one.
     """
-    if run.package is None:
-        raise RunDirError(
-            f"the package of run {run.path.name} is gone; it holds the reference", hint="build and run the model again"
-        )
-    package = archive.inspect(run.package)
+    package = archive.inspect(run.required_package)
     if package.kind is not ArtifactKind.INSTRUMENTED or program.MEMBER not in package.members:
         raise ArtifactError(
-            f"{run.package} does not hold the graph that it was compiled from",
+            f"{package.path} does not hold the graph that it was compiled from",
             hint="build the exported program again with this version of aoti-debug",
-        )
-    if package.manifest().source_sha256 != run.manifest.source_sha256:
-        raise ArtifactError(
-            f"{run.package} is another package than that of run {run.path.name}: their wrappers differ",
-            hint="run the package again",
         )
     reference = program.from_json(package.read(program.MEMBER))
     if not reference.graphs:
         raise ArtifactError(
-            f"{run.package} holds no graph: {reference.failure or 'this torch did not report any'}",
+            f"{package.path} holds no graph: {reference.failure or 'this torch did not report any'}",
             hint="use a torch from 2.11 on",
         )
-    return reference, run.package
+    return reference, package.path
 
 
 def _selected(regions: Regions, run: RunDir, filters: SiteFilter) -> Regions:

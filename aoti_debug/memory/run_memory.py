@@ -58,11 +58,9 @@ def _sites(call: CallMemory) -> list[int]:
 def _events(run: RunDir) -> tuple[tuple[HandleEvent, ...], str]:
     """The handle events of the run's wrapper, or the reason why there are none."""
     if run.package is None:
-        return (), "the package that was run is gone"
+        return (), "the package that was run was not found"
     try:
-        package = archive.inspect(run.package)
-        if package.manifest().source_sha256 != run.manifest.source_sha256:
-            return (), f"{run.package} was rebuilt after the run"
+        package = archive.inspect(run.required_package)
         sources = package.wrapper_sources(run.manifest.model)
         texts = [package.read(source).decode() for source in sources]
         return tuple(event for text in texts for event in handle_events(text, run.manifest.allocations)), ""

@@ -43,7 +43,7 @@ def program_values(run: RunDir, wanted: Mapping[str, ValueArithmetic], scope: Sc
 
     Raises:
         UsageError: a launch has no values in the program.
-        ArtifactError, RunDirError: the package holds no reference, or is gone.
+        ArtifactError, RunDirError: the package holds no reference, or was not found.
         TargetError: the program cannot be evaluated.
     """
     reference, package = reference_of(run)

@@ -14,7 +14,7 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.builder.build import BuildOptions
 from aoti_debug.builder.build_step import build_step, require_inputs
-from aoti_debug.errors import RunDirError, UsageError
+from aoti_debug.errors import UsageError
 from aoti_debug.machine.files import stamped_directories
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.pt2 import archive, trust
@@ -49,21 +49,19 @@ def options_of(run: RunDir, folder: Path, options: ReplayOptions) -> RunOptions:
     """The options that repeat a run.
 
     Raises:
-        RunDirError: its package is gone.
+        RunDirError: its package was not found, or is another one, or its inputs are not known.
         UsageError: it was not made here, and is not trusted.
     """
-    if run.package is None:
-        raise RunDirError(
-            f"run {run.path.name} cannot be repeated: its package is gone", hint="build and run the model again"
-        )
-    trust.require(archive.inspect(run.package), options.trusted)
+    run.require_repeatable()
+    package = run.required_package
+    trust.require(archive.inspect(package), options.trusted)
     if not (options.trusted or run.is_made_here):
         loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
         raise UsageError(
             f"{run.path} was not made here by this user; its package would run{loaded}", hint=trust.TRUST_HINT
         )
     return replace(
-        recording_everything(run.package, folder / "runs"),
+        recording_everything(package, folder / "runs"),
         inputs=run.inputs,
         calls=run.info.calls,
         imports=tuple(dict.fromkeys((*run.info.imports, *options.imports))),

@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aoti_debug import manifest, wording
 from aoti_debug.abi import CallKind, Variable
@@ -29,8 +30,11 @@ from aoti_debug.manifest import Manifest
 from aoti_debug.rundir import breadcrumbs, ranks_directory, rescued_tensors, run_json, timeline
 from aoti_debug.rundir.formats import journal
 from aoti_debug.rundir.formats.journal_records import LaunchKey
-from aoti_debug.rundir.run_json import ExitKind, RunInfo
+from aoti_debug.rundir.run_json import EMBEDDED, ExitKind, RunInfo
 from aoti_debug.rundir.timeline import Launch, SavedTensor, Timeline
+
+if TYPE_CHECKING:
+    from aoti_debug.rundir.run_package import FoundPackage
 
 BASE = "aoti_debug_runs"
 JOURNAL = "journal.bin"
@@ -99,11 +103,53 @@ class RunDir:
         """True if it saved a tensor of any launch."""
         return any(saved.path for launch in self.launches for a in launch.args for saved in a.files.values())
 
-    @property
+    @cached_property
     def package(self) -> Path | None:
-        """The package that was run; None if the run has no link to it, or the link is broken."""
-        link = self.path / PACKAGE
-        return link.resolve() if link.exists() else None
+        """The package that was run, as `run_package.find` finds it; None if it does not."""
+        return self.found_package.package
+
+    @cached_property
+    def found_package(self) -> FoundPackage:
+        """The package that was run, or why it was not found."""
+        from aoti_debug.rundir import run_package  # reads archives; a run is opened without it
+
+        return run_package.find(self.path / PACKAGE, self.manifest)
+
+    @property
+    def required_package(self) -> Path:
+        """The package that was run.
+
+        Raises:
+            RunDirError: it was not found, or is another one now.
+        """
+        from aoti_debug.rundir import run_package
+
+        found = self.found_package
+        if found.package is None:
+            raise RunDirError(
+                f"the package of run {self.path.name} was not found: {found.problem}",
+                hint=f"ln -s PACKAGE.pt2 {self.path / PACKAGE}, or build and run the model again",
+            )
+        if run_package.is_another(found.package, self.manifest):
+            raise RunDirError(
+                f"{found.package} is another package than that of run {self.path.name}: their wrappers differ",
+                hint="build and run the model again",
+            )
+        return found.package
+
+    def require_repeatable(self) -> None:
+        """Checks that the run can be repeated with its inputs.
+
+        Raises:
+            RunDirError: its package was not found, or another program has passed its own inputs.
+        """
+        if self.info.host == EMBEDDED:
+            raise RunDirError(
+                f"run {self.path.name} cannot be repeated: the program that loaded the package passed its own inputs, "
+                "which are not recorded",
+                hint="aoti-debug run PACKAGE.pt2 --inputs FILE makes a run that can be",
+            )
+        _ = self.required_package
 
     @property
     def inputs(self) -> Path | None:

@@ -20,6 +20,7 @@ from aoti_debug.machine.files.json_data import DamagedJsonError
 
 NAME = "run.json"
 FORMAT = 1
+EMBEDDED = "embedded"  # the host of a run whose package another program loaded
 
 _HEX_BYTE = re.compile(r"[0-9a-fA-F]{2}\Z")
 

@@ -113,7 +113,7 @@ def test_no_disassembler(run: RunDir, packaged: bytes, monkeypatch: pytest.Monke
 
 
 def test_the_package_is_gone(run: RunDir) -> None:
-    with pytest.raises(ArtifactError, match="the package that was run is gone"):
+    with pytest.raises(ArtifactError, match="the package that was run was not found"):
         machine_code.sass(run, kernel(), trusted=False)
 
 

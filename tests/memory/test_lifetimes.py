@@ -74,6 +74,6 @@ def test_without_the_wrapper_first_and_last_use_count(tmp_path: Path) -> None:
     assert [call.call for call in memory.calls] == [0, 1]
     assert lives(memory.calls[1])["buf0",] == (Use.BUFFER, 0, 1)
     assert memory.notes == (
-        "when buffers are dropped is not known: the package that was run is gone; they are taken to live until their "
-        "last use",
+        "when buffers are dropped is not known: the package that was run was not found; they are taken to live until "
+        "their last use",
     )

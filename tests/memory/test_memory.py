@@ -33,8 +33,8 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "  counted  4.0 KiB more resident at the peak than before the call, 14.0 KiB in all",
         "  calls    3: peaks from 2.0 KiB to 2.0 KiB",
         "  growth   +1.0 KiB resident from before call 1 to before call 2",
-        "  note     when buffers are dropped is not known: the package that was run is gone; they are taken to live "
-        "until their last use",
+        "  note     when buffers are dropped is not known: the package that was run was not found; they are taken to "
+        "live until their last use",
         "",
         "at the peak, 0.1",
         "  bytes    buffer  from  to   first in     model line",

@@ -135,7 +135,7 @@ def test_an_autotuned_kernel_has_the_configuration_that_ran(recorded: Callable[[
 def test_without_the_package_the_machine_code_is_not_there(recorded: Callable[[str], RunDir], tmp_path: Path) -> None:
     folder = write_repro("scaled_add_kernel_0", run=recorded("mixed").path, output=tmp_path / "repro").path
     assert not (folder / "kernel.cubin").exists()
-    assert "cubin       not available: the package that was run is gone" in (folder / "README").read_text()
+    assert "cubin       not available: the package that was run was not found" in (folder / "README").read_text()
     done = replay(folder, "--backend", "cubin")
     assert done.returncode == 2
     assert "invalid choice" in done.stderr

@@ -52,7 +52,7 @@ def trace_fault(run: RunDir, launch: Launch, scope: Scope, folder: Path) -> Loca
     Raises:
         ArtifactError: the package holds no reference.
         TargetError: the program cannot be evaluated.
-        RunDirError: the run's package is gone.
+        RunDirError: the run's package was not found, or is another one.
     """
     reference, package = reference_of(run)
     region = fault_region(run, reference, launch)

@@ -46,7 +46,7 @@ def trace(run: RunDir, traced: TracedElement, scope: Scope, folder: Path) -> Loc
     Raises:
         ArtifactError: the package holds no reference.
         TargetError: the program cannot be evaluated.
-        RunDirError: the run's package is gone.
+        RunDirError: the run's package was not found, or is another one.
     """
     reference, package = reference_of(run)
     region = find_region(run, reference, run.launch(traced.launch))

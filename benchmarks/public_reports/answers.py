@@ -192,22 +192,38 @@ def _compare(stdout: list[str], code: int, seconds: float, stderr: str) -> Answe
     wrong = [row for row in result["launches"] if row["verdict"] in ("wrong", "differs from its source")]
     lost = (result.get("alteration") or {}).get("lost", [])
     suspects = [s for row in wrong for s in row["suspects"]]
-    lines = [one["line"] for one in (*wrong, *suspects, *lost)]
-    places = [
-        Place((line or {}).get("file", ""), (line or {}).get("line", 0), one.get("operator") or "")
-        for one, line in zip((*wrong, *suspects, *lost), lines, strict=True)
-    ]
+    places = [_at(one["line"], one.get("operator") or "") for one in (*wrong, *suspects, *lost)]
     notes = [note for row in result["launches"] for note in row["notes"]]
-    failures = [text for text in (result["program_failure"], result["states_failure"]) if text]
-    kind = result.get("kind") or ("wrong_value" if code else "clean")
-    return Answer(kind, (*notes, *failures), (), tuple(places), (), code, seconds)
+    begun = result["beginning"] or {}
+    said = [result[member] for member in ("program_failure", "states_failure", "setting") if result.get(member)]
+    return Answer(
+        result["outcome"] or "error",
+        (*notes, *map(str, said), *result["not_compared"], *_refusal(result["refusal"]), begun.get("operator", "")),
+        (),
+        (*places, *(_at(line) for line in (result["refusal_line"], begun.get("line")) if line)),
+        (),
+        code,
+        seconds,
+    )
+
+
+def _refusal(refusal: Mapping[str, Any] | None) -> list[str]:
+    """What eager refuses, as the sentences that are printed of it."""
+    if refusal is None:
+        return []
+    inputs = [f"{i['name']}[{', '.join(map(str, i['index']))}] is {i['value']}" for i in refusal["inputs"]]
+    return [f"{refusal['operator']}: {refusal['error']}: {refusal['words']}", *inputs]
+
+
+def _at(line: Mapping[str, Any] | None, operator: str = "") -> Place:
+    return Place((line or {}).get("file", ""), (line or {}).get("line", 0), operator)
 
 
 def _text(kind: Callable[[str, int], str]) -> Callable[[list[str], int, float, str], Answer]:
     """A reader of what is printed for people: every line is a sentence."""
 
     def read(stdout: list[str], code: int, seconds: float, stderr: str) -> Answer:
-        if code not in (0, 1):
+        if code not in (0, 1, 8):
             return _error(code, seconds, stdout, stderr)
         lines = [line.strip() for line in stdout[-1].splitlines() if line.strip()]
         places = [Place(file, int(line)) for text in lines for file, line in PLACE.findall(text)]

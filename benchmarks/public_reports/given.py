@@ -7,9 +7,7 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
 
 from public_reports.operators import advance, bag_sum
-from public_reports.report import CHANGED, CLEAN, Example, Report
-
-REFUSED = (*CHANGED, "contract", "refused", "eager_refuses")
+from public_reports.report import CHANGED, CLEAN, REFUSED, Example, Report
 
 
 class Perceptron(nn.Module):
@@ -235,7 +233,7 @@ REPORTS = (
         command="compiled",
         configs={"aot_inductor.package_constants_in_so": False},
     ),
-    Report(148752, "flex_attention on the CPU", lambda: Example(CausalAlone(), _qkv()), "same", CLEAN),
+    Report(148752, "flex_attention on the CPU", lambda: Example(CausalAlone(), _qkv()), "same", (*CLEAN, "incomplete")),
     Report(
         148752,
         "flex_attention on the CPU with an operation after it",
@@ -267,7 +265,7 @@ REPORTS = (
         169224,
         "a score function reads past its table",
         _shifted,
-        "package raises",
+        "both raise",
         ("fault",),
         (r"flex_attention|aten\.index",),
         ("shift[17]",),

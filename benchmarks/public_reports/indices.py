@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from public_reports.given import REFUSED
-from public_reports.report import CHANGED, Example, Report
+from public_reports.report import CHANGED, REFUSED, Example, Report
 
 
 class Before(nn.Module):

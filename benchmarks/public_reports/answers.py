@@ -139,7 +139,7 @@ def _json(text: str) -> Any:
 
 def _error(code: int, seconds: float, stdout: list[str], stderr: str) -> Answer:
     lines = [line for line in f"{stdout[-1]}\n{stderr}".splitlines() if line.strip()]
-    return Answer("error", (), (), (), (), code, seconds, "\n".join(lines[-6:]))
+    return Answer("error", tuple(lines[-6:]), (), (), (), code, seconds, "\n".join(lines[-6:]))
 
 
 def _findings(finding: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

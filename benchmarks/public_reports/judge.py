@@ -109,6 +109,19 @@ def _elements(text: str, tensors: Mapping[str, Tensor]) -> Iterator[str]:
             yield f"{name}[{at}]" if at else _spelled(name, int(flat), tensors)
 
 
+def _with_positions(example: Example) -> dict[str, Tensor]:
+    """What the model reads, by name, and as a compiled package calls it: "arg4_1"."""
+    named = example.named()
+    return {**{f"arg{number}_1": tensor for number, tensor in enumerate(named.values())}, **named}
+
+
+def _is_to_blame(said: str, report: Report, example: Example) -> bool:
+    name, bracket, at = said.partition("[")
+    positions = {f"arg{number}_1": known for number, known in enumerate(example.named())}
+    said = positions.get(name, name) + bracket + at
+    return any(_same_element(said, element) for element in report.elements)
+
+
 def _wrong(report: Report, example: Example, answer: Answer) -> Iterator[str]:
     if answer.kind == "clean" and not report.is_clean:
         yield f"CLEAN, and it is not: {' '.join(answer.observed[:1])}"
@@ -116,14 +129,14 @@ def _wrong(report: Report, example: Example, answer: Answer) -> Iterator[str]:
         yield f"exit code 0 for {answer.kind}"
     if report.is_clean and answer.kind not in (*report.kinds, "incomplete", "error"):
         yield f"false alarm: {answer.kind}: {' '.join(answer.observed[:1])}"
-    tensors = example.named()
+    tensors = _with_positions(example)
     for text in answer.observed:
         yield from _wrong_values(text, tensors)
         if FROM.search(text):
             yield from (
                 f"{text}: {said} is not to blame"
                 for said in _elements(text, tensors)
-                if not any(_same_element(said, element) for element in report.elements)
+                if not _is_to_blame(said, report, example)
             )
     for text in (*answer.observed, *answer.possible):
         yield from (f"{text}: is false" for p in (*report.false, *ALWAYS_FALSE) if re.search(p, text))
@@ -161,11 +174,11 @@ def _is(said: str, true: float | bool) -> bool:
 
 def _wrong_origins(report: Report, example: Example, answer: Answer) -> Iterator[str]:
     """Origins that are not where the bad value was made."""
-    lines, tensors = culprits(example.module), example.named()
+    lines, tensors = culprits(example.module), _with_positions(example)
     for origin in answer.origins:
         if origin.input:
             said = origin.input if origin.element is None else _spelled(origin.input, origin.element, tensors)
-            if not any(_same_element(said, element) for element in report.elements):
+            if not _is_to_blame(said, report, example):
                 yield f"origin {said}, instead of {' or '.join(report.elements) or 'no input'}"
         elif lines and origin.file and not any(_is_at(origin, line.file, line.line) for line in lines):
             wanted = " or ".join(line.text for line in lines)

@@ -280,6 +280,7 @@ class Constant:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     folded: bool
+    kind: str = ""  # "Parameter", "Buffer", "TensorConstant"; "" if unknown
 
 
 @dataclass(frozen=True)

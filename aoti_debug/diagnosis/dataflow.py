@@ -185,6 +185,19 @@ def input_or_weight_name(manifest: Manifest, argument: Argument) -> str:
     return next((c.fqn or c.name for c in manifest.constants if c.name in names and not c.folded), "")
 
 
+def kind_of_input(manifest: Manifest, name: str) -> str:
+    """ "an input", "a weight", "a buffer": what of the model the user's name of an input or weight means."""
+    if name in manifest.input_names or name in manifest.inputs:
+        return "an input"
+    kind = next((constant.kind for constant in manifest.constants if name in (constant.fqn, constant.name)), "")
+    return {"Buffer": "a buffer", "TensorConstant": "a constant"}.get(kind, "a weight")
+
+
+def model_name(manifest: Manifest, argument: Argument) -> str:
+    """The user's name of an argument that is a model input or weight, or a view of one; else its name in the launch."""
+    return input_or_weight_name(manifest, argument) or argument.name
+
+
 def _base(argument: Argument) -> str:
     return argument.spec.base or argument.name
 

@@ -126,6 +126,7 @@ def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOption
         tag=options.tag,
         ranks=options.ranks,
         outputs="" if options.outputs is None else str(options.outputs.resolve()),
+        weights="" if options.weights is None else str(options.weights.resolve()),
         memory=options.memory,
         device_times=options.device_times if info.device == "cuda" else None,
         interposed=target.interposed,

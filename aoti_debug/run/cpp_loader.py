@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ class LoadedModel:
         self.in_spec, out_spec = loader.get_call_spec()
         self._in_spec = pytree.treespec_loads(self.in_spec)
         self._out_spec = pytree.treespec_loads(out_spec)
+
+    def replace_weights(self, weights: Mapping[str, Any]) -> None:
+        """Puts tensors in the place of weights and buffers, by their names in the model; the others stay."""
+        active, partly = False, False
+        self._loader.load_constants(dict(weights), active, partly)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the model.

@@ -56,6 +56,7 @@ class RunOptions:
         substitute: a file of instructions for the runtime (runtime_shims/run/substitutions.h): launches to skip, to
             replace the results of, or to stop before; level 1 or more.
         outputs: a folder for what the last call of the model returns, a tensor file each; None to drop it.
+        weights: a file that torch.save has written: tensors that take the place of weights and buffers, by their names.
         memory: keep the counters of memory around each call.
         device_times: on a GPU, keep what its profiler records of the calls, or of replays of a CUDA graph.
     """
@@ -91,6 +92,7 @@ class RunOptions:
     summaries: int | None = None
     substitute: Path | None = None
     outputs: Path | None = None
+    weights: Path | None = None
     memory: bool = False
     device_times: DeviceTimes | None = None
 

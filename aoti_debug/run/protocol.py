@@ -44,6 +44,7 @@ class RunRequest:
         tag: a pattern of tags of inspectors in the model; "" for every launch.
         ranks: "0,1": those on which it is called; "" for all.
         outputs: a folder for what the last call returns (saved_outputs.py); "" to drop it.
+        weights: a file of tensors that take the place of weights, by their names; "" for none.
         memory: read the counters of memory around each call (memory_meter.py).
         device_times: what is measured on a GPU (device_profiler.py); None for nothing.
         imports, libraries: Python modules and shared libraries that register the model's operators.
@@ -61,6 +62,7 @@ class RunRequest:
     tag: str = ""
     ranks: str = ""
     outputs: str = ""
+    weights: str = ""
     memory: bool = False
     device_times: DeviceTimes | None = None
     imports: tuple[str, ...] = ()

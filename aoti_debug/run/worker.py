@@ -109,6 +109,8 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
             inspector = Inspector(function, package.manifest(), request.inspector, request.tag)
             os.environ[Variable.INSPECT.value] = inspector.variable
         model = _load(package, is_captured)
+        if request.weights:
+            model.replace_weights(torch.load(request.weights, weights_only=True, map_location=request.device))
     _send(pipe, StageReached(Stage.CALL))
     meter = MemoryMeter(torch, request.device, Path(request.run), request.calls) if request.memory else None
     began = time.monotonic()

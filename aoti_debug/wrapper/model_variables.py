@@ -9,6 +9,7 @@ from aoti_debug.wrapper.cpp_syntax.functions import Body
 
 _INPUT = re.compile(r'\binputs_info_\[(\d+)\]\.name = "([^"]*)";')
 _FIELD = re.compile(r"\bconstants_info_\[(\d+)\]\.(\w+) = ([^;]*);")
+_KIND = re.compile(r"ConstantType::(\w+)")
 _OUTPUT = re.compile(r"\boutput_handles\[(\d+)\] = (?:(\w+)\.release\(\)|constants_->at\((\d+)\));")
 _MOVE = re.compile(r"^ *(\w+) = std::move\((\w+)\);", re.MULTILINE)  # one with `auto` gives memory to a new buffer
 
@@ -55,6 +56,7 @@ def _constant(fields: dict[str, str]) -> Constant:
         shape=_numbers(fields.get("shape", "")),
         strides=_numbers(fields.get("stride", "")),
         folded=fields.get("from_folded", "") == "true",
+        kind=match.group(1) if (match := _KIND.search(fields.get("type", ""))) else "",
     )
 
 

@@ -15,6 +15,7 @@ AOTInductorModel::AOTInductorModel() : AOTInductorModelBase(2, 2, 1) {
     constants_info_[0].shape = {64, 32};
     constants_info_[0].stride = {32, 1};
     constants_info_[0].original_fqn = "l.weight";
+    constants_info_[0].type = static_cast<int32_t>(torch::aot_inductor::ConstantType::Parameter);
     constants_info_[1].name = "_FOLDED_CONST_permute";
     constants_info_[1].dtype = cached_torch_dtype_float32;
     constants_info_[1].from_folded = true;
@@ -42,7 +43,7 @@ def test_inputs_by_position() -> None:
 
 
 def test_constants_with_their_names_in_the_module() -> None:
-    weight = Constant("l_weight", "l.weight", "bfloat16", (64, 32), (32, 1), folded=False)
+    weight = Constant("l_weight", "l.weight", "bfloat16", (64, 32), (32, 1), folded=False, kind="Parameter")
     folded = Constant("_FOLDED_CONST_permute", "", "float32", (), (), folded=True)
     assert model_variables.constants(WRAPPER) == (weight, folded)
 

@@ -68,11 +68,13 @@ class Suspicion:
     Attributes:
         diagnosed: the run that shows it.
         needed: the launches of that run whose tensors tell more: "0.3".
+        saved: a run that saved those tensors; None if there is none yet.
     """
 
     finding: Finding
     diagnosed: DiagnosedRun
     needed: tuple[str, ...] = ()
+    saved: RunResult | None = None
 
     @property
     def run(self) -> RunDir:

@@ -19,6 +19,7 @@ from aoti_debug.run.supervise import Observer
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.investigation.background_run import BackgroundRun, Finished
 from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.nonfinite.replaced_values import RunFiles
 
 FLIGHT = 8  # launches whose inputs the flight recorder keeps
 NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer
@@ -68,6 +69,13 @@ class TriageRuns:
     def values(self) -> RunResult:
         """Level 2: statistics of every tensor."""
         return self._run("run, level 2", replace(self._options, level=2))
+
+    def with_files(self, files: RunFiles) -> RunResult:
+        """Level 2 with other inputs, weights or results of launches; no step of its own."""
+        options = replace(self._options, level=2, weights=files.weights, substitute=files.results)
+        if files.inputs is not None:
+            options = replace(options, inputs=files.inputs, random_inputs=None)
+        return run_with(options, Observer())
 
     def tensors(self, launches: Sequence[Launch], environment: Mapping[str, str] | None = None) -> RunResult:
         """Level 1: the tensors of some launches."""

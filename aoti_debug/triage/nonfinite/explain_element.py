@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aoti_debug.abi import Phase
+from aoti_debug.diagnosis.dataflow import model_name
 from aoti_debug.diagnosis.findings import Finding, Place
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import Role
 from aoti_debug.recording.values import Number, unravel
 from aoti_debug.rundir.load_tensors import saved_values
@@ -16,6 +18,7 @@ from aoti_debug.triage.kernel_source import model_lines, result_slices
 from aoti_debug.triage.kernel_source.placement import LaunchTensors
 from aoti_debug.triage.nonfinite import causes, matrix_products
 from aoti_debug.triage.nonfinite.causes import Cause
+from aoti_debug.triage.nonfinite.finding_text import SHOWN
 from aoti_debug.triage.nonfinite.infinities import intended_signs
 from aoti_debug.triage.nonfinite.observed_values import INFINITE, Special
 from aoti_debug.triage.nonfinite.operand_values import operand_values
@@ -34,29 +37,45 @@ def explain(finding: Finding, run: RunDir) -> Finding:
         return finding
     if finding.where.input:
         return _explain_input(finding, finding.where, run)
-    where, sentences = _explain_place(finding.where, run, infinite=bool(finding.chain))
+    is_of_input = finding.origin is not None and bool(finding.origin.input)
+    where, told = _explain_place(finding.where, run, infinite=bool(finding.chain))
     chain = finding.chain
     if chain:
-        last, last_sentences = _explain_place(chain[-1], run, infinite=False)
+        last, of_last = _explain_place(chain[-1], run, infinite=False)
         chain = (where, *chain[1:-1], last)
-        sentences += last_sentences
+        told = _Told((*told.observed, *of_last.observed), (*told.possible, *of_last.possible))
     origin = where if finding.origin == finding.where else finding.origin
-    return replace(finding, where=where, origin=origin, chain=chain, evidence=(*sentences, *finding.evidence))
+    first = SHOWN if is_of_input else 0
+    evidence = (*finding.evidence[:first], *told.observed, *finding.evidence[first:])
+    possible = (*finding.possible, *told.possible)
+    return replace(finding, where=where, origin=origin, chain=chain, evidence=evidence, possible=possible)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Sentences about a place: those observed, the cause first, and those with "may"."""
+
+    observed: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
 
 
 def _explain_input(finding: Finding, where: Place, run: RunDir) -> Finding:
-    for launch in run.launches:
+    """The element of an input or weight, unless runs without its values have told it already."""
+    special = next((special for special in Special if finding.what.startswith(special.value)), Special.NAN)
+    for launch in run.launches if where.element is None else ():
         argument = launch.argument(where.argument)
         tensor = None if argument is None else _saved_tensor(run, argument, Phase.BEFORE)
-        if tensor is not None and (element := _first_element(tensor, Special.NAN)) is not None:
+        if tensor is not None and (element := _first_element(tensor, special)) is not None:
             located = replace(where, element=element)
-            sentence = f"{where.input}{_coordinates(tensor, element)} is NaN{_count_suffix(int(tensor.isnan().sum()))}"
+            number = int(causes.is_special(tensor, special).sum())
+            at = f"{where.input}{_coordinates(tensor, element)}"
+            sentence = f"{at} is {special.value}{_count_suffix(number)}"
             return replace(finding, where=located, evidence=(sentence, *finding.evidence))
     return finding
 
 
-def _explain_place(place: Place, run: RunDir, *, infinite: bool) -> tuple[Place, tuple[str, ...]]:
-    """The place with its element, and sentences about it, the cause first.
+def _explain_place(place: Place, run: RunDir, *, infinite: bool) -> tuple[Place, _Told]:
+    """The place with its element, and sentences about it.
 
     Args:
         infinite: explain an infinity and not NaN.
@@ -64,26 +83,32 @@ def _explain_place(place: Place, run: RunDir, *, infinite: bool) -> tuple[Place,
     launch = run.find_launch(place.launch)
     argument = launch.argument(place.argument) if launch is not None else None
     if launch is None or argument is None:
-        return place, ()
+        return place, _Told()
     result = _saved_tensor(run, argument, Phase.AFTER)
     if result is None:
-        return place, ()
-    selected = _select_special(run, launch, argument, result, infinite)
-    if selected is None:
-        return place, (f"in the run that saved the tensors, {argument.name} of {launch.id} was finite",)
-    special, element = selected
+        return place, _Told()
+    name = model_name(run.manifest, argument)
     before, after = _tensors(run, launch)
+    own = before.get(argument.spec.param or argument.name)
+    selected = _select_special(run, launch, argument, result, own, infinite)
+    if selected is None:
+        return place, _Told((f"in the run that saved the tensors, {name} of {launch.id} was finite",))
+    special, element, new = selected
+    at = f"{name}{_coordinates(result, element)}"
+    if not new:
+        return replace(place, element=element), _Told((f"{at} is {special.value}, as it was before {launch.id}",))
     cause = _cause(run, launch, argument, LaunchTensors(before, after), element, special)
-    sentence = f"{argument.name}{_coordinates(result, element)} is {special.value}"
-    sentence += _count_suffix(int(causes.is_special(result, special).sum()))
+    sentence = f"{at} is {special.value}{_count_suffix(new)}"
     operands = operand_values(run, launch, argument, before, tuple(result.shape), element, cause.read if cause else {})
-    sentence += f"; it was computed from {operands}" if operands else ""
+    sentence += f"; it was computed from {', '.join(operands.read)}" if operands.read else ""
+    possible = (f"{at} may have been computed from {', '.join(operands.guessed)}",) if operands.guessed else ()
     frame = (
         model_lines.operation_line(launch, cause.operation)
         if cause is not None
         else model_lines.kernel_name_line(launch)
     )
-    return replace(place, element=element, frame=frame or place.frame), (*(cause.sentences if cause else ()), sentence)
+    observed = (*(cause.sentences if cause else ()), sentence)
+    return replace(place, element=element, frame=frame or place.frame), _Told(observed, possible)
 
 
 def _count_suffix(count: int) -> str:
@@ -91,15 +116,25 @@ def _count_suffix(count: int) -> str:
 
 
 def _select_special(
-    run: RunDir, launch: Launch, argument: Argument, result: Tensor, infinite: bool
-) -> tuple[Special, int] | None:
-    """The value to explain and its first element: NaN, else an unintended infinity; None without either."""
+    run: RunDir, launch: Launch, argument: Argument, result: Tensor, before: Tensor | None, infinite: bool
+) -> tuple[Special, int, int] | None:
+    """The value to explain, its first element that is new, and how many are new; None without such a value.
+
+    The element is the first of all if the memory held the same at each of them before the launch; then none is new.
+
+    Args:
+        before: what the memory of the result held before the launch; None where it is not known.
+    """
     signs = intended_signs(launch, argument, run.manifest)
     unintended = [special for special in INFINITE if special.sign not in signs]
     for special in unintended if infinite else [Special.NAN, *unintended]:
-        element = _first_element(result, special)
-        if element is not None:
-            return special, element
+        which = causes.is_special(result, special)
+        if not bool(which.any()):
+            continue
+        known = before is not None and before.shape == result.shape
+        new = which & ~causes.is_special(before, special) if known and before is not None else which
+        shown = new if bool(new.any()) else which
+        return special, int(shown.reshape(-1).nonzero()[0]), int(new.sum())
     return None
 
 

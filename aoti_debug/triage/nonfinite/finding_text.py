@@ -2,98 +2,136 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aoti_debug import wording
 from aoti_debug.abi import Phase
+from aoti_debug.diagnosis.dataflow import kind_of_input, model_name
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
-from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.nonfinite_replays import first_replays
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument
-from aoti_debug.triage.nonfinite.harmful_sinks import Sink
-from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after, statistics_of
+from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase
+from aoti_debug.triage.nonfinite.observed_values import (
+    Occurrence,
+    Special,
+    count,
+    count_before,
+    statistics_after,
+    statistics_of,
+)
+from aoti_debug.triage.nonfinite.origin_trials import Trial
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 
 NONFINITE = FindingKind("nonfinite", "NaN or an unintended infinity", "NOT FINITE", "not finite", "∞")
 
+SHOWN = 2  # sentences of a trial that lead the evidence where an input is the origin
 _MOST_LINES = 3
 
 
-@dataclass(frozen=True)
-class NonfiniteCase:
-    """A non-finite value that does harm, from its root to the sink.
-
-    Attributes:
-        root: where it came from.
-        nan: where NaN arose from the root's infinity; else the root's own occurrence.
-        sink: where it does harm.
-        other_roots: further roots of such values.
-    """
-
-    root: Root
-    nan: Occurrence
-    sink: Sink
-    other_roots: tuple[Root, ...]
-
-    @property
-    def path(self) -> tuple[Occurrence, ...]:
-        """From the root to where NaN arose, both included."""
-        return (self.root.occurrence,) if self.nan.key == self.root.occurrence.key else (*self.root.path, self.nan)
-
-
-def produced(occurrence: Occurrence) -> str:
-    """ "0.3 divide produces 2 NaN in buf1 (16 elements)"."""
+def produced(run: RunDir, occurrence: Occurrence) -> str:
+    """ "0.3 divide produces 2 NaN in buf1 (16 elements)"; of memory that held as many before, what it holds only."""
     statistics = statistics_after(occurrence.argument)
-    launch = occurrence.launch
-    return (
-        f"{launch.id} {launch.kernel} produces {count(statistics, occurrence.special)} {occurrence.special.value} in "
-        f"{occurrence.argument.name} ({wording.count(statistics.numel if statistics else 0, 'element')})"
+    launch, number = occurrence.launch, count(statistics, occurrence.special)
+    before = count_before(occurrence)
+    name = model_name(run.manifest, occurrence.argument)
+    elements = wording.count(statistics.numel if statistics else 0, "element")
+    what = f"{number} {occurrence.special.value} in {name} ({elements})"
+    if before == 0:
+        return f"{launch.id} {launch.kernel} produces {what}"
+    return f"after {launch.id} {launch.kernel} there are {what}, before it there were {before}"
+
+
+def infinite_output(run: RunDir, case: NonfiniteCase) -> str:
+    """A line about an infinity that may be one that leaves the model."""
+    occurrence = case.root.occurrence
+    if case.root.kind is RootKind.EXTERNAL:
+        return f"{_held(case.root)}, which may be what {case.sink.harm}"
+    return f"{produced(run, occurrence)}, which may be what {case.sink.harm}"
+
+
+def finding(run: RunDir, roots: RootSearch, case: NonfiniteCase, trial: Trial | None = None) -> Finding:
+    """The finding of a case, with its evidence in sentences.
+
+    Args:
+        trial: what runs without the values of the root have shown; None without any.
+    """
+    root, occurrence = case.root, case.root.occurrence
+    external = root.kind is RootKind.EXTERNAL
+    origin = Place(input=root.input, argument=occurrence.argument.name) if external else _place(occurrence)
+    where = _place(case.nan) if external and case.becomes_nan else origin
+    evidence: list[str] = []
+    possible: list[str] = []
+    is_shown = trial is not None and bool(trial.is_origin)
+    if trial is not None and trial.is_origin:
+        evidence += trial.sentences
+        origin = replace(origin, element=trial.element)
+        where = origin if where.input else where
+    elif trial is not None and trial.is_origin is None and (external or case.becomes_nan):
+        possible.append(_may_be_origin(run, case, trial))
+    evidence += [*_root_evidence(run, roots, root), *_position_evidence(run, occurrence)]
+    if case.becomes_nan:
+        evidence.append(produced(run, case.nan))
+    evidence.append(f"{case.sink.occurrence.special.value} {case.sink.harm}")
+    first = _other_root(run, root)
+    others = dict.fromkeys(_other_root(run, other) for other in case.other_roots)
+    evidence += [line for line in others if line != first][:_MOST_LINES]
+    chain = tuple(map(_place, case.path)) if case.becomes_nan and not external else ()
+    named = origin if case.becomes_nan and (is_shown or not external) else None
+    return Finding(
+        NONFINITE, _what(run, case, trial), where, tuple(evidence), possible=tuple(possible), origin=named, chain=chain
     )
 
 
-def finding(run: RunDir, roots: RootSearch, case: NonfiniteCase) -> Finding:
-    """The finding of a case, with its evidence in sentences."""
+def _place(occurrence: Occurrence) -> Place:
+    return place_of(occurrence.launch, occurrence.argument.name)
+
+
+def _what(run: RunDir, case: NonfiniteCase, trial: Trial | None) -> str:
+    """ "NaN in buf1, from +Inf in x, an input of the model"; "NaN in buf1" where nothing shows that it is from there."""
     root, occurrence = case.root, case.root.occurrence
-    becomes_nan = case.nan.key != occurrence.key
-    if root.kind is RootKind.EXTERNAL:
-        where = Place(input=root.input, argument=occurrence.argument.name)
-        what = f"{occurrence.special.value} in {root.input}, an input or weight of the model"
+    name, nan = model_name(run.manifest, occurrence.argument), model_name(run.manifest, case.nan.argument)
+    special = trial.special if trial is not None and trial.special is not None else occurrence.special
+    is_external, is_shown = root.kind is RootKind.EXTERNAL, trial is not None and bool(trial.is_origin)
+    held = f"{special.value} in {name}"
+    if is_external:
+        held = f"{special.value} in {root.input}, {kind_of_input(run.manifest, root.input)} of the model"
+    if not case.becomes_nan:
+        what = held
+    elif is_external:
+        what = f"NaN in {nan}, from {held}" if is_shown else f"NaN in {nan}"
     else:
-        where = place_of(occurrence.launch, occurrence.argument.name)
-        what = f"{occurrence.special.value} in {occurrence.argument.name}"
-    if becomes_nan:
-        what += f", which becomes NaN in {case.nan.argument.name}"
+        what = f"{held}, which becomes NaN in {nan}" if is_shown else f"{held}, and NaN in {nan}"
     replay = _replay_of(run, occurrence)
-    what += f", in {replay}" if replay else ""
-    evidence = [*_root_evidence(roots, root), *_position_evidence(run, occurrence)]
-    if becomes_nan:
-        evidence.append(f"{produced(case.nan)} from it")
-    evidence.append(f"the {case.nan.special.value} {case.sink.harm}")
-    evidence += [line for line in dict.fromkeys(map(_other_root, case.other_roots)) if line != _other_root(root)][
-        :_MOST_LINES
-    ]
-    chain = tuple(place_of(step.launch, step.argument.name) for step in case.path) if becomes_nan else ()
-    return Finding(NONFINITE, what, where, tuple(evidence), origin=where if becomes_nan else None, chain=chain)
+    return f"{what}, in {replay}" if replay else what
 
 
-def _root_evidence(roots: RootSearch, root: Root) -> list[str]:
+def _may_be_origin(run: RunDir, case: NonfiniteCase, trial: Trial) -> str:
+    occurrence = case.root.occurrence
+    source = case.root.input or model_name(run.manifest, occurrence.argument)
+    why = f": {'; '.join(trial.sentences)}" if trial.sentences else ""
+    nan = f"the NaN in {model_name(run.manifest, case.nan.argument)}" if case.becomes_nan else f"what {case.sink.harm}"
+    return f"{nan} may come from the {occurrence.special.value} in {source} (not tried{why})"
+
+
+def _root_evidence(run: RunDir, roots: RootSearch, root: Root) -> list[str]:
     """The observations that show the root."""
     launch, argument, special = root.occurrence.launch, root.occurrence.argument, root.occurrence.special
     if root.kind is RootKind.EXTERNAL:
-        statistics = statistics_of(argument, Phase.BEFORE)
-        number = count(statistics, special)
-        elements = wording.count(statistics.numel if statistics else 0, "element")
-        return [
-            f"{number} of {elements} of {root.input} {'is' if number == 1 else 'are'} {special.value} "
-            f"when {launch.id} {launch.kernel} reads it"
-        ]
+        return [f"{_held(root)} when {launch.id} {launch.kernel} reads it"]
     if root.kind is RootKind.UNEXPLAINED:
         return [f"{argument.name} holds {special.value} before {launch.id}, but no recorded launch wrote it there"]
     operands = roots.operands(launch, argument)
+    names = {id(a): model_name(run.manifest, a) for a in operands}
     finite = [
-        f"{a.name} {_range(a)}" for a in operands if not any(count(statistics_of(a, Phase.BEFORE), s) for s in Special)
+        f"{names[id(a)]} {_range(a)}"
+        for a in operands
+        if not any(count(statistics_of(a, Phase.BEFORE), s) for s in Special)
     ]
     nonfinite = [
-        f"{a.name} {_specials(a)}" for a in operands if any(count(statistics_of(a, Phase.BEFORE), s) for s in Special)
+        f"{names[id(a)]} {_specials(a)}"
+        for a in operands
+        if any(count(statistics_of(a, Phase.BEFORE), s) for s in Special)
     ]
     parts = []
     if finite:
@@ -101,9 +139,18 @@ def _root_evidence(roots: RootSearch, root: Root) -> list[str]:
     if nonfinite:
         parts.append(f"non-finite values in {wording.comma_separated(nonfinite)}")
     return [
-        produced(root.occurrence),
+        produced(run, root.occurrence),
         f"it reads {', and '.join(parts)}" if parts else "it reads no recorded tensor",
     ]
+
+
+def _held(root: Root) -> str:
+    """ "1 of 16 elements of x is +Inf"."""
+    statistics = statistics_of(root.occurrence.argument, Phase.BEFORE)
+    number = count(statistics, root.occurrence.special)
+    elements = wording.count(statistics.numel if statistics else 0, "element")
+    verb = "is" if number == 1 else "are"
+    return f"{number} of {elements} of {root.input} {verb} {root.occurrence.special.value}"
 
 
 def _range(argument: Argument) -> str:
@@ -175,11 +222,11 @@ def _position_evidence(run: RunDir, occurrence: Occurrence) -> list[str]:
     return sentences
 
 
-def _other_root(root: Root) -> str:
+def _other_root(run: RunDir, root: Root) -> str:
     if root.kind is RootKind.EXTERNAL:
         return f"{root.input} holds {root.occurrence.special.value}, too"
     return (
-        f"{produced(root.occurrence)}, too"
+        f"{produced(run, root.occurrence)}, too"
         if root.kind is RootKind.PRODUCED
         else f"{root.occurrence.argument.name} holds NaN, too"
     )

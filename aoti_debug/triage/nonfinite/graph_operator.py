@@ -10,6 +10,7 @@ from aoti_debug.compare.protocol.origin import Made, Operand
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.manifest import ModelLine
 from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text
+from aoti_debug.triage.nonfinite.finding_text import SHOWN
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "true_divide": "/"}
 
@@ -24,6 +25,10 @@ def with_origin(finding: Finding, located: LocatedOrigin) -> Finding:
     place = replace(where, operator=made.operator)
     sentences = (_sentence(made, line),) + (() if origin.became is None else (f"then {words(origin.became)}",))
     sentences += (located.place,) if located.place else ()
+    if finding.origin is not None and finding.origin.input:
+        input_first = finding.evidence[:SHOWN]
+        evidence = (*input_first, *sentences, *finding.evidence[SHOWN:])
+        return replace(finding, where=place, evidence=evidence)
     return replace(finding, where=where, origin=place, evidence=(*sentences, *finding.evidence))
 
 
@@ -63,9 +68,11 @@ def reason(name: str, values: list[float], exact: float) -> str:
         return "a division by zero"
     if name == "mul" and infinite and 0 in values:
         return "zero times infinity"
-    if name in ("add", "sub") and len(infinite) > 1:
+    if name in ("add", "sub") and len(infinite) > 1 and math.isnan(exact):
         return "the difference of two infinities"
-    if name in ("exp", "expm1", "cosh", "sinh", "pow") and not math.isnan(exact):
+    if name == "pow" and values[0] == 0 and not math.isnan(exact):
+        return "a division by zero"
+    if name in ("exp", "expm1", "cosh", "sinh", "pow") and not math.isnan(exact) and not infinite:
         return "too large for any number"
     return domain_error(name, values, exact).removeprefix("is ")
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from aoti_debug import dtypes
+from aoti_debug.abi import Phase
+from aoti_debug.diagnosis.dataflow import model_name
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument
-from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after
+from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after, statistics_of
 from aoti_debug.triage.nonfinite.trace_roots import RootSearch
 
 
@@ -17,10 +19,20 @@ class Sink:
     Attributes:
         occurrence: a model output, or the operand of an integer result, at the launch that reads it.
         harm: the predicate of a sentence about the value: "leaves the model as output 2 (buf9)".
+        phase: whether the value is there before the launch or after it.
     """
 
     occurrence: Occurrence
     harm: str
+    phase: Phase = Phase.AFTER
+
+
+def count_at(run: RunDir, sink: Sink) -> int | None:
+    """How many of a sink's values there are in a run of the same package; None if it did not get as far."""
+    launch = run.find_launch(sink.occurrence.launch.id)
+    argument = None if launch is None else launch.argument(sink.occurrence.argument.name)
+    statistics = None if argument is None else statistics_of(argument, sink.phase)
+    return None if statistics is None else count(statistics, sink.occurrence.special)
 
 
 def outputs(run: RunDir, roots: RootSearch, special: Special) -> list[Sink]:
@@ -45,7 +57,7 @@ def integers(roots: RootSearch) -> list[Sink]:
             for operand in roots.operands_with(launch, result, Special.NAN):
                 if roots.dataflow.is_output(result) or roots.dataflow.readers(launch, result):
                     harm = f"goes into the integer result {result.name} of {launch.id} {launch.kernel}"
-                    sinks.append(Sink(Occurrence(launch, operand, Special.NAN), harm))
+                    sinks.append(Sink(Occurrence(launch, operand, Special.NAN), harm, Phase.BEFORE))
     return sinks
 
 
@@ -72,7 +84,7 @@ def _output_name(run: RunDir, argument: Argument) -> str:
     for position, variable in enumerate(run.manifest.outputs):
         if variable and variable in names:
             return f"output {position} ({variable})"
-    return f"the input that it mutates ({argument.name})"
+    return f"{model_name(run.manifest, argument)}, which it mutates"
 
 
 def _is_integer(argument: Argument) -> bool:

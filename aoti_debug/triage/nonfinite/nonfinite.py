@@ -7,25 +7,31 @@ model handles itself (isnan, nan_to_num, where) is no finding.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
+from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import explain_element as explanation
 from aoti_debug.triage.nonfinite import finding_text, harmful_sinks, near_overflow
-from aoti_debug.triage.nonfinite.finding_text import NonfiniteCase
 from aoti_debug.triage.nonfinite.harmful_sinks import Sink
 from aoti_debug.triage.nonfinite.infinities import Infinities
+from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase
 from aoti_debug.triage.nonfinite.observed_values import (
     INFINITE,
     Occurrence,
     Special,
+    count,
+    statistics_of,
 )
+from aoti_debug.triage.nonfinite.origin_trials import TriedCase
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 
 _MOST_LINES = 3
+_MOST_CASES = 4
 _HALF = frozenset({"float16", "bfloat16"})
 
 
@@ -36,12 +42,14 @@ class NonFinite:
     Attributes:
         finding: None if no non-finite value does harm.
         warnings: other observations, one line each.
-        needed: the launches whose saved tensors `explain` needs: "0.3".
+        needed: the launches whose saved tensors tell which case it is, and `explain` needs: "0.3".
+        cases: what the finding may be, the likeliest first: the finding is of the first one.
     """
 
     finding: Finding | None
     warnings: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
+    cases: tuple[NonfiniteCase, ...] = ()
 
 
 def find(flow: Dataflow, infinities: Infinities) -> NonFinite:
@@ -56,21 +64,28 @@ def find(flow: Dataflow, infinities: Infinities) -> NonFinite:
     kinds = roots.values.kinds
     if not kinds:
         return NonFinite(None, near)
-    case = _nan_case(run, roots) if Special.NAN in kinds else None
+    cases = _nan_cases(run, roots) if Special.NAN in kinds else []
     lines: list[str] = []
     if infinities is not Infinities.IGNORE:
-        unintended, notes = _unintended_infinities(run, roots, case)
-        if case is None and infinities is Infinities.FAIL:
-            case = unintended
-        elif unintended is not None and (case is None or unintended.root.occurrence.key != case.root.occurrence.key):
-            lines.append(f"{finding_text.produced(unintended.root.occurrence)}, which {unintended.sink.harm}")
+        unintended, notes = _unintended_infinities(run, roots, cases[0] if cases else None)
+        known = {case.root.occurrence.key for case in cases}
+        if not cases and infinities is Infinities.FAIL:
+            cases = unintended
+        elif unintended and unintended[0].root.occurrence.key not in known:
+            lines.append(finding_text.infinite_output(run, unintended[0]))
         lines += notes
+    case = cases[0] if cases else None
     handled = _handled(run, roots, case) if Special.NAN in kinds else ()
     warnings = (*near, *handled, *lines[: _MOST_LINES + 1])
     if case is None:
         return NonFinite(None, warnings)
-    needed = dict.fromkeys(occurrence.launch.id for occurrence in (case.root.occurrence, case.nan))
-    return NonFinite(finding_text.finding(run, roots, case), warnings, tuple(needed))
+    needed = dict.fromkeys(o.launch.id for case in cases for o in (case.root.occurrence, case.nan))
+    return NonFinite(finding_text.finding(run, roots, case), warnings, tuple(needed), tuple(cases))
+
+
+def finding_of(flow: Dataflow, tried: TriedCase) -> Finding:
+    """The finding of a case with what runs without the values of its root have shown."""
+    return finding_text.finding(flow.run, RootSearch(flow), tried.case, tried.trial)
 
 
 def explain(finding: Finding, run: RunDir) -> Finding:
@@ -85,69 +100,88 @@ def explain(finding: Finding, run: RunDir) -> Finding:
     return explanation.explain(finding, run)
 
 
-def _nan_case(run: RunDir, roots: RootSearch) -> NonfiniteCase | None:
-    """The case of the first NaN that does harm, or of the infinity that it came from."""
+def _nan_cases(run: RunDir, roots: RootSearch) -> list[NonfiniteCase]:
+    """What the first NaN that does harm may come from: an input, an infinity, or the launch that shows it first."""
     output_sinks = harmful_sinks.outputs(run, roots, Special.NAN)
     ends = [(sink, root) for sink in output_sinks for root in roots.trace([sink.occurrence])]
     for sink in harmful_sinks.integers(roots):
         ends += [
             (sink, root) for root in roots.trace_argument(sink.occurrence.launch, sink.occurrence.argument, Special.NAN)
         ]
-    if not ends:
-        return None
     ends.sort(key=lambda end: (roots.order[end[1].occurrence.launch.key], end[1].kind is RootKind.PRODUCED))
-    sink, root = ends[0]
-    others = {o.occurrence.key: o for _, o in ends[1:] if o.occurrence.launch.key != root.occurrence.launch.key}
-    if root.kind is RootKind.PRODUCED and (infinite := _preceding_infinity(roots, root.occurrence)) is not None:
-        return NonfiniteCase(infinite, root.occurrence, sink, tuple(others.values()))
-    return NonfiniteCase(root, root.occurrence, sink, tuple(others.values()))
+    cases: dict[object, NonfiniteCase] = {}
+    for sink, root in ends:
+        if len(cases) >= _MOST_CASES:
+            break
+        others = {o.occurrence.key: o for _, o in ends if o.occurrence.launch.key != root.occurrence.launch.key}
+        infinite = _preceding_infinities(roots, root.occurrence) if root.kind is RootKind.PRODUCED else []
+        for origin in (*infinite, root):
+            case = NonfiniteCase(origin, root.occurrence, sink, tuple(others.values()))
+            cases.setdefault((origin.occurrence.key, root.occurrence.key), case)
+    return list(cases.values())
 
 
-def _preceding_infinity(roots: RootSearch, occurrence: Occurrence) -> Root | None:
-    """The root of an unintended infinity that NaN arose from."""
-    infinite_roots: list[Root] = []
+def _preceding_infinities(roots: RootSearch, occurrence: Occurrence) -> list[Root]:
+    """The roots of infinities that NaN may have arisen from: those that came in first, those of masks last."""
+    found: list[Root] = []
     for special in INFINITE:
         for argument in roots.operands_with(occurrence.launch, occurrence.argument, special):
-            infinite_roots += _unintended(roots.trace_argument(occurrence.launch, argument, special))
-    return infinite_roots[0] if infinite_roots else None
+            found += _unintended(roots.trace_argument(occurrence.launch, argument, special))
+    return sorted(found, key=lambda root: (_is_filled(root), root.kind is not RootKind.EXTERNAL))
 
 
 def _unintended(roots: list[Root]) -> list[Root]:
-    """The launches that produced an infinity; none if an intended or an external infinity explains it."""
-    if any(root.kind in (RootKind.INTENDED, RootKind.EXTERNAL) for root in roots):
-        return []
-    return [root for root in roots if root.kind is RootKind.PRODUCED]
+    """The roots of an infinity that nobody may have meant: those that came in; launches if none is intended."""
+    external = [root for root in roots if root.kind is RootKind.EXTERNAL]
+    if any(root.kind is RootKind.INTENDED for root in roots):
+        return external
+    return [*external, *(root for root in roots if root.kind is RootKind.PRODUCED)]
+
+
+def _is_filled(root: Root) -> bool:
+    """True for an infinity that came in and looks intended: in a mask, or in a tensor that holds nothing else."""
+    if root.kind is not RootKind.EXTERNAL:
+        return False
+    statistics = statistics_of(root.occurrence.argument, Phase.BEFORE)
+    if statistics is None or count(statistics, Special.NAN):
+        return False
+    plus, minus = count(statistics, Special.PLUS_INF), count(statistics, Special.MINUS_INF)
+    is_mask = bool(minus) and not plus and (statistics.max is None or statistics.max <= 0)
+    return is_mask or (plus == statistics.numel > 1)
 
 
 def _unintended_infinities(
     run: RunDir, roots: RootSearch, case: NonfiniteCase | None
-) -> tuple[NonfiniteCase | None, list[str]]:
-    """The first unintended infinity that does harm, and lines on those that do not.
+) -> tuple[list[NonfiniteCase], list[str]]:
+    """The unintended infinities that do harm, the first one first, and lines on those that do not.
 
     An infinity does harm if it leaves the model, or if a launch reads a number that overflowed half precision. (-Inf in
     half precision is harmless: a mask filled with the lowest number often becomes -Inf.)
     """
-    first: NonfiniteCase | None = None
+    found: dict[object, NonfiniteCase] = {}
     harmful: set[object] = {occurrence.key for occurrence in case.path} if case else set()
     for special in INFINITE:
         for sink in harmful_sinks.outputs(run, roots, special):
-            for root in _unintended(roots.trace([sink.occurrence])):
+            reached = roots.trace([sink.occurrence])
+            is_meant = any(root.kind is RootKind.INTENDED or _is_filled(root) for root in reached)
+            for root in _unintended(reached):
+                if _is_filled(root) or (is_meant and root.kind is RootKind.PRODUCED):
+                    continue
                 harmful |= {occurrence.key for occurrence in root.path}
-                if first is None or root.occurrence.launch.sequence < first.root.occurrence.launch.sequence:
-                    first = NonfiniteCase(root, root.occurrence, sink, ())
-    if first is None:
-        first = next(
-            (_overflow(occurrence) for occurrence in _produced(roots, Special.PLUS_INF) if _is_half(occurrence)),
-            None,
-        )
-        harmful |= {occurrence.key for occurrence in first.path} if first is not None else set()
+                candidate = NonfiniteCase(root, root.occurrence, sink, (), is_doubtful=is_meant)
+                found.setdefault(root.occurrence.key, candidate)
+    cases = sorted(found.values(), key=lambda case: case.root.occurrence.launch.sequence)[:_MOST_CASES]
+    if not cases:
+        overflows = (o for o in _produced(roots, Special.PLUS_INF) if _is_half(o))
+        cases = [_overflow(occurrence) for occurrence in itertools.islice(overflows, 1)]
+        harmful |= {occurrence.key for overflow in cases for occurrence in overflow.path}
     lines = [
-        f"{finding_text.produced(occurrence)}, but no output becomes infinite because of it"
+        f"{finding_text.produced(run, occurrence)}, but no output becomes infinite because of it"
         for special in INFINITE
         for occurrence in _produced(roots, special)
         if occurrence.key not in harmful
     ]
-    return first, lines[:_MOST_LINES]
+    return cases, lines[:_MOST_LINES]
 
 
 def _is_half(occurrence: Occurrence) -> bool:
@@ -172,7 +206,7 @@ def _handled(run: RunDir, roots: RootSearch, case: NonfiniteCase | None) -> tupl
     )
     harmless = [occurrence for occurrence in _produced(roots, Special.NAN) if occurrence.launch.key not in harmful]
     return tuple(
-        f"{finding_text.produced(occurrence)}, but the model handles it" for occurrence in harmless[:_MOST_LINES]
+        f"{finding_text.produced(run, occurrence)}, but the model handles it" for occurrence in harmless[:_MOST_LINES]
     )
 
 

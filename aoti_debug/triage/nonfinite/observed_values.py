@@ -73,6 +73,12 @@ def statistics_after(argument: Argument) -> Statistics | None:
     return statistics_of(argument, Phase.AFTER) if argument.written else None
 
 
+def count_before(occurrence: Occurrence) -> int:
+    """How many of the same values the memory held before the launch wrote to it, whoever had put them there."""
+    recorded = occurrence.argument.stats.get(Phase.BEFORE) if occurrence.argument.written else None
+    return 0 if recorded is None else count(recorded.statistics, occurrence.special)
+
+
 class SpecialValues:
     """The non-finite values that launches read and wrote, in the order of the launches.
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aoti_debug import wording
+from aoti_debug.diagnosis.dataflow import model_name
+from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
@@ -19,6 +21,19 @@ if TYPE_CHECKING:
 _MOST = 6  # operands in one sentence
 
 
+@dataclass(frozen=True)
+class OperandValues:
+    """What an element was computed from, as texts; at most 6 of each.
+
+    Attributes:
+        read: "buf0 = 0", "row 3 of x (16 elements, 1 +Inf)": what the kernel's arithmetic or the operator reads.
+        guessed: the same of operands whose element is taken to be at the same coordinates.
+    """
+
+    read: tuple[str, ...]
+    guessed: tuple[str, ...]
+
+
 def operand_values(
     run: RunDir,
     launch: Launch,
@@ -27,8 +42,8 @@ def operand_values(
     shape: tuple[int, ...],
     element: int,
     read: Mapping[str, Tensor],
-) -> str:
-    """ "buf0 = 0, arg0_1 = 0", "a row of buf0 (16 elements, all -Inf)"; at most 6 operands.
+) -> OperandValues:
+    """The operand values of an element of a launch's result.
 
     Args:
         before: the tensors before the launch, by parameter.
@@ -37,24 +52,22 @@ def operand_values(
         read: the values known to have been read for the element, by parameter: 0-d, or a row.
     """
     result_slice = result_slices.launch_slices(launch, run.manifest).get(argument.spec.param)
-    operands: list[str] = []
+    known: dict[str, None] = {}
+    guessed: dict[str, None] = {}
     for other in launch.args:
         tensor = before.get(other.spec.param or other.name)
         if tensor is None or (result_slice is not None and other.spec.param not in result_slice.sources):
             continue
+        name = model_name(run.manifest, other)
         values = read.get(other.spec.param)
         factor = matrix_products.factor(launch, other, tensor, shape, element)
         if values is not None:
-            operand = (
-                f"a row of {other.name} {row(values)}" if values.dim() else f"{other.name} = {spell(float(values))}"
-            )
+            known[f"a row of {name} {row(values)}" if values.dim() else f"{name} = {spell(float(values))}"] = None
         elif factor is not None:
-            operand = f"{factor[0]} {row(factor[1])}"
-        else:
-            operand = _operand(other.name, tensor, shape, element)
-        if operand and operand not in operands:
-            operands.append(operand)
-    return ", ".join(operands[:_MOST])
+            known[f"{factor[0].format(name)} {row(factor[1])}"] = None
+        elif operand := _operand(name, tensor, shape, element):
+            guessed[operand] = None
+    return OperandValues(tuple(known)[:_MOST], tuple(guessed)[:_MOST])
 
 
 def _operand(name: str, tensor: Tensor, shape: tuple[int, ...], element: int) -> str:

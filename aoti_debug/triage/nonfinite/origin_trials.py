@@ -1,0 +1,186 @@
+"""Runs a model with finite numbers in the place of NaN or infinities, and sees whether the harm is still done.
+
+Only such a run shows that a value is the origin of another one: that an input holds an infinity, and that a launch that
+reads it makes NaN, may be a coincidence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from aoti_debug import wording
+from aoti_debug.errors import AotiDebugError
+from aoti_debug.lazy.dataclass import dataclass
+from aoti_debug.recording.values import unravel
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.triage.nonfinite import replaced_values
+from aoti_debug.triage.nonfinite.harmful_sinks import count_at
+from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase
+from aoti_debug.triage.nonfinite.observed_values import Special
+from aoti_debug.triage.nonfinite.replaced_values import HeldValues, RunFiles
+from aoti_debug.triage.nonfinite.trace_roots import RootKind
+
+SECONDS = 30.0  # for telling which of several elements are needed
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a run with finite numbers in the place of a root's values has shown.
+
+    Attributes:
+        is_origin: whether less harm is done without the values; None if no run could tell.
+        sentences: what was observed; without an answer, the reason.
+        element: the row-major index of the first element that is needed for the harm, in the tensor of the root; None
+            if it is not known.
+        special: what that element is.
+    """
+
+    is_origin: bool | None
+    sentences: tuple[str, ...]
+    element: int | None = None
+    special: Special | None = None
+
+
+@dataclass(frozen=True)
+class TriedCase:
+    """The first case that is not refuted.
+
+    Attributes:
+        trial: None where the root is a launch that produces the values where they do harm: nothing is to be tried.
+        tried: what was tried until then, for people: "x".
+    """
+
+    case: NonfiniteCase
+    trial: Trial | None
+    tried: tuple[str, ...]
+
+
+class OriginTrials:
+    """Tries the roots of cases of one run.
+
+    Args:
+        run: with statistics; it shows the cases.
+        saved: a run that saved the tensors of the launches of their roots.
+        again: runs the model with statistics, and with these files in the place of its own.
+        folder: for the files.
+    """
+
+    def __init__(self, run: RunDir, saved: RunDir, again: Callable[[RunFiles], RunDir], folder: Path) -> None:
+        self._run = run
+        self._saved = saved
+        self._again = again
+        self._folder = folder
+        self._count = 0
+
+    def first_that_holds(self, cases: Sequence[NonfiniteCase]) -> TriedCase | None:
+        """The first case that a run confirms, else the first one that none refutes; None if there is no such case.
+
+        A case whose root is NaN that a launch has produced is not refuted: the launch has produced it.
+        """
+        open_cases: list[TriedCase] = []
+        tried: list[str] = []
+        for case in cases:
+            is_produced = case.root.kind is RootKind.PRODUCED and not case.becomes_nan
+            if is_produced and case.root.occurrence.key == case.sink.occurrence.key:
+                return TriedCase(case, None, tuple(tried))
+            trial = self.of(case)
+            tried.append(case.root.input or f"{case.root.occurrence.argument.name} of {case.root.occurrence.launch.id}")
+            if trial.is_origin:
+                return TriedCase(case, trial, tuple(tried))
+            if is_produced or (trial.is_origin is None and not case.is_doubtful):
+                open_cases.append(TriedCase(case, None if is_produced else trial, tuple(tried)))
+        return open_cases[0] if open_cases else None
+
+    def of(self, case: NonfiniteCase) -> Trial:
+        """Tries the root of a case."""
+        try:
+            held = replaced_values.held_values(case.root, self._run, self._saved)
+            if held is None:
+                return Trial(None, ("its values cannot be replaced",))
+            before = count_at(self._run, case.sink) or 0
+            without = self._left(case, held, held.elements)
+            if without is None:
+                return Trial(None, ("a run without them did not get as far",))
+            if without >= before:
+                return Trial(False, (self._sentence(case, held, before, without),))
+            first, last = self._needed(case, held, without)
+        except (AotiDebugError, OSError, TypeError) as error:
+            return Trial(None, (wording.first_line(str(error)),))
+        sentences = (*_elements_text(held, first, last), self._sentence(case, held, before, without))
+        if first is None:
+            return Trial(True, sentences)
+        return Trial(True, sentences, held.elements[first], held.special_of(held.elements[first]))
+
+    def _left(self, case: NonfiniteCase, held: HeldValues, replaced: tuple[int, ...]) -> int | None:
+        """How many values still do harm with these elements replaced; None if the run does not tell."""
+        self._count += 1
+        files = replaced_values.write(held, replaced, self._run, self._folder / str(self._count))
+        return count_at(self._again(files), case.sink)
+
+    def _needed(self, case: NonfiniteCase, held: HeldValues, without: int) -> tuple[int | None, int | None]:
+        """Which of the values are needed: the first and the last of a shortest range that alone does the harm."""
+        elements, end = held.elements, time.monotonic() + SECONDS
+
+        def harms(first: int, last: int) -> bool | None:
+            if time.monotonic() > end:
+                return None
+            left = self._left(case, held, (*elements[:first], *elements[last + 1 :]))
+            return None if left is None else left > without
+
+        low, last = 0, len(elements) - 1
+        while low < last:
+            middle = (low + last) // 2
+            if (harmful := harms(0, middle)) is None:
+                return None, None
+            low, last = (low, middle) if harmful else (middle + 1, last)
+        first, high = 0, last
+        while first < high:
+            middle = (first + high + 1) // 2
+            if (harmful := harms(middle, last)) is None:
+                return None, None
+            first, high = (middle, high) if harmful else (first, middle - 1)
+        return first, last
+
+    def _sentence(self, case: NonfiniteCase, held: HeldValues, before: int, without: int) -> str:
+        word, harm = case.sink.occurrence.special.value, case.sink.harm
+        what = f"{held.name}{_at(held, held.elements[0])}"
+        if len(held.elements) > 1:
+            nouns = "NaN" if held.special_of(held.elements[0]) is Special.NAN else "infinities"
+            what = f"the {len(held.elements)} {nouns} of {held.name}"
+        given = f"with {held.number:.6g} in the place of {what}"
+        if without == 0:
+            return f"{given}, no {word} {harm}"
+        return f"{given}, {without} instead of {before} {word} {_plural(harm)}"
+
+
+def _plural(harm: str) -> str:
+    """The predicate for several values: "leave the model as output 0"."""
+    for one, several in (("leaves ", "leave "), ("goes ", "go "), ("is the result", "are the result")):
+        if harm.startswith(one):
+            return several + harm.removeprefix(one)
+    return harm
+
+
+def _elements_text(held: HeldValues, first: int | None, last: int | None) -> tuple[str, ...]:
+    """What the elements hold that are needed for the harm."""
+    count = len(held.elements)
+    if first is None or last is None:
+        return (f"{held.name} holds {count} values that are {_kinds(held, 0, count - 1)}",)
+    at = f"{held.name}{_at(held, held.elements[first])}"
+    if first == last:
+        kind = _kinds(held, first, last)
+        return (f"{at} is {kind}" + ("" if count == 1 else f", one of {count} such values; it is enough by itself"),)
+    end = f"{held.name}{_at(held, held.elements[last])}"
+    return (f"{wording.count(last - first + 1, 'value')} from {at} to {end} are {_kinds(held, first, last)}",)
+
+
+def _kinds(held: HeldValues, first: int, last: int) -> str:
+    """ "+Inf", "+Inf, -Inf"."""
+    found = {held.special_of(element) for element in held.elements[first : last + 1]}
+    return wording.comma_separated([special.value for special in Special if special in found])
+
+
+def _at(held: HeldValues, element: int) -> str:
+    return str(list(unravel(element, tuple(held.values.shape)))) if held.values.dim() else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.compare.locate.origin import trace
@@ -10,6 +11,7 @@ from aoti_debug.compare.protocol.origin import TracedElement
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.checks import fault, wrong_value
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation.graph_trace import with_graph
@@ -19,7 +21,7 @@ from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.nonfinite.graph_operator import with_origin
 from aoti_debug.triage.nonfinite.nonfinite import NonFinite
-from aoti_debug.triage.nonfinite.origin_trials import OriginTrials
+from aoti_debug.triage.nonfinite.origin_trials import OriginTrials, values_text
 
 KIND = NONFINITE
 FOLDER = "origin"  # of the files that take the place of a run's own
@@ -34,13 +36,11 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
     if measured.verdict is not None:
         return fault.of_ended(model, measured)
     search = nonfinite.find(measured.diagnosed.dataflow, model.options.infinities)
-    saved, finding = None, search.finding
-    if finding is not None:
-        saved = model.trials.tensors([measured.run.launch(id_) for id_ in search.needed])
-        finding = _with_origin(model, search, saved.run)
-    finding = finding or Finding(CLEAN, "outputs finite")
-    warned = replace(finding, warnings=(*finding.warnings, *search.warnings))
-    return Suspicion(warned, measured.diagnosed, needed=search.needed, saved=saved)
+    found = None if search.finding is None else _with_origin(model, search)
+    if found is None:
+        return Suspicion(Finding(CLEAN, "outputs finite", warnings=search.warnings), measured.diagnosed)
+    finding = found.finding
+    return replace(found, finding=replace(finding, warnings=(*finding.warnings, *search.warnings)))
 
 
 def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
@@ -58,14 +58,44 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     return replace(outcome, finding=replace(outcome.finding, evidence=(*outcome.finding.evidence, *proved)))
 
 
-def _with_origin(model: Investigation, search: NonFinite, saved: RunDir) -> Finding | None:
-    """The finding of the first case whose root a run without its values does not refute; None if all are refuted."""
-    run = model.measured.run
-    trials = OriginTrials(run, saved, lambda files: model.trials.with_files(files).run, model.repro.parent / FOLDER)
+def _with_origin(model: Investigation, search: NonFinite) -> Suspicion | None:
+    """The first case that no run without its values refutes; None if there is none."""
+    measured = model.measured
+    saved = model.trials.tensors(_launches(measured, search))
+    folder = model.repro.parent / FOLDER
+    trials = OriginTrials(measured.run, saved.run, lambda files: model.trials.with_files(files).run, folder)
     with model.steps.step("try without its values") as note:
-        found = trials.first_that_holds(search.cases)
-        note.text = "nothing that is not finite does harm" if found is None else wording.comma_separated(found.tried)
-    return None if found is None else nonfinite.finding_of(model.measured.diagnosed.dataflow, found)
+        found = trials.first_that_holds(search.cases) or trials.first_by_itself()
+        note.text = "no harm of a single value" if found is None else wording.comma_separated(found.tried)
+    if found is not None:
+        finding = nonfinite.finding_of(measured.diagnosed.dataflow, found)
+        return Suspicion(finding, measured.diagnosed, needed=search.needed, saved=saved)
+    return _without_refuted(model, trials, folder / "rest") if trials.refuted else None
+
+
+def _without_refuted(model: Investigation, trials: OriginTrials, folder: Path) -> Suspicion | None:
+    """What is not finite although all that came in is; None if nothing that does harm is."""
+    replaced = tuple(replacement for _, replacement in trials.refuted)
+    files = trials.files(replaced)
+    rest = model.trials.with_files(files)
+    search = nonfinite.find(rest.diagnosed.dataflow, model.options.infinities)
+    if rest.verdict is not None or search.finding is None:
+        return None
+    saved = model.trials.tensors(_launches(rest, search), files=files)
+    again = OriginTrials(rest.run, saved.run, lambda other: model.trials.with_files(other).run, folder, replaced)
+    found = again.first_that_holds(search.cases)
+    if found is None:
+        return None
+    finding = nonfinite.finding_of(rest.diagnosed.dataflow, found)
+    values = wording.comma_separated([values_text(replacement.held) for replacement in replaced])
+    note = f"all this was seen with finite numbers in the place of {values}: what is not finite there is not the cause"
+    return Suspicion(
+        replace(finding, evidence=(*finding.evidence, note)), rest.diagnosed, needed=search.needed, saved=saved
+    )
+
+
+def _launches(result: RunResult, search: NonFinite) -> list[Launch]:
+    return [result.run.launch(id_) for id_ in search.needed]
 
 
 def _with_operator(model: Investigation, finding: Finding, run: RunDir) -> Finding:

@@ -72,17 +72,19 @@ class TriageRuns:
 
     def with_files(self, files: RunFiles) -> RunResult:
         """Level 2 with other inputs, weights or results of launches; no step of its own."""
-        options = replace(self._options, level=2, weights=files.weights, substitute=files.results)
-        if files.inputs is not None:
-            options = replace(options, inputs=files.inputs, random_inputs=None)
-        return run_with(options, Observer())
+        return run_with(_given(replace(self._options, level=2), files), Observer())
 
-    def tensors(self, launches: Sequence[Launch], environment: Mapping[str, str] | None = None) -> RunResult:
+    def tensors(
+        self,
+        launches: Sequence[Launch],
+        environment: Mapping[str, str] | None = None,
+        files: RunFiles = RunFiles(),  # noqa: B008 - it is frozen
+    ) -> RunResult:
         """Level 1: the tensors of some launches."""
         ids = ",".join(launch.id for launch in launches)
         variables = {**_QUIET, **(environment or {})}
         options = replace(self._options, level=1, launch=ids, phase="both", environment=variables)
-        return self._run("run, level 1", options)
+        return self._run("run, level 1", _given(options, files))
 
     def with_inputs(self, inputs: Path, folder: Path) -> RunResult:
         """Level 3 with other inputs; the caller says what came of it.
@@ -172,6 +174,12 @@ class TriageRuns:
             note.text = _outcome(result)
             note.timings = result.run.info.timings
         return result
+
+
+def _given(options: RunOptions, files: RunFiles) -> RunOptions:
+    """The options of a run with files in the place of its own."""
+    options = replace(options, weights=files.weights, substitute=files.results)
+    return options if files.inputs is None else replace(options, inputs=files.inputs, random_inputs=None)
 
 
 def fits_beside(package: Path, device: str) -> bool:

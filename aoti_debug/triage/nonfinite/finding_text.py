@@ -88,7 +88,7 @@ def _place(occurrence: Occurrence) -> Place:
 
 
 def _what(run: RunDir, case: NonfiniteCase, trial: Trial | None) -> str:
-    """ "NaN in buf1, from +Inf in x, an input of the model"; "NaN in buf1" where nothing shows that it is from there."""
+    """ "NaN in buf1, from +Inf in x, an input of the model"; "NaN in buf1" where no run shows that."""
     root, occurrence = case.root, case.root.occurrence
     name, nan = model_name(run.manifest, occurrence.argument), model_name(run.manifest, case.nan.argument)
     special = trial.special if trial is not None and trial.special is not None else occurrence.special

@@ -14,6 +14,7 @@ from aoti_debug.abi import Phase
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.lazy.dataclass import dataclass
+from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import explain_element as explanation
 from aoti_debug.triage.nonfinite import finding_text, harmful_sinks, near_overflow
@@ -115,8 +116,9 @@ def _nan_cases(run: RunDir, roots: RootSearch) -> list[NonfiniteCase]:
             break
         others = {o.occurrence.key: o for _, o in ends if o.occurrence.launch.key != root.occurrence.launch.key}
         infinite = _preceding_infinities(roots, root.occurrence) if root.kind is RootKind.PRODUCED else []
-        for origin in (*infinite, root):
-            case = NonfiniteCase(origin, root.occurrence, sink, tuple(others.values()))
+        beside = _read_beside(roots, root) if root.kind is RootKind.PRODUCED else []
+        for origin in (*infinite, *beside, root):
+            case = NonfiniteCase(origin, root.occurrence, sink, tuple(others.values()), is_doubtful=origin in beside)
             cases.setdefault((origin.occurrence.key, root.occurrence.key), case)
     return list(cases.values())
 
@@ -128,6 +130,25 @@ def _preceding_infinities(roots: RootSearch, occurrence: Occurrence) -> list[Roo
         for argument in roots.operands_with(occurrence.launch, occurrence.argument, special):
             found += _unintended(roots.trace_argument(occurrence.launch, argument, special))
     return sorted(found, key=lambda root: (_is_filled(root), root.kind is not RootKind.EXTERNAL))
+
+
+def _read_beside(roots: RootSearch, root: Root) -> list[Root]:
+    """The roots of what a launch reads that is not finite, but that its result is not known to be computed from.
+
+    They came in with an input or a weight. A kernel that writes the parts of a result one after the other (cat) hides
+    what the result is computed from.
+    """
+    launch, result = root.occurrence.launch, root.occurrence.argument
+    operands = {argument.name for argument in roots.operands(launch, result)}
+    beside = [argument for argument in launch.args if argument.role is Role.IN and argument.name not in operands]
+    return [
+        found
+        for special in Special
+        for argument in beside
+        if count(statistics_of(argument, Phase.BEFORE), special)
+        for found in roots.trace_argument(launch, argument, special)
+        if root.kind is RootKind.PRODUCED and found.kind is RootKind.EXTERNAL and not _is_filled(found)
+    ]
 
 
 def _unintended(roots: list[Root]) -> list[Root]:
@@ -164,13 +185,16 @@ def _unintended_infinities(
         for sink in harmful_sinks.outputs(run, roots, special):
             reached = roots.trace([sink.occurrence])
             is_meant = any(root.kind is RootKind.INTENDED or _is_filled(root) for root in reached)
-            for root in _unintended(reached):
+            unintended = _unintended(reached)
+            beside = [other for root in unintended for other in _read_beside(roots, root)]
+            for root in (*beside, *unintended):
                 if _is_filled(root) or (is_meant and root.kind is RootKind.PRODUCED):
                     continue
                 harmful |= {occurrence.key for occurrence in root.path}
-                candidate = NonfiniteCase(root, root.occurrence, sink, (), is_doubtful=is_meant)
+                candidate = NonfiniteCase(root, root.occurrence, sink, (), is_doubtful=is_meant or root in beside)
                 found.setdefault(root.occurrence.key, candidate)
-    cases = sorted(found.values(), key=lambda case: case.root.occurrence.launch.sequence)[:_MOST_CASES]
+    cases = sorted(found.values(), key=lambda case: (case.root.occurrence.launch.sequence, not case.is_doubtful))
+    cases = cases[:_MOST_CASES]
     if not cases:
         overflows = (o for o in _produced(roots, Special.PLUS_INF) if _is_half(o))
         cases = [_overflow(occurrence) for occurrence in itertools.islice(overflows, 1)]

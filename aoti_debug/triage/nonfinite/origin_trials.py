@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
@@ -19,7 +20,7 @@ from aoti_debug.triage.nonfinite import replaced_values
 from aoti_debug.triage.nonfinite.harmful_sinks import count_at
 from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase
 from aoti_debug.triage.nonfinite.observed_values import Special
-from aoti_debug.triage.nonfinite.replaced_values import HeldValues, RunFiles
+from aoti_debug.triage.nonfinite.replaced_values import HeldValues, Replacement, RunFiles
 from aoti_debug.triage.nonfinite.trace_roots import RootKind
 
 SECONDS = 30.0  # for telling which of several elements are needed
@@ -65,14 +66,27 @@ class OriginTrials:
         saved: a run that saved the tensors of the launches of their roots.
         again: runs the model with statistics, and with these files in the place of its own.
         folder: for the files.
+        always: what is replaced in `run`, `saved` and every further run.
+
+    Attributes:
+        refuted: the cases of values that came in and that do no harm by themselves, and what was replaced to tell.
     """
 
-    def __init__(self, run: RunDir, saved: RunDir, again: Callable[[RunFiles], RunDir], folder: Path) -> None:
+    def __init__(
+        self,
+        run: RunDir,
+        saved: RunDir,
+        again: Callable[[RunFiles], RunDir],
+        folder: Path,
+        always: tuple[Replacement, ...] = (),
+    ) -> None:
         self._run = run
         self._saved = saved
         self._again = again
         self._folder = folder
+        self._always = always
         self._count = 0
+        self.refuted: list[tuple[NonfiniteCase, Replacement]] = []
 
     def first_that_holds(self, cases: Sequence[NonfiniteCase]) -> TriedCase | None:
         """The first case that a run confirms, else the first one that none refutes; None if there is no such case.
@@ -93,6 +107,25 @@ class OriginTrials:
                 open_cases.append(TriedCase(case, None if is_produced else trial, tuple(tried)))
         return open_cases[0] if open_cases else None
 
+    def first_by_itself(self) -> TriedCase | None:
+        """The first refuted case whose root does the harm by itself: with finite numbers for all the others."""
+        for case, own in self.refuted if len(self.refuted) > 1 else ():
+            others = tuple(replacement for _, replacement in self.refuted if replacement is not own)
+            run = self._again(self.files((*self._always, *others)))
+            if count_at(run, case.sink):
+                folder = self._folder / "by_itself"
+                alone = OriginTrials(run, self._saved, self._again, folder, (*self._always, *others))
+                trial = alone.of(case)
+                names = wording.comma_separated([replacement.held.name for replacement in others])
+                same = f"that is with finite numbers in {names}, too: {names} would do the same harm"
+                return TriedCase(case, replace(trial, sentences=(*trial.sentences, same)), (own.held.name,))
+        return None
+
+    def files(self, replacements: Sequence[Replacement]) -> RunFiles:
+        """Writes what a run is given."""
+        self._count += 1
+        return replaced_values.write(replacements, self._run, self._folder / str(self._count))
+
     def of(self, case: NonfiniteCase) -> Trial:
         """Tries the root of a case."""
         try:
@@ -104,19 +137,20 @@ class OriginTrials:
             if without is None:
                 return Trial(None, ("a run without them did not get as far",))
             if without >= before:
-                return Trial(False, (self._sentence(case, held, before, without),))
+                if case.root.kind is RootKind.EXTERNAL:
+                    self.refuted.append((case, Replacement(held, held.elements)))
+                return Trial(False, ())
             first, last = self._needed(case, held, without)
         except (AotiDebugError, OSError, TypeError) as error:
             return Trial(None, (wording.first_line(str(error)),))
-        sentences = (*_elements_text(held, first, last), self._sentence(case, held, before, without))
+        sentences = (*_elements_text(held, first, last), _sentence(case, held, before, without))
         if first is None:
             return Trial(True, sentences)
         return Trial(True, sentences, held.elements[first], held.special_of(held.elements[first]))
 
     def _left(self, case: NonfiniteCase, held: HeldValues, replaced: tuple[int, ...]) -> int | None:
         """How many values still do harm with these elements replaced; None if the run does not tell."""
-        self._count += 1
-        files = replaced_values.write(held, replaced, self._run, self._folder / str(self._count))
+        files = self.files((*self._always, Replacement(held, replaced)))
         return count_at(self._again(files), case.sink)
 
     def _needed(self, case: NonfiniteCase, held: HeldValues, without: int) -> tuple[int | None, int | None]:
@@ -143,16 +177,21 @@ class OriginTrials:
             first, high = (middle, high) if harmful else (first, middle - 1)
         return first, last
 
-    def _sentence(self, case: NonfiniteCase, held: HeldValues, before: int, without: int) -> str:
-        word, harm = case.sink.occurrence.special.value, case.sink.harm
-        what = f"{held.name}{_at(held, held.elements[0])}"
-        if len(held.elements) > 1:
-            nouns = "NaN" if held.special_of(held.elements[0]) is Special.NAN else "infinities"
-            what = f"the {len(held.elements)} {nouns} of {held.name}"
-        given = f"with {held.number:.6g} in the place of {what}"
-        if without == 0:
-            return f"{given}, no {word} {harm}"
-        return f"{given}, {without} instead of {before} {word} {_plural(harm)}"
+
+def _sentence(case: NonfiniteCase, held: HeldValues, before: int, without: int) -> str:
+    word, harm = case.sink.occurrence.special.value, case.sink.harm
+    given = f"with {held.number:.6g} in the place of {values_text(held)}"
+    if without == 0:
+        return f"{given}, no {word} {harm}"
+    return f"{given}, {without} instead of {before} {word} {_plural(harm)}"
+
+
+def values_text(held: HeldValues) -> str:
+    """ "x[3, 7]", "the 3 infinities of x"."""
+    if len(held.elements) == 1:
+        return f"{held.name}{_at(held, held.elements[0])}"
+    nouns = "NaN" if held.special_of(held.elements[0]) is Special.NAN else "infinities"
+    return f"the {len(held.elements)} {nouns} of {held.name}"
 
 
 def _plural(harm: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,8 +101,25 @@ def held_values(root: Root, run: RunDir, saved: RunDir) -> HeldValues | None:
     return HeldValues(name, values, elements, root) if elements else None
 
 
-def write(held: HeldValues, elements: tuple[int, ...], run: RunDir, folder: Path) -> RunFiles:
+@dataclass(frozen=True)
+class Replacement:
+    """Elements of a tensor that a run is given finite numbers for."""
+
+    held: HeldValues
+    elements: tuple[int, ...]
+
+    @property
+    def values(self) -> Tensor:
+        """The tensor with the finite numbers."""
+        return self.held.without(self.elements)
+
+
+def write(replacements: Sequence[Replacement], run: RunDir, folder: Path) -> RunFiles:
     """Writes what a run is given so that these elements are finite.
+
+    Args:
+        run: whose own inputs are changed.
+        folder: a new one.
 
     Raises:
         ArtifactError: the inputs cannot be read or written.
@@ -110,21 +128,32 @@ def write(held: HeldValues, elements: tuple[int, ...], run: RunDir, folder: Path
     """
     import torch
 
-    folder.mkdir(parents=True, exist_ok=True)
-    values, occurrence = held.without(elements), held.root.occurrence
-    if held.root.kind is RootKind.PRODUCED:
-        file, lines = folder / "result.safetensors", folder / "instructions.txt"
-        write_tensor(file, occurrence.argument.name, values)
-        instructions.write(lines, [Replace(occurrence.launch.id, occurrence.argument.name, file)])
-        return RunFiles(results=lines)
-    position = _position(held.root, run)
-    if position is not None:
-        inputs = folder / "inputs.pt"
-        input_files.write(_with_tensor(read_inputs(run), position, values), inputs)
-        return RunFiles(inputs=inputs)
-    weights = folder / "weights.pt"
-    torch.save({held.name: values}, weights)
-    return RunFiles(weights=weights)
+    folder.mkdir(parents=True)
+    inputs: Inputs | None = None
+    weights: dict[str, Tensor] = {}
+    results: list[Replace] = []
+    for number, replacement in enumerate(replacements):
+        held, occurrence = replacement.held, replacement.held.root.occurrence
+        if held.root.kind is RootKind.PRODUCED:
+            file = folder / f"result_{number}.safetensors"
+            write_tensor(file, occurrence.argument.name, replacement.values)
+            results.append(Replace(occurrence.launch.id, occurrence.argument.name, file))
+        elif (position := _position(held.root, run)) is not None:
+            inputs = _with_tensor(inputs or read_inputs(run), position, replacement.values)
+        else:
+            weights[held.name] = replacement.values
+    files = RunFiles(
+        inputs=None if inputs is None else folder / "inputs.pt",
+        weights=folder / "weights.pt" if weights else None,
+        results=folder / "instructions.txt" if results else None,
+    )
+    if inputs is not None and files.inputs is not None:
+        input_files.write(inputs, files.inputs)
+    if files.weights is not None:
+        torch.save(weights, files.weights)
+    if files.results is not None:
+        instructions.write(files.results, results)
+    return files
 
 
 def read_inputs(run: RunDir) -> Inputs:

@@ -186,8 +186,13 @@ def input_or_weight_name(manifest: Manifest, argument: Argument) -> str:
 
 
 def kind_of_input(manifest: Manifest, name: str) -> str:
-    """ "an input", "a weight", "a buffer": what of the model the user's name of an input or weight means."""
-    if name in manifest.input_names or name in manifest.inputs:
+    """ "an input", "a weight", "a buffer": what of the model the user's name of an input or weight means.
+
+    An input without a name of its own, as in a compiled package, is "input 3", counted from 0.
+    """
+    if name in manifest.inputs:
+        return f"input {manifest.inputs.index(name)}"
+    if name in manifest.input_names:
         return "an input"
     kind = next((constant.kind for constant in manifest.constants if name in (constant.fqn, constant.name)), "")
     return {"Buffer": "a buffer", "TensorConstant": "a constant"}.get(kind, "a weight")

@@ -193,7 +193,7 @@ class _Case:
         if launch is None:
             return _Finding(text, Proof.NONE, (), f"it was noticed at the end of call {fault.call}, in no launch")
         cause = {
-            FaultDomain.EXCEPTION: "an exception left it",
+            FaultDomain.EXCEPTION: f"launch {launch.id} raised an exception",
             FaultDomain.SHIM: f"it returned error code {fault.code}",
             FaultDomain.CUDA: "the driver refused it",
         }[fault.domain]

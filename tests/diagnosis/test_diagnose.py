@@ -122,7 +122,7 @@ def test_an_exception_in_a_launch(tmp_path: Path) -> None:
     verdict = judge(tmp_path, writer, RAISED)
     assert summary(verdict) == ("index 99 is out of bounds", Proof.CERTAIN, ["0.1"])
     assert verdict
-    assert verdict.why == "an exception left it"
+    assert verdict.why == "launch 0.1 raised an exception"
 
 
 def test_an_exception_outside_of_any_launch(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from aoti_debug.diagnosis.dataflow import ByteRange, input_or_weight_name, span_of
+from aoti_debug.diagnosis.dataflow import ByteRange, input_or_weight_name, model_name, span_of
 from aoti_debug.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.run_directory import RunDir
@@ -48,7 +48,7 @@ def _shared_inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
                 f"the inputs {shared[0]} and {shared[1]} share memory, and the model writes to it",
                 where=Place(input=name if name in shared else shared[0], argument=changed.name),
                 evidence=(
-                    f"launch {launch.id} {launch.kernel} writes to {changed.name}; the model was compiled for inputs "
+                    f"launch {launch.id} {launch.kernel} writes to {name}; the model was compiled for inputs "
                     "that do not share memory",
                     f"{shared[0]} lies at {first.begin:#x} to {first.end:#x}, {shared[1]} at {second.begin:#x} to "
                     f"{second.end:#x}",
@@ -69,13 +69,13 @@ def _view_results(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
             writer = next((x for x in later if _written(x, spans, result.name, argument.name) is not None), None)
             if writer is None:
                 continue
+            name = model_name(run.manifest, argument)
             yield Finding(
                 CONTRACT,
-                f"{launch.kernel} returned a view of its argument {argument.name}, not a new tensor",
+                f"{launch.kernel} returned a view of its argument {name}, not a new tensor",
                 where=place_of(launch, result.name),
                 evidence=(
-                    f"launch {writer.id} {writer.kernel} writes to the memory that {result.name} and {argument.name} "
-                    "share",
+                    f"launch {writer.id} {writer.kernel} writes to the memory that {result.name} and {name} share",
                     f"{launch.site.op}: its schema promises a new tensor; return result.clone(), or declare the alias",
                 ),
             )

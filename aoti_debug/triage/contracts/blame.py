@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.diagnosis.dataflow import Dataflow, input_or_weight_name
+from aoti_debug.diagnosis.dataflow import Dataflow, input_or_weight_name, kind_of_input, model_name
 from aoti_debug.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.recording.values import Tensor
 from aoti_debug.rundir.timeline import Argument, Launch
@@ -38,7 +38,7 @@ class Blame:
                 f"{producer.kernel} {'returned' if producer.site.op else 'wrote'} {real} where {promise} was promised"
             )
         evidence = [
-            f"{argument.name} was promised as {promised.full}",
+            f"{model_name(self._flow.run.manifest, argument)} was promised as {promised.full}",
             f"in launch {launch.id} it is {layouts.full(tensor.layout)}",
         ]
         if traits_of(producer.site.kind).user_operator and not input_:
@@ -56,9 +56,10 @@ class Blame:
         Args:
             argument: the argument at fault; None if it is no single one.
             clause: the problem, as the predicate of the kernel: "was compiled for …".
-            evidence: a further sentence, or "".
+            evidence: a further sentence, or ""; one with "may" is not observed.
         """
-        sentences = [evidence] if evidence else []
+        is_possible = " may " in evidence
+        sentences = [evidence] if evidence and not is_possible else []
         origin = None
         where = place_of(launch, argument.name if argument is not None else "")
         if argument is not None and isinstance(argument.before, Tensor):
@@ -69,12 +70,14 @@ class Blame:
                 where = origin if traits_of(writer.launch.site.kind).user_operator else where
             elif writer.input:
                 origin = Place(input=writer.input)
-                sentences.append(f"it is {writer.input}, an input or weight of the model")
+                kind = kind_of_input(self._flow.run.manifest, writer.input)
+                sentences.append(f"it is {writer.input}, {kind} of the model")
         return Finding(
             CONTRACT,
             f"{launch.kernel} {clause}",
             where=where,
             evidence=tuple(sentences),
+            possible=(evidence,) if is_possible else (),
             origin=origin,
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from aoti_debug.abi import CallKind
-from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.dataflow import Dataflow, model_name
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.errors import InputMismatch
 from aoti_debug.inputs.symbolic_sizes import Symbols, is_size
@@ -174,7 +174,8 @@ class _ContractCheck:
         if problem:
             call.broken.add(tensor.storage_ptr)
             if not is_consequence and self._is_first_report(launch.site.function, argument.name):
-                yield self._blame.reader_finding(launch, argument, f"was passed {argument.name}: {problem}")
+                name = model_name(self._run.manifest, argument)
+                yield self._blame.reader_finding(launch, argument, f"was passed {name}: {problem}")
         else:
             if promise is not None:
                 call.broken.discard(tensor.storage_ptr)  # the memory belongs to another tensor now

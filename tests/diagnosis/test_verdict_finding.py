@@ -22,7 +22,7 @@ def test_a_fault_names_its_launch(tmp_path: Path) -> None:
     found = finding_of(run(tmp_path))
     assert (found.kind, found.where and found.where.launch) == (FAULT, "0.1")
     assert found.what == "index 314159 is out of bounds with size 4"
-    assert found.evidence == ("launch 0.0 raised an exception",)
+    assert found.evidence == ("launch 0.1 raised an exception",)
     assert found.next[0].startswith("aoti-debug repro aoti_torch_cpu_index_Tensor --launch 0.1")
 
 
@@ -52,7 +52,9 @@ def test_a_hang_and_several_suspects(tmp_path: Path) -> None:
 
 
 def test_only_a_hang_tells_the_arguments(tmp_path: Path) -> None:
-    assert finding_of(run(tmp_path), "args     in      x  float32[4] cpu").evidence == ("launch 0.0 raised an exception",)
+    assert finding_of(run(tmp_path), "args     in      x  float32[4] cpu").evidence == (
+        "launch 0.1 raised an exception",
+    )
 
 
 def test_one_launch_is_no_plural(tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ _PRODUCTS = {  # operator: (left, right)
 
 
 def factor(
-    launch: Launch, argument: Argument, tensor: Tensor, shape: tuple[int, ...], element: int
+    launch: Launch, argument: Argument, name: str, tensor: Tensor, shape: tuple[int, ...], element: int
 ) -> tuple[str, Tensor] | None:
-    """(place, values) of the row or column of an operand that goes into an element: "row 3 of {}", for its name.
+    """(words, values) of the row or column of an operand, called `name`, that goes into an element: "row 3 of x".
 
     None if the launch is no matrix product or the argument none of its factors.
     """
@@ -39,10 +39,10 @@ def factor(
         return None
     at = unravel(element, shape)
     if argument.spec.param == names[0]:
-        return f"row {at[len(tensor.shape) - 2]} of {{}}", _left(tensor, at)
+        return f"row {at[len(tensor.shape) - 2]} of {name}", _left(tensor, at)
     if tensor.dim() == 1:
-        return "{}", tensor
-    return f"column {at[-1]} of {{}}", _right(tensor, at)
+        return name, tensor
+    return f"column {at[-1]} of {name}", _right(tensor, at)
 
 
 def cause(launch: Launch, argument: Argument, arguments: LaunchTensors, element: int, special: Special) -> str:

@@ -60,11 +60,11 @@ def operand_values(
             continue
         name = model_name(run.manifest, other)
         values = read.get(other.spec.param)
-        factor = matrix_products.factor(launch, other, tensor, shape, element)
+        factor = matrix_products.factor(launch, other, name, tensor, shape, element)
         if values is not None:
             known[f"a row of {name} {row(values)}" if values.dim() else f"{name} = {spell(float(values))}"] = None
         elif factor is not None:
-            known[f"{factor[0].format(name)} {row(factor[1])}"] = None
+            known[f"{factor[0]} {row(factor[1])}"] = None
         elif operand := _operand(name, tensor, shape, element):
             guessed[operand] = None
     return OperandValues(tuple(known)[:_MOST], tuple(guessed)[:_MOST])

@@ -59,7 +59,7 @@ def test_inputs_that_share_memory_and_are_written(tmp_path: Path) -> None:
     assert finding.what == "the inputs image and mask share memory, and the model writes to it"
     assert finding.where == Place(input="mask", argument="y")
     assert finding.evidence == (
-        "launch 0.1 write writes to y; the model was compiled for inputs that do not share memory",
+        "launch 0.1 write writes to mask; the model was compiled for inputs that do not share memory",
         "image lies at 0x1000 to 0x1040, mask at 0x1020 to 0x1060",
     )
     assert finding.next == ("pass a copy: image.clone()",)
@@ -103,11 +103,11 @@ SPLITTING = (SPLIT, (FIRST, OTHER, Absent.UNDEFINED, Absent.UNDEFINED))
 def test_a_view_that_an_operator_returned_as_a_new_tensor(tmp_path: Path) -> None:
     writing = (write(inout("buf2")), (VIEW,))
     (finding,) = check(tmp_path, SPLITTING, writing, writing, buf1=NEW, buf2=VIEW)
-    assert finding.what == "mylib::split returned a view of its argument x, not a new tensor"
+    assert finding.what == "mylib::split returned a view of its argument image, not a new tensor"
     assert finding.where is not None
     assert (finding.where.launch, finding.where.argument) == ("0.0", "buf2")
     assert finding.evidence == (
-        "launch 0.1 write writes to the memory that buf2 and x share",
+        "launch 0.1 write writes to the memory that buf2 and image share",
         "mylib::split.default: its schema promises a new tensor; return result.clone(), or declare the alias",
     )
 

@@ -83,7 +83,7 @@ def test_an_input_has_no_producer(tmp_path: Path) -> None:
     assert finding.what == "image is float32[4] where int32[4] was promised"
     assert finding.where == Place(input="image", argument="x")
     assert finding.evidence == (
-        "x was promised as int32[4], strides [1], on cpu",
+        "image was promised as int32[4], strides [1], on cpu",
         real_in("0.0"),
         "launch 0.0 mylib::ask reads it next",
     )
@@ -106,7 +106,8 @@ def test_a_reader_that_cannot_use_what_it_was_passed(tmp_path: Path, maker: int)
     assert finding.what == "cpp_read cannot use it"
     assert finding.where == (maker_place if maker == ASKING else place_of(run_.launches[1], "buf1"))
     assert finding.origin == maker_place
-    assert finding.evidence == ("it may fail", f"launch 0.0 {MANIFEST.sites[maker].kernel} wrote it")
+    assert finding.evidence == (f"launch 0.0 {MANIFEST.sites[maker].kernel} wrote it",)
+    assert finding.possible == ("it may fail",)
 
 
 def test_a_reader_that_cannot_use_an_input(tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_a_reader_that_cannot_use_an_input(tmp_path: Path) -> None:
     finding = of_reader(run_, 0, "x")
     assert finding.where == place_of(run_.launches[0], "x")
     assert finding.origin == Place(input="image")
-    assert finding.evidence == ("it is image, an input or weight of the model",)
+    assert finding.evidence == ("it is image, an input of the model",)
 
 
 def test_a_reader_without_a_single_argument_at_fault(tmp_path: Path) -> None:

@@ -140,7 +140,8 @@ def test_factors_of_a_product(
     if "vec" in params:
         tensors[1] = torch.ones(2)
     found = [
-        matrix_products.factor(called, called.args[slot], tensor, shape, element) for slot, tensor in enumerate(tensors)
+        matrix_products.factor(called, called.args[slot], called.args[slot].name, tensor, shape, element)
+        for slot, tensor in enumerate(tensors)
     ]
     assert [None if each is None else each[0] for each in found] == expected
     if op == "aten.bmm.out":

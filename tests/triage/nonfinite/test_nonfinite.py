@@ -13,6 +13,7 @@ from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.nonfinite import NonFinite
+from aoti_debug.triage.nonfinite.trace_roots import RootKind
 
 torch = pytest.importorskip("torch")
 
@@ -64,7 +65,7 @@ class TestNan:
         assert outcome.finding.evidence == (
             "0.1 divide produces 1 NaN in buf1 (2 elements)",
             "it reads finite values in buf0 (0 to 3), arg0 (0 to 2)",
-            "the NaN leaves the model as output 0 (buf9)",
+            "NaN leaves the model as output 0 (buf9)",
         )
         assert (outcome.finding.origin, outcome.finding.chain) == (None, ())
 
@@ -73,7 +74,7 @@ class TestNan:
         outcome = search(recorder)
         assert outcome.finding is not None
         assert outcome.finding.where == Place(input="arg0", argument="arg0")
-        assert outcome.finding.what == "NaN in arg0, an input or weight of the model"
+        assert outcome.finding.what == "NaN in arg0, input 0 of the model"
         assert outcome.needed == (reader,)
 
     def test_a_nan_in_a_weight_names_the_weight_as_the_model_does(self, recorder: Recorder) -> None:
@@ -100,7 +101,7 @@ class TestNan:
         guilty = recorder.launch("log", {"arg0": values(-1, 2)}, {"buf0": values(NAN, 1)})
         recorder.launch("argmax", {"buf0": values(NAN, 1)}, {"buf9": torch.tensor([0])})
         assert where(recorder) == (guilty, "buf0")
-        assert finding_text(recorder) == "the NaN goes into the integer result buf9 of 0.1 argmax"
+        assert finding_text(recorder) == "NaN goes into the integer result buf9 of 0.1 argmax"
 
     def test_a_bool_computed_from_nan_is_harmless(self, recorder: Recorder) -> None:
         recorder.launch("log", {"arg0": values(-1, 2)}, {"buf0": values(NAN, 1)})
@@ -163,7 +164,7 @@ class TestNan:
         assert finding(recorder).evidence == (
             "0.0 k produces 1 NaN in buf9 (1 element)",
             "it reads finite values in arg0 (0 to 0)",
-            "the NaN leaves the model as output 0 (buf9)",
+            "NaN leaves the model as output 0 (buf9)",
         )
 
     def test_at_most_three_further_roots_are_listed(self, recorder: Recorder) -> None:
@@ -214,7 +215,7 @@ class TestInfinities:
         recorder.launch("last", {"buf2": values(NAN, 0)}, {"buf9": values(NAN, 0)})
         outcome = search(recorder)
         assert outcome.finding is not None
-        assert outcome.finding.what == "+Inf in buf0, which becomes NaN in buf2"
+        assert outcome.finding.what == "+Inf in buf0, and NaN in buf2"
         assert outcome.finding.where is not None
         assert outcome.finding.origin == outcome.finding.where
         assert [(p.launch, p.argument) for p in outcome.finding.chain] == [
@@ -223,7 +224,7 @@ class TestInfinities:
             ("0.2", "buf2"),
         ]
         assert outcome.needed == (guilty, victim)
-        assert "0.2 softmax produces 1 NaN in buf2 (2 elements) from it" in outcome.finding.evidence
+        assert "0.2 softmax produces 1 NaN in buf2 (2 elements)" in outcome.finding.evidence
 
     def test_nan_from_a_mask_blames_the_launch_that_produced_nan(self, recorder: Recorder) -> None:
         recorder.kernels = (sources.CPP_MASKED_FILL,)
@@ -242,7 +243,7 @@ class TestInfinities:
         assert where(recorder) == (guilty, "buf0")
         assert finding_and_warnings(recorder, Infinities.WARN) == (
             None,
-            ("0.0 divide produces 1 +Inf in buf0 (2 elements), which leaves the model as output 0 (buf9)",),
+            ("0.0 divide produces 1 +Inf in buf0 (2 elements), which may be what leaves the model as output 0 (buf9)",),
         )
         assert finding_and_warnings(recorder, Infinities.IGNORE) == (None, ())
 
@@ -265,7 +266,7 @@ class TestInfinities:
         guilty = recorder.launch("square", {"arg0": values(1e30, 2)}, {"buf0": half})
         recorder.launch("clamp", {"buf0": half}, {"buf9": values(1, 2)})
         assert where(recorder) == (guilty, "buf0")
-        assert finding_text(recorder) == "the +Inf is the result of an overflow, and later launches read it"
+        assert finding_text(recorder) == "+Inf is the result of an overflow, and later launches read it"
 
     @pytest.mark.parametrize(("value", "dtype"), [(INF, torch.float32), (-INF, torch.float16)])
     def test_other_infinities_that_only_launches_read_are_harmless(
@@ -278,10 +279,12 @@ class TestInfinities:
         assert outcome.finding is None
         assert len(outcome.warnings) == 1
 
-    def test_an_infinity_with_one_root_in_an_input_is_not_unintended(self, recorder: Recorder) -> None:
+    def test_an_infinity_of_a_launch_beside_one_of_an_input(self, recorder: Recorder) -> None:
+        """Either may be it: a run without one of them tells."""
         recorder.launch("exp", {"l_weight": values(1000, 2)}, {"buf0": values(INF, 7)})
         recorder.launch("add", {"arg0": values(INF, 1), "buf0": values(INF, 7)}, {"buf9": values(INF, 8)})
-        assert search(recorder).finding is None
+        roots = [case.root for case in search(recorder).cases]
+        assert [(root.kind, root.input) for root in roots] == [(RootKind.PRODUCED, ""), (RootKind.EXTERNAL, "arg0")]
 
     def test_the_earliest_infinity_is_to_blame(self, recorder: Recorder) -> None:
         recorder.outputs = ("buf8", "buf9")
@@ -296,7 +299,7 @@ class TestInfinities:
         outcome = search(recorder)
         assert outcome.needed == (guilty,)
         assert outcome.warnings == (
-            "0.1 exp produces 1 +Inf in buf8 (1 element), which leaves the model as output 0 (buf8)",
+            "0.1 exp produces 1 +Inf in buf8 (1 element), which may be what leaves the model as output 0 (buf8)",
         )
 
     def test_a_mask_explains_its_own_sign_only(self, recorder: Recorder) -> None:
@@ -309,16 +312,54 @@ class TestInfinities:
         recorder.launch("masked_fill", {"arg0": values(1, 2)}, {"buf9": values(-INF, 2)}, numbers={"value": -INF})
         assert search(recorder) == NonFinite(None)
 
-    @pytest.mark.parametrize("name", ["arg0", "l_weight"])
-    def test_an_infinity_in_an_input_is_not_unintended(self, recorder: Recorder, name: str) -> None:
-        recorder.launch("k", {name: values(-INF, 2)}, {"buf0": values(-INF, 3)})
-        recorder.launch("negate", {"buf0": values(-INF, 3)}, {"buf9": values(INF, -3)})
+    @pytest.mark.parametrize(("name", "input_"), [("arg0", "arg0"), ("l_weight", "l.weight")])
+    @pytest.mark.parametrize("value", [INF, -INF])
+    def test_an_infinity_that_comes_in_and_leaves_the_model(
+        self, recorder: Recorder, name: str, input_: str, value: float
+    ) -> None:
+        recorder.launch("k", {name: values(value, 2)}, {"buf0": values(value, 3)})
+        recorder.launch("negate", {"buf0": values(value, 3)}, {"buf9": values(-value, -3)})
+        assert where(recorder) == (input_, name)
+
+    @pytest.mark.parametrize("mask", [values(-INF, 0), values(-INF, -INF), values(-INF, -2), values(INF, INF)], ids=str)
+    def test_a_mask_that_comes_in_may_leave_the_model(self, recorder: Recorder, mask: torch.Tensor) -> None:
+        """So may the beginning of a maximum or a minimum, which is infinite everywhere."""
+        recorder.launch("k", {"arg0": mask}, {"buf9": mask})
         assert search(recorder) == NonFinite(None)
 
-    def test_an_infinity_in_an_input_that_becomes_nan_blames_the_launch(self, recorder: Recorder) -> None:
-        guilty = recorder.launch("k", {"arg0": values(-INF, 2)}, {"buf9": values(NAN, 3)})
+    @pytest.mark.parametrize("value", [INF, -INF])
+    def test_an_infinity_that_comes_in_and_may_become_nan(self, recorder: Recorder, value: float) -> None:
+        """Without a run that shows it, the input is a possible origin only."""
+        guilty = recorder.launch("k", {"arg0": values(value, 2)}, {"buf9": values(NAN, 3)})
+        found = finding(recorder)
         assert where(recorder) == (guilty, "buf9")
-        assert "it reads non-finite values in arg0 (1 -Inf)" in finding(recorder).evidence
+        assert (found.what, found.origin) == ("NaN in buf9", None)
+        assert [(case.root.kind, case.root.input) for case in search(recorder).cases] == [
+            (RootKind.EXTERNAL, "arg0"),
+            (RootKind.PRODUCED, ""),
+        ]
+
+    def test_an_infinity_of_an_input_comes_before_that_of_a_mask(self, recorder: Recorder) -> None:
+        reads = {"l_weight": values(-INF, 0), "arg0": values(INF, 2)}
+        recorder.launch("add", reads, {"buf9": values(NAN, 2)})
+        assert [case.root.input for case in search(recorder).cases] == ["arg0", "l.weight", ""]
+
+    def test_what_a_kernel_reads_for_another_result_may_be_the_origin(self, recorder: Recorder) -> None:
+        """It is known not to be an operand of this one, unless the kernel's source was misread."""
+        recorder.kernels = (sources.TRITON_MASKED_FILL,)
+        params = {"l_weight": "in_ptr0", "arg0": "in_ptr1", "buf8": "out_ptr0", "buf9": "out_ptr1"}
+        reads = {"l_weight": values(INF, 2), "arg0": values(-1, 2)}
+        recorder.launch(
+            sources.TRITON_MASKED_FILL.name, reads, {"buf8": values(-1, 2), "buf9": values(NAN, 1)}, params=params
+        )
+        cases = search(recorder).cases
+        assert [(case.root.input, case.is_doubtful) for case in cases] == [("l.weight", True), ("", False)]
+
+    def test_memory_that_held_as_many_before(self, recorder: Recorder) -> None:
+        recorder.launch("k", {"arg0": values(1, 2)}, {}, changes={"buf9": (values(NAN, NAN), values(NAN, NAN))})
+        sentence = "after 0.0 k there are 2 NaN in buf9 (2 elements), before it there were 2"
+        assert sentence in finding(recorder).evidence
+        assert not any("produces" in line for line in finding(recorder).evidence)
 
     def test_an_unintended_infinity_beside_a_mask_is_to_blame_for_nan(self, recorder: Recorder) -> None:
         recorder.kernels = (sources.CPP_MASKED_FILL,)

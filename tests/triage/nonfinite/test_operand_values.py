@@ -6,6 +6,7 @@ import pytest
 from recorder import Recorder
 
 from aoti_debug.triage.nonfinite import operand_values
+from aoti_debug.triage.nonfinite.operand_values import OperandValues
 
 torch = pytest.importorskip("torch")
 
@@ -19,7 +20,7 @@ def operands(
     shape: tuple[int, ...],
     element: int,
     read: dict[str, torch.Tensor] | None = None,
-) -> str:
+) -> OperandValues:
     """The operand values of an element of a result of that shape."""
     recorder = Recorder(base)
     recorder.launch("k", tensors, {"buf0": torch.zeros(shape)}, params={name: name for name in (*tensors, "buf0")})
@@ -55,20 +56,19 @@ def operands(
 def test_the_values_of_an_operand(
     tmp_path: Path, tensor: torch.Tensor, shape: tuple[int, ...], element: int, text: str
 ) -> None:
-    assert operands(tmp_path, {"x": tensor}, shape, element) == text
+    assert operands(tmp_path, {"x": tensor}, shape, element) == OperandValues((), (text,) if text else ())
 
 
 def test_values_that_are_known_to_have_been_read(tmp_path: Path) -> None:
     read = {"x": torch.tensor(9.0), "y": torch.tensor([1.0, INF])}
-    text = operands(tmp_path, {"x": X, "y": X, "z": X}, (2, 3), 4, read)
-    assert text == "x = 9, a row of y (2 elements, 1 +Inf, finite from 1 to 1), z = 4"
+    found = operands(tmp_path, {"x": X, "y": X, "z": X}, (2, 3), 4, read)
+    assert found.read == ("x = 9", "a row of y (2 elements, 1 +Inf, finite from 1 to 1)")
+    assert found.guessed == ("z = 4",)
 
 
 def test_at_most_six_operands(tmp_path: Path) -> None:
-    assert (
-        operands(tmp_path, {f"x{n}": X for n in range(8)}, (2, 3), 1)
-        == "x0 = 1, x1 = 1, x2 = 1, x3 = 1, x4 = 1, x5 = 1"
-    )
+    found = operands(tmp_path, {f"x{n}": X for n in range(8)}, (2, 3), 1)
+    assert found.guessed == ("x0 = 1", "x1 = 1", "x2 = 1", "x3 = 1", "x4 = 1", "x5 = 1")
 
 
 @pytest.mark.parametrize(

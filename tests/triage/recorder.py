@@ -124,13 +124,19 @@ class Recorder:
             inputs=self.inputs,
             outputs=self.outputs,
             operators=registered(*sorted({site.op for site in self._sites})),
-            constants=tuple(Constant(name, name.replace("_", "."), "float32", (), (), False) for name in self.weights),
+            constants=tuple(map(self._constant, self.weights)),
         )
         path = run_directory(self.base, manifest, self.journal, **fields)
         for file, name, tensor in self._files:
             (path / file).parent.mkdir(parents=True, exist_ok=True)
             save(path / file, name, tensor)
         return path
+
+    def _constant(self, name: str) -> Constant:
+        """A weight with the shape that launches read it in."""
+        read = next((tensor for _, saved, tensor in self._files if saved == name), None)
+        shape, strides = ((), ()) if read is None else (tuple(read.shape), tuple(read.stride()))
+        return Constant(name, name.replace("_", "."), "float32", shape, strides, False)
 
     def _value(self, name: str, tensor: torch.Tensor) -> Value:
         place = self._memory.setdefault(name, _ADDRESS + _SPACE * len(self._memory))

@@ -98,7 +98,8 @@ class OriginTrials:
         for case in cases:
             is_produced = case.root.kind is RootKind.PRODUCED and not case.becomes_nan
             if is_produced and case.root.occurrence.key == case.sink.occurrence.key:
-                return TriedCase(case, None, tuple(tried))
+                open_cases.append(TriedCase(case, None, tuple(tried)))
+                break
             trial = self.of(case)
             tried.append(case.root.input or f"{case.root.occurrence.argument.name} of {case.root.occurrence.launch.id}")
             if trial.is_origin:
@@ -133,7 +134,7 @@ class OriginTrials:
             if held is None:
                 return Trial(None, ("its values cannot be replaced",))
             before = count_at(self._run, case.sink) or 0
-            without = self._left(case, held, held.elements)
+            held, without = self._replaced(case, held, before)
             if without is None:
                 return Trial(None, ("a run without them did not get as far",))
             if without >= before:
@@ -147,6 +148,14 @@ class OriginTrials:
         if first is None:
             return Trial(True, sentences)
         return Trial(True, sentences, held.elements[first], held.special_of(held.elements[first]))
+
+    def _replaced(self, case: NonfiniteCase, held: HeldValues, before: int) -> tuple[HeldValues, int | None]:
+        """The values with the number that does least harm itself (log(0) is -Inf, too), and the harm that is left."""
+        without = self._left(case, held, held.elements)
+        if without is None or without < before or held.number == 1:
+            return held, without
+        other = replace(held, number=1.0)
+        return other, self._left(case, other, held.elements)
 
     def _left(self, case: NonfiniteCase, held: HeldValues, replaced: tuple[int, ...]) -> int | None:
         """How many values still do harm with these elements replaced; None if the run does not tell."""

@@ -48,19 +48,14 @@ class HeldValues:
         values: the tensor, in its own dtype and shape.
         elements: the row-major indices of those values, in order.
         root: where the values came into the run.
+        number: the finite number that takes their place.
     """
 
     name: str
     values: Tensor
     elements: tuple[int, ...]
     root: Root
-
-    @property
-    def number(self) -> float:
-        """The finite number that stands for the others: the median of the finite elements; 1 without any."""
-        finite = self.values.double().reshape(-1)
-        finite = finite[finite.isfinite()]
-        return float(finite.median().to(self.values.dtype)) if finite.numel() else 1.0
+    number: float = 1.0
 
     def special_of(self, element: int) -> Special:
         """What an element is."""
@@ -98,7 +93,7 @@ def held_values(root: Root, run: RunDir, saved: RunDir) -> HeldValues | None:
     if values is None or not values.dtype.is_floating_point:
         return None
     elements = _elements(values, root.occurrence.special)
-    return HeldValues(name, values, elements, root) if elements else None
+    return HeldValues(name, values, elements, root, _median(values)) if elements else None
 
 
 @dataclass(frozen=True)
@@ -219,6 +214,13 @@ def _weight(root: Root, saved: RunDir) -> Tensor | None:
     whole = torch.empty(values.numel(), dtype=values.dtype)
     whole.as_strided(layout.shape, layout.strides).copy_(values)
     return whole.as_strided(constant.shape, constant.strides)
+
+
+def _median(values: Tensor) -> float:
+    """The median of the finite elements, which other code may expect rather than any number; 1 without any."""
+    finite = values.double().reshape(-1)
+    finite = finite[finite.isfinite()]
+    return float(finite.median().to(values.dtype)) if finite.numel() else 1.0
 
 
 def _elements(values: Tensor, special: Special) -> tuple[int, ...]:

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from recorder import Recorder
+
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.triage.nonfinite import nonfinite, origin_trials, replaced_values
+from aoti_debug.triage.nonfinite.infinities import Infinities
+from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase
+from aoti_debug.triage.nonfinite.origin_trials import OriginTrials
+from aoti_debug.triage.nonfinite.replaced_values import RunFiles
+
+torch = pytest.importorskip("torch")
+
+NAN, INF = float("nan"), float("inf")
+
+
+class Pretended:
+    """Runs of a model `buf9 = f(l_weight)`, whose weight a trial replaces."""
+
+    def __init__(self, base: Path, weight: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.base, self.function, self.count = base, function, 0
+        self.run = self.with_weight(weight)
+
+    def with_weight(self, weight: torch.Tensor) -> RunDir:
+        self.count += 1
+        recorder = Recorder(self.base / f"run_{self.count}", outputs=("buf9",), weights=("l_weight",))
+        recorder.launch("k", {"l_weight": weight}, {"buf9": self.function(weight)})
+        return recorder.run()
+
+    def again(self, files: RunFiles) -> RunDir:
+        assert files.weights is not None
+        return self.with_weight(torch.load(files.weights)["l.weight"])
+
+    @property
+    def trials(self) -> OriginTrials:
+        return OriginTrials(self.run, self.run, self.again, self.base / "files")
+
+    @property
+    def cases(self) -> tuple[NonfiniteCase, ...]:
+        return nonfinite.find(Dataflow(self.run), Infinities.FAIL).cases
+
+
+def test_one_element_is_the_origin(tmp_path: Path) -> None:
+    model = Pretended(tmp_path, torch.tensor([1.0, 2.0, INF, 4.0]), lambda w: w - w)
+    found = model.trials.first_that_holds(model.cases)
+    assert found is not None
+    assert found.trial is not None
+    assert found.trial.element == 2
+    assert found.trial.sentences == (
+        "l.weight[2] is +Inf",
+        "with 2 in the place of l.weight[2], no NaN leaves the model as output 0 (buf9)",
+    )
+    finding = nonfinite.finding_of(Dataflow(model.run), found)
+    assert finding.what == "NaN in buf9, from +Inf in l.weight, a weight of the model"
+    assert finding.origin is not None
+    assert (finding.origin.input, finding.origin.element) == ("l.weight", 2)
+
+
+def test_of_several_elements_the_first_that_is_enough(tmp_path: Path) -> None:
+    """Those at 0 and 1 are clamped."""
+    weight = torch.tensor([INF, -INF, 1.0, -INF, INF])
+    model = Pretended(tmp_path, weight, lambda w: torch.cat([w[:2].clamp(0, 1), w[2:] - w[2:]]))
+    found = model.trials.first_that_holds(model.cases)
+    assert found is not None
+    assert found.trial is not None
+    assert found.trial.element == 3
+    assert found.trial.sentences == (
+        "l.weight[3] is -Inf, one of 4 such values; it is enough by itself",
+        "with 1 in the place of the 4 infinities of l.weight, no NaN leaves the model as output 0 (buf9)",
+    )
+
+
+def test_elements_that_do_harm_only_together(tmp_path: Path) -> None:
+    weight = torch.tensor([[0.0, -INF], [-INF, -INF]])
+    model = Pretended(tmp_path, weight, lambda w: torch.softmax(w, -1))
+    found = model.trials.first_that_holds(model.cases)
+    assert found is not None
+    assert found.trial is not None
+    assert found.trial.element == 2
+    assert found.trial.sentences[0] == "2 values from l.weight[1, 0] to l.weight[1, 1] are -Inf"
+
+
+def test_some_of_the_harm_goes_away(tmp_path: Path) -> None:
+    model = Pretended(tmp_path, torch.tensor([INF, -1.0]), lambda w: (w - w) + w.clamp(max=1).sqrt())
+    found = model.trials.first_that_holds(model.cases)
+    assert found is not None
+    assert found.trial is not None
+    assert found.trial.sentences[1].endswith("1 instead of 2 NaN leave the model as output 0 (buf9)")
+
+
+def test_an_infinity_that_does_no_harm_is_not_the_origin(tmp_path: Path) -> None:
+    model = Pretended(tmp_path, torch.tensor([INF, -1.0]), lambda w: w.clamp(max=1).sqrt())
+    trials = model.trials
+    found = trials.first_that_holds(model.cases)
+    assert found is not None
+    assert found.case.root.input == ""
+    assert found.tried == ("l.weight",)
+    assert [origin_trials.values_text(replacement.held) for _, replacement in trials.refuted] == ["l.weight[0]"]
+
+
+def test_a_weight_that_is_read_in_part_cannot_be_tried(tmp_path: Path) -> None:
+    model = Pretended(tmp_path, torch.tensor([INF, 1.0]), lambda w: w - w)
+    without_tensors = Recorder(tmp_path / "other", outputs=("buf9",), weights=("l_weight",), save=False)
+    without_tensors.launch("k", {"l_weight": torch.tensor([INF])}, {"buf9": torch.tensor([NAN])})
+    saved = without_tensors.run()
+    found = OriginTrials(model.run, saved, model.again, tmp_path / "files").first_that_holds(model.cases)
+    assert found is not None
+    finding = nonfinite.finding_of(Dataflow(model.run), found)
+    assert (finding.origin, finding.what) == (None, "NaN in buf9")
+    assert finding.possible == (
+        "the NaN in buf9 may come from the +Inf in l.weight (not tried: its values cannot be replaced)",
+    )
+    assert replaced_values.held_values(found.case.root, model.run, saved) is None

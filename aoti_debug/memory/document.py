@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.machine.files import json_data
+from aoti_debug.memory.growth import KeptMemory, growth_per_call, kept_memory
 from aoti_debug.memory.memory import RunMemory
 from aoti_debug.memory.storage_timeline import CallMemory, Storage, Use
 
@@ -24,8 +25,24 @@ def document(found: RunMemory) -> dict[str, Any]:
         "peak": _peak(worst),
         "calls": [_call(call) for call in found.memory.calls],
         "measured": [asdict(call) for call in found.measured.calls],
+        "growth": {
+            "bytes_per_call": growth_per_call(found.measured),
+            "launches": [_kept(kept) for kept in kept_memory(found.memory, found.measured)],
+        },
         "snapshot": None if found.snapshot is None else str(found.snapshot),
         "notes": list(found.memory.notes),
+    }
+
+
+def _kept(kept: KeptMemory) -> dict[str, Any]:
+    source = kept.launch.site.provenance.source
+    return {
+        "launch": kept.launch.id,
+        "kernel": kept.launch.kernel,
+        "model_line": json_data.to_data(source[0]) if source else None,
+        "bytes_per_call": kept.bytes,
+        "calls": kept.calls,
+        "measured": kept.is_measured,
     }
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from aoti_debug import wording
+from aoti_debug.memory.growth import growth_per_call, kept_memory
 from aoti_debug.memory.memory import RunMemory
 from aoti_debug.memory.storage_timeline import CallMemory, Storage, Use
 from aoti_debug.show import terminal_cells
 from aoti_debug.show import text as shown
 
 MOST = 40  # storages of a table
+_LEAST_GROWTH = 4096  # bytes per call that are worth a line without a launch
 _WIDEST = 44  # columns of a kernel's name
 
 
@@ -90,7 +92,24 @@ def _growth(found: RunMemory) -> Iterator[str]:
         counters = [m.allocated or m.resident for m in measured]
         what = "allocated" if measured[-1].allocated else "resident"
         growth = counters[-1] - counters[1]
-        yield f"  growth   {_signed(growth)} {what} from before call 1 to before call {len(counters) - 1}"
+        more = f"; {_size(grown)} more allocated at each call" if (grown := growth_per_call(found.measured)) > 0 else ""
+        yield f"  growth   {_signed(growth)} {what} from before call 1 to before call {len(counters) - 1}{more}"
+        yield from _kept(found)
+
+
+def _kept(found: RunMemory) -> Iterator[str]:
+    """The launches that make what is allocated grow."""
+    kept = kept_memory(found.memory, found.measured)
+    if not kept and growth_per_call(found.measured) >= _LEAST_GROWTH:
+        yield "  keeps    no launch was seen to keep it"
+    for one in kept:
+        where = f"{one.launch.id} {one.launch.kernel}, {shown.model_line(one.launch.site.provenance)}"
+        if one.is_measured:
+            seen = f"more was allocated after it than before it, its results left out, in each of {one.calls} calls"
+            yield f"  keeps    {_size(one.bytes)} per call in {where}: {seen}"
+        else:
+            seen = f"its result lay at another address in each of {one.calls} calls"
+            yield f"  keeps    it may be {_size(one.bytes)} per call in {where}: {seen}"
 
 
 def _table(storages: Sequence[Storage], call: CallMemory, most: int | None) -> Iterator[str]:

@@ -120,7 +120,8 @@ class Inspector:
         if not told.tensor:
             self._changed(launch)
             return 1
-        tensor = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(self._capsule(told.tensor, None, None))
+        # the function for one tensor copies and leaks the handle (torch/csrc/inductor/aoti_runner/pybind.cpp)
+        (tensor,) = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([self._capsule(told.tensor, None, None)])
         if self.failure is not None:
             return 1
         if self._tag and (launch.place is None or not fnmatchcase(launch.tag, self._tag)):

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.run.launch_heap import LaunchHeapMeter
 from aoti_debug.rundir import memory_file
 from aoti_debug.rundir.memory_file import MeasuredCall, MeasuredMemory
 
@@ -22,11 +23,13 @@ class MemoryMeter:
         device: "cpu" or "cuda".
         run: the run directory.
         calls: how many there will be.
+        launches: what was allocated around each launch.
     """
 
-    def __init__(self, torch: Any, device: str, run: Path, calls: int) -> None:
+    def __init__(self, torch: Any, device: str, run: Path, calls: int, launches: LaunchHeapMeter) -> None:
         self._torch = torch
         self._count = calls
+        self._launches = launches
         self._profile: Any = None
         self._steps: tuple[tuple[int, int], ...] = ()
         self._cuda = torch.cuda if device == "cuda" else None
@@ -46,7 +49,7 @@ class MemoryMeter:
             self._cuda.reset_peak_memory_stats()
             allocated = self._cuda.memory_allocated()
         _reset_peak_resident()
-        self._before = MeasuredCall(_status("VmRSS"), 0, allocated)
+        self._before = MeasuredCall(_status("VmRSS"), 0, allocated, heap=self._launches.heap())
         if self._cuda is None and len(self._calls) == self._count - 1:
             self._profile = self._profiler()
             self._profile.__enter__()
@@ -62,14 +65,17 @@ class MemoryMeter:
             self._cuda.synchronize()
             peak, reserved = self._cuda.max_memory_allocated(), self._cuda.memory_reserved()
         before = self._before
-        self._calls.append(MeasuredCall(before.resident, _status("VmHWM"), before.allocated, peak, reserved))
+        self._calls.append(
+            MeasuredCall(before.resident, _status("VmHWM"), before.allocated, peak, reserved, before.heap)
+        )
 
     def write(self) -> None:
         """Writes the counters, and the snapshot, into the run directory."""
         if self._cuda is not None and not self._without_snapshot:
             self._cuda.memory._dump_snapshot(str(self._run / memory_file.SNAPSHOT))
             self._cuda.memory._record_memory_history(enabled=None)
-        memory_file.write(MeasuredMemory(tuple(self._calls), self._steps, self._without_snapshot), self._run)
+        measured = MeasuredMemory(tuple(self._calls), self._steps, self._without_snapshot, self._launches.grown())
+        memory_file.write(measured, self._run)
 
     def _profiler(self) -> Any:
         profiler = self._torch.profiler

@@ -32,6 +32,7 @@ from aoti_debug.run import device_profiler, saved_outputs
 from aoti_debug.run.device_profiler import DeviceTimes
 from aoti_debug.run.inspector import Inspector, user_function
 from aoti_debug.run.interposed_model import Interposed
+from aoti_debug.run.launch_heap import WARM_UP, LaunchHeapMeter
 from aoti_debug.run.load_model import load
 from aoti_debug.run.memory_meter import MemoryMeter
 from aoti_debug.run.protocol import (
@@ -91,6 +92,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     is_inspected = bool(request.inspector) and current_rank.selected(current_rank.parse(request.ranks))
     function = user_function(request.inspector).load() if is_inspected else None
     inspector: Inspector | None = None
+    heap = LaunchHeapMeter(torch, request.device, request.calls)
     model: Any
     if request.interposed is not None:
         _send(pipe, StageReached(Stage.LOAD))
@@ -105,14 +107,16 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         inputs = _inputs(request, package)
         _send(pipe, StageReached(Stage.LOAD))
         _select_gpu((inputs.args, dict(inputs.kwargs)))
+        if function is None and heap.is_possible and request.memory and request.calls > WARM_UP + 2:
+            function = heap  # of no use in fewer calls
         if function is not None:
-            inspector = Inspector(function, package.manifest(), request.inspector, request.tag)
+            inspector = Inspector(function, package.manifest(), request.inspector or "of the heap", request.tag)
             os.environ[Variable.INSPECT.value] = inspector.variable
         model = _load(package, is_captured)
         if request.weights:
             model.replace_weights(torch.load(request.weights, weights_only=True, map_location=request.device))
     _send(pipe, StageReached(Stage.CALL))
-    meter = MemoryMeter(torch, request.device, Path(request.run), request.calls) if request.memory else None
+    meter = MemoryMeter(torch, request.device, Path(request.run), request.calls, heap) if request.memory else None
     began = time.monotonic()
     result = None
     with torch.no_grad():

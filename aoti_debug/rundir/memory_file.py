@@ -25,6 +25,7 @@ class MeasuredCall:
         allocated: by torch's CUDA allocator before the call; 0 on the CPU, as the next two.
         peak_allocated: the most during it.
         reserved: by that allocator from the device after the call.
+        heap: what malloc had handed out before the call; 0 where the C library does not tell.
     """
 
     resident: int
@@ -32,6 +33,24 @@ class MeasuredCall:
     allocated: int = 0
     peak_allocated: int = 0
     reserved: int = 0
+    heap: int = 0
+
+
+@dataclass(frozen=True)
+class LaunchHeap:
+    """By how much more was allocated after a launch than before it, in calls that were measured.
+
+    Attributes:
+        launch: its number in the call.
+        bytes: the median of the calls.
+        least: of the calls.
+        calls: how many were measured.
+    """
+
+    launch: int
+    bytes: int
+    least: int
+    calls: int
 
 
 @dataclass(frozen=True)
@@ -41,12 +60,14 @@ class MeasuredMemory:
     Attributes:
         steps: of the last call on the CPU: (nanoseconds since 1970, bytes that torch's allocator has handed out since
             the call began) after each allocation and each free.
+        launches: of a run of several calls; () where the system does not count what is allocated.
         without_snapshot: why there is no snapshot of the CUDA allocator; "" if there is one, or on the CPU.
     """
 
     calls: tuple[MeasuredCall, ...] = ()
     steps: tuple[tuple[int, int], ...] = ()
     without_snapshot: str = ""
+    launches: tuple[LaunchHeap, ...] = ()
 
 
 def write(measured: MeasuredMemory, run: Path) -> None:

@@ -62,6 +62,10 @@ def find(run: RunDir) -> Finding | None:
             *_evidence(run.manifest, launch, main),
             *(_further_damage(run.manifest, hit) for hit in hits[1:_SHOWN]),
         ),
+        possible=(
+            f"without guards it may overwrite what lies {'before' if main.is_before else 'after'} "
+            f"{_buffer(run.manifest, main.damage)}",
+        ),
         warnings=(*_others([launches[key] for key in _later(damages, first, order)]), *without_guards(run)),
     )
 
@@ -144,7 +148,6 @@ def _evidence(manifest: Manifest, launch: Launch, hit: _Hit) -> tuple[str, ...]:
         f"{distance} {side} of its buffer",
         f"{argument.name}, {text.shape(layout)}, lies in {_memory(buffer, damage, argument)}; {intact}",
         *_written_values(hit, layout.dtype, layout.item_bytes),
-        f"without guards it overwrites the memory {'before' if hit.is_before else 'after'} {buffer}",
     )
 
 

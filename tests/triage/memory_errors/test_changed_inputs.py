@@ -1,0 +1,144 @@
+"""The element of the model's inputs that makes a launch fail, found by runs with other numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from factories import JournalWriter, arg, make_manifest, run_directory, site
+from saved_tensors import described
+
+from aoti_debug.diagnosis import findings
+from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.diagnosis.findings import Finding, place_of
+from aoti_debug.inputs import input_files
+from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.manifest import Role
+from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.triage.memory_errors import changed_inputs
+from aoti_debug.triage.memory_errors.changed_inputs import with_changed_inputs
+
+torch = pytest.importorskip("torch")
+
+FAR = 1 << 36
+MANIFEST = replace(
+    make_manifest(
+        site("scale", arg("arg0_1"), arg("buf0", Role.OUT)),
+        site("gather", arg("table"), arg("buf0"), arg("arg1_1"), arg("buf1", Role.OUT)),
+        site("loop", arg("table"), arg("carried"), arg("buf1", Role.OUT)),
+    ),
+    inputs=("arg0_1", "arg1_1"),
+    input_names=("ids", "weights"),
+)
+FAULT = "SIGSEGV (Segmentation fault)"
+IDS = torch.tensor([[3, 1, 4], [1, FAR, 9]])
+
+Fails = Callable[[Any, Any], str]
+
+
+def run_of(base: Path, *, in_loop: bool = False) -> RunDir:
+    """The launch `scale`, then `gather`, or a launch of what a loop carries, which fails."""
+    first, table, out = torch.zeros(2, 3).long(), torch.zeros(10, 4), torch.zeros(6, 4)
+    writer = JournalWriter(level=1)
+    writer.call_begin()
+    writer.launch_begin(0, 0, described(IDS), described(first))
+    writer.launch_end(0)
+    if in_loop:
+        writer.launch_begin(1, 2, described(table), described(torch.zeros(3).long()), described(out))
+    else:
+        writer.launch_begin(1, 1, described(table), described(first), described(torch.ones(2, 3)), described(out))
+    return open_run(run_directory(base, MANIFEST, writer))
+
+
+def explained(run: RunDir, monkeypatch: pytest.MonkeyPatch, fails: Fails, argument: str = "buf0") -> Finding:
+    """The finding after runs in which the launch fails if `fails` gives the text of a fault."""
+    launch = run.launches[-1]
+    weights = torch.ones(2, 3)
+    monkeypatch.setattr(changed_inputs, "_inputs_of", lambda _: ((IDS, weights), {}))
+
+    def with_inputs(path: Path, folder: Path) -> Any:
+        given = torch.load(path)["args"]
+        assert [tensor.shape for tensor in given] == [IDS.shape, weights.shape]
+        text = fails(*given)
+        return SimpleNamespace(verdict=SimpleNamespace(launch=launch, what=text) if text else None)
+
+    verdict = SimpleNamespace(launch=launch, what=f"{FAULT}\nmore")
+    model = SimpleNamespace(
+        first=SimpleNamespace(verdict=verdict), steps=Steps(), trials=SimpleNamespace(with_inputs=with_inputs)
+    )
+    found = Finding(findings.FAULT, FAULT, place_of(launch), evidence=("it never returned",))
+    return with_changed_inputs(model, found, Dataflow(run), launch, argument)  # type: ignore[arg-type]
+
+
+def of_index(ids: Any, weights: Any) -> str:
+    return FAULT if bool(((ids * 2) >= 100).any()) else ""
+
+
+def test_the_element_through_another_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = explained(run_of(tmp_path), monkeypatch, of_index)
+    assert found.origin is not None
+    assert (found.origin.input, found.origin.element) == ("ids", 4)
+    assert found.evidence == (
+        f"the fault comes from ids[1, 1], which is {FAR}: with 4 there, the model runs through",
+        "it never returned",
+    )
+    assert [place.input or place.launch for place in found.chain] == ["ids", "0.1"]
+
+
+def test_inputs_that_the_index_does_not_depend_on_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights of 0 would end the fault, too; the index is not made of them."""
+
+    def fails(ids: Any, weights: Any) -> str:
+        return of_index(ids, weights) if bool(weights.any()) else ""
+
+    found = explained(run_of(tmp_path), monkeypatch, fails)
+    assert found.origin is not None
+    assert found.origin.input == "ids"
+
+
+@pytest.mark.parametrize("other", ["", "RuntimeError: another one"])
+def test_a_fault_that_no_element_makes_has_no_origin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """It comes with any numbers; or with other numbers, another fault comes."""
+
+    def fails(ids: Any, weights: Any) -> str:
+        return FAULT if torch.equal(ids, IDS) or not other else other
+
+    found = explained(run_of(tmp_path), monkeypatch, fails)
+    assert (found.origin, found.evidence) == (None, ("it never returned",))
+
+
+def test_what_a_loop_carries_may_come_from_any_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = explained(run_of(tmp_path, in_loop=True), monkeypatch, of_index, "carried")
+    assert found.origin is not None
+    assert (found.origin.input, found.origin.element) == ("ids", 4)
+
+
+def test_an_input_that_decides_if_the_launch_is_executed_is_no_origin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(ids: Any, weights: Any) -> str:
+        return FAULT if float(weights.sum()) > 0 else ""
+
+    found = explained(run_of(tmp_path, in_loop=True), monkeypatch, fails, "carried")
+    assert found.origin is None
+
+
+def test_inputs_that_cannot_be_read_leave_the_finding_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("nothing can be written")
+
+    monkeypatch.setattr(input_files, "write", refuse)
+    run = run_of(tmp_path)
+    launch = run.launches[-1]
+    verdict = SimpleNamespace(launch=launch, what=FAULT)
+    model = SimpleNamespace(first=SimpleNamespace(verdict=verdict), steps=Steps(), trials=None)
+    found = Finding(findings.FAULT, FAULT, place_of(launch))
+    assert with_changed_inputs(model, found, Dataflow(run), launch) == found  # type: ignore[arg-type]

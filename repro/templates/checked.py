@@ -144,6 +144,8 @@ class CheckedCalls:
             without += [loaded] if self._alike(record) < record.count else []
             moving += [loaded] if same < record.same else []
         found = without or moving
+        if record.kind == "division" and len(found) > 1:  # a dividend and its divisor, -1
+            found = [loaded for loaded in found if loaded.value == -1]
         return found[0] if len(found) == 1 else None
 
     def _alike(self, record: _Record) -> int:

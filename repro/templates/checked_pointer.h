@@ -483,5 +483,6 @@ extern "C" void replay_watch(int kind, int line, int argument, std::int64_t elem
   std::lock_guard<std::mutex> lock(all.mutex);
   all.records.clear();
   all.dropped = 0;
+  replay::loaded_here().clear();
   all.watched = {static_cast<replay::Kind>(kind), line, argument, element, 0, 0, 0, "", {}};
 }

@@ -212,6 +212,36 @@ extern "C" void cpp_fused_2(const int64_t* in_ptr0, const int64_t* in_ptr1, cons
 """
 
 
+WHOLE = """
+extern "C" void cpp_fused_3(const int64_t* in_ptr0, const int64_t* in_ptr1, int64_t* out_ptr0)
+{
+    for (int64_t x0 = 0; x0 < 8; x0 += 1) {
+        auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];
+        auto tmp1 = in_ptr1[static_cast<int64_t>(x0)];
+        auto tmp2 = tmp0 / tmp1;
+        out_ptr0[static_cast<int64_t>(x0)] = tmp2;
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Divide:
+    run = kernel(tmp_path_factory.mktemp("whole"), "cpp_fused_3", WHOLE, "-DCPU_CAPABILITY_DEFAULT")
+
+    def launch(dividends: dict[int, int], divisors: dict[int, int]) -> tuple[Access, ...]:
+        total, size = changed(torch.arange(8) + 50, dividends), changed(torch.arange(8) + 5, divisors)
+        return run(total=total, size=size, buf0=torch.zeros(8).long())
+
+    return launch
+
+
+def changed(tensor: torch.Tensor, changes: dict[int, int]) -> torch.Tensor:
+    for element, value in changes.items():
+        tensor[element] = value
+    return tensor
+
+
 @pytest.fixture(scope="module")
 def division(
     tmp_path_factory: pytest.TempPathFactory,
@@ -219,11 +249,8 @@ def division(
     run = kernel(tmp_path_factory.mktemp("division"), "cpp_fused_2", DIVISION, *AVX2_FLAGS)
 
     def launch(dividends: dict[int, int], divisors: dict[int, int]) -> tuple[Access, ...]:
-        total, size, real = torch.arange(8) + 50, torch.arange(8) + 5, torch.zeros(8)
-        for tensor, changes in ((total, dividends), (size, divisors)):
-            for element, value in changes.items():
-                tensor[element] = value
-        return run(total=total, size=size, real=real, buf0=torch.zeros(8).long(), s0=ctypes.c_int64(8))
+        total, size = changed(torch.arange(8) + 50, dividends), changed(torch.arange(8) + 5, divisors)
+        return run(total=total, size=size, real=torch.zeros(8), buf0=torch.zeros(8).long(), s0=ctypes.c_int64(8))
 
     return launch
 
@@ -244,11 +271,11 @@ def test_the_element_that_makes_a_divisor_zero(
 
 
 @AVX2
-def test_a_quotient_that_does_not_fit(
-    division: Divide,
-) -> None:
-    """Both the dividend and the divisor make it: neither is named."""
+def test_a_quotient_that_does_not_fit(division: Divide, whole: Divide) -> None:
+    """Both the dividend and the divisor make it: neither is named, but for a divisor that is read as -1."""
     scalar, vector = division({2: -(2**63)}, {2: 0})
     text = f"integer division of {-(2**63)} / -1, which does not fit into 64 bits"
     assert (scalar.what, vector.what) == (text, text)
     assert scalar.index is None
+    (scalar,) = whole({2: -(2**63)}, {2: -1})
+    assert (scalar.what, scalar.index) == (text, LoadedIndex("size", 2, -1, "in_ptr1"))

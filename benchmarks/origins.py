@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -83,7 +83,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def children(self, script: str, lines: Sequence[str]) -> Iterator[str]:
+    def children(self, script: str, lines: Sequence[str], *words: str) -> Iterator[str]:
         """The lines that a script of the benchmark prints, as they come.
 
         Raises:
@@ -91,7 +91,7 @@ class Bench:
         """
         log = self.folder / f"{script}.log"
         with log.open("wb") as errors:
-            command = [sys.executable, str(HERE / script), str(self.folder)]
+            command = [sys.executable, str(HERE / script), str(self.folder), *words]
             child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
             assert child.stdin is not None
             assert child.stdout is not None
@@ -173,6 +173,7 @@ def _triages(chosen: Sequence[Case], bench: Bench, jobs: int) -> int:
         contextlib.redirect_stdout(log),
     ):
         rows = [row for group in pool.map(lambda cases: _rows(bench, cases), sharing.values()) for row in group]
+    rows = _with_claims(bench, rows)
     head = ("", "case", "of", "fault", "line", "origin", "true", "wrong sentences", "seconds")
     table(head, [row.cells for row in rows])
     said = [(row, row.judgement) for row in rows if row.judgement is not None]
@@ -199,6 +200,25 @@ def _rows(bench: Bench, cases: Sequence[Case]) -> list[Row]:
         rows.append(bench.row(case))
         print(" | ".join(rows[-1].cells), file=sys.stderr, flush=True)
     return rows
+
+
+def _with_claims(bench: Bench, rows: Sequence[Row]) -> list[Row]:
+    """The rows; sentences that say that another number does not fail are wrong where eager fails with it."""
+    claims = [(row, sentence, e) for row in rows if row.judgement for sentence, e in row.judgement.claims]
+    if not claims:
+        return list(rows)
+    lines = [json.dumps({"case": row.case.name, **asdict(element)}) for row, _, element in claims]
+    wrong: dict[str, tuple[str, ...]] = {}
+    for (row, sentence, _), line in zip(claims, bench.children("origins_truth.py", lines, "--claims"), strict=True):
+        seen = json.loads(line)
+        if seen != FINE:
+            wrong[row.case.name] = (*wrong.get(row.case.name, ()), f"{sentence}: it fails: {seen}")
+    return [
+        replace(row, judgement=replace(row.judgement, wrong=(*row.judgement.wrong, *wrong.get(row.case.name, ()))))
+        if row.judgement
+        else row
+        for row in rows
+    ]
 
 
 def _wrong(judgement: Judgement) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from origins_programs import Files
-from planted_origins import FAULT, MADE, Case, Program, inputs_of, model_of
+from planted_origins import FAULT, MADE, Case, Element, Program, inputs_of, model_of
 from torch import Tensor
 
 ELEMENT, LINE, NOTHING = "element", "line", ""  # how much of an origin is stated
@@ -19,6 +19,10 @@ _HELD = re.compile(rf"([A-Za-z_][\w.]*)(?:\[([\d, ]*)\])?,? (?:which is|is|=|hel
 _SIZE = re.compile(r"([A-Za-z_][\w.]*) has (?:(\d+) rows|size (\d+) in dimension (\d+))")
 _PAST = re.compile(r"(?:from|to|on) ([A-Za-z_][\w.]*): element -?\d+ of (\d+)")
 _ORIGIN = re.compile(r"\b(?:came|comes?) from\b|\borigin\b|\bmodel's input\b")
+_CLAIM = re.compile(
+    rf"comes from ([A-Za-z_][\w.]*)(?:\[([\d, ]*)\])?, which is \S+: with ({_NUMBER}) there, the (?:model|graph)"
+)
+_SUBGRAPH, _ARGUMENT = re.compile(r"_graph_\d"), re.compile(r"arg\d+_1")
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class Judgement:
         origin: in words.
         wrong_origin: why the stated origin is not true; "".
         wrong: sentences that are not true, each with the reason.
+        claims: sentences that say that nothing fails with another number, and where it is put.
     """
 
     is_found: bool
@@ -39,6 +44,7 @@ class Judgement:
     origin: str
     wrong_origin: str
     wrong: tuple[str, ...]
+    claims: tuple[tuple[str, Element], ...]
 
     def is_enough(self, case: Case) -> bool:
         """True if the origin is stated as far as it can be, and true."""
@@ -71,9 +77,8 @@ class Judge:
         stated, origin, wrong_origin = self._origin(verdict["origin"])
         if stated == NOTHING and not self._case.is_element and is_line_right is not False:
             stated = LINE  # the finding itself names the launch that made the bad value
-        return Judgement(
-            verdict["kind"] == "fault", is_line_right, stated, origin, wrong_origin, tuple(self._wrong(verdict))
-        )
+        wrong, claims = tuple(self._wrong(verdict)), tuple(self._claims(verdict))
+        return Judgement(verdict["kind"] == "fault", is_line_right, stated, origin, wrong_origin, wrong, claims)
 
     def _origin(self, place: Mapping[str, Any] | None) -> tuple[str, str, str]:
         if place is None:
@@ -95,10 +100,13 @@ class Judge:
         return LINE, text, "" if line is None or line in marked else "nothing goes wrong in this line"
 
     def _wrong(self, verdict: Mapping[str, Any]) -> Iterator[str]:
+        texts = (*verdict["evidence"], *verdict["confirmed_by"], *verdict["possible"])
+        if any(_SUBGRAPH.search(text) for text in texts):  # its arguments are called arg0_1, too
+            self._names = {called: name for called, name in self._names.items() if not _ARGUMENT.fullmatch(called)}
         for sentence in verdict["possible"]:
             if "may" not in sentence.split():
                 yield f"{sentence}: it is not observed, and does not say may"
-        for sentence in (*verdict["evidence"], *verdict["confirmed_by"], *verdict["possible"]):
+        for sentence in texts:
             for reason in self._untrue(sentence):
                 yield f"{sentence}: {reason}"
         for sentence in verdict["evidence"]:
@@ -107,6 +115,13 @@ class Judge:
                     yield f"{sentence}: {name}{list(index)} is not the origin"
                 elif (name, index) in {(e.tensor, e.index) for e in self._case.innocent}:
                     yield f"{sentence}: {name}{list(index)} has nothing to do with it"
+
+    def _claims(self, verdict: Mapping[str, Any]) -> Iterator[tuple[str, Element]]:
+        for sentence in verdict["evidence"]:
+            for called, index, value in _CLAIM.findall(sentence):
+                name = self._names.get(called, "")
+                if name:
+                    yield sentence, Element(name, _coordinates(index), float(value) if "." in value else int(value))
 
     def _elements(self, sentence: str) -> Iterator[tuple[str, tuple[int, ...]]]:
         """The elements of what comes in that a sentence gives a value of."""

@@ -15,7 +15,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 from origins_judge import ELEMENT, LINE, NOTHING, Judge, Judgement
 from origins_programs import Files
-from planted_origins import FAULT, MADE, Case, inputs_of, model_of, of_model
+from planted_origins import FAULT, MADE, Case, Element, inputs_of, model_of, of_model
 from planted_origins_cases import CASES, PROGRAMS
 
 BESIDE_A_SEED = next(case for case in CASES if case.program == "index_select")  # index[4] is 31, seed[2] is 10**12
@@ -82,6 +82,7 @@ def test_a_line_without_the_mark_is_wrong(tmp_path: Path) -> None:
         "out-of-bounds load from x: element 250 of 160",
         "an assertion of the kernel failed: index out of bounds: 0 <= tmp2 < 20L",
         "the kernel computes the index from buf3[7], which is 99",
+        "it comes from index[4], which is 31: with 3 there, the graph gives a number that can be used",
     ],
 )
 def test_true_sentences(sentence: str, tmp_path: Path) -> None:
@@ -96,12 +97,24 @@ def test_true_sentences(sentence: str, tmp_path: Path) -> None:
         "the index came from the model's input: index[3] is 4",
         "the index came from the model's input: seed[2] is 1000000000000",
         "the kernel computes the index from seed[2], which is 1000000000000",
+        "the fault comes from seed[2], which is 1000000000000: with 3 there, the model runs through",
         "aten.mul.Tensor: index[6] = 3 * 2 = 6",
         "out-of-bounds load from x: element 250 of 161",
     ],
 )
 def test_wrong_sentences(sentence: str, tmp_path: Path) -> None:
     assert judged(BESIDE_A_SEED, tmp_path, evidence=[sentence]).wrong
+
+
+def test_claims_of_other_numbers_are_to_be_checked(tmp_path: Path) -> None:
+    sentence = "the fault comes from index[4], which is 31: with -3 there, the model runs through"
+    assert judged(BESIDE_A_SEED, tmp_path, evidence=[sentence]).claims == ((sentence, Element("index", (4,), -3)),)
+
+
+def test_an_argument_of_a_body_is_no_input(tmp_path: Path) -> None:
+    of_body = ["aten.index.Tensor: arg1_1[5] is 52, arg0_1 has 50 rows", "in iteration 4 of while_loop_body_graph_0"]
+    assert judged(BESIDE_A_SEED, tmp_path, evidence=of_body).wrong == ()
+    assert judged(BESIDE_A_SEED, tmp_path, evidence=of_body[:1]).wrong
 
 
 def test_what_was_not_observed_says_may(tmp_path: Path) -> None:

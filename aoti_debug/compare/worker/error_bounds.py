@@ -59,6 +59,7 @@ _ARRANGED = frozenset(
 _ROUNDED = {"convert_element_type": 1, "_to_copy": 1, "full": 1, "full_like": 1, "scalar_tensor": 1, "fill": 1}
 _ROUNDED |= {"add": 1, "sub": 1, "rsub": 1, "mul": 1, "div": 1, "fma": 2, "square": 1, "addcmul": 3, "addcdiv": 3}
 _ROUNDED |= {"true_divide": 1, "lerp": 3, "leaky_relu": 1, "deg2rad": 1, "rad2deg": 1}  # and how often they round
+_ADDS_PRODUCTS = {"fma": (2,), "addcmul": (0,), "addcdiv": (0,), "lerp": (0, 1)}  # and the places of what they add
 _SCALED = {"mul", "div", "true_divide", "convert_element_type", "_to_copy"}  # they keep relative errors as they are
 
 
@@ -119,8 +120,20 @@ class BoundedEvaluation(Evaluation):
         if not isinstance(result, torch.Tensor):
             return error
         if result.is_floating_point():
-            return _with_own(node, result, error, self._device) + self._summand(node) * ulp(result, torch.float32)
+            size = result.abs() + self._terms(node, current)
+            return _with_own(node, result, size, error, self._device) + self._summand(node) * ulp(result, torch.float32)
         return error if result.dtype is torch.bool or not _is_any(error) else None
+
+    def _terms(self, node: Node, current: Mapping[str, Any]) -> torch.Tensor | float:
+        """The size of what an operator adds after it has rounded a product: it may cancel, and the rounding stays."""
+        import torch
+
+        name, is_scaled = _name(node), node.kwargs.get("alpha", 1) != 1
+        if name not in _ADDS_PRODUCTS and not (is_scaled and name in ("add", "sub", "rsub")):
+            return 0.0
+        places = [place for place in _ADDS_PRODUCTS.get(name, (0, 1)) if place < len(node.args)]
+        terms = [python_value(node.args[place], current, self._arithmetic, self._device) for place in places]
+        return sum((abs(term) for term in terms if isinstance(term, torch.Tensor | int | float)), start=0.0)
 
     def _summand(self, node: Node) -> float:
         """What the absolute errors of functions make of a result that is more than a product of theirs, in ULP."""
@@ -210,8 +223,14 @@ def _name(node: Node) -> str:
     return parts[0].removeprefix("special_") if namespace in ("aten", "prims") and parts else ""
 
 
-def _with_own(node: Node, result: torch.Tensor, error: torch.Tensor, device: str) -> torch.Tensor:
-    """The error of a result, with what the operator adds to that of its arguments."""
+def _with_own(
+    node: Node, result: torch.Tensor, rounded: torch.Tensor, error: torch.Tensor, device: str
+) -> torch.Tensor:
+    """The error of a result, with what the operator adds to that of its arguments.
+
+    Args:
+        rounded: the size of what it rounds.
+    """
     import torch
 
     name, bound = _name(node), FUNCTION_BOUNDS.get(_name(node))
@@ -220,7 +239,8 @@ def _with_own(node: Node, result: torch.Tensor, error: torch.Tensor, device: str
     if bound is not None:
         own = step * (_APPROXIMATION * max(bound.on(device), _powers(node)))
     elif name in _ROUNDED:
-        own = step * (_DIVISION_CUDA if name.endswith(("div", "divide")) and not is_cpu else _ROUNDING * _ROUNDED[name])
+        units = _DIVISION_CUDA if name.endswith(("div", "divide")) and not is_cpu else _ROUNDING * _ROUNDED[name]
+        own = units * ulp(rounded, torch.float32)
     else:
         own = torch.zeros_like(result)
     limits = torch.finfo(torch.float32)

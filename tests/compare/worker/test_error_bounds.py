@@ -134,6 +134,38 @@ def tanh(x: Tensor, ulps: float) -> Tensor:
     return (x.double().tanh() * (1 + ulps * ERROR)).float()
 
 
+@pytest.mark.parametrize(
+    ("target", "places", "value"), [("addcmul", (0, 1, 1), -0.5), ("addcdiv", (0, 1, 1), -3.0), ("lerp", (0, 1), 0.7)]
+)
+def test_a_product_that_is_rounded_before_it_cancels(
+    tmp_path: Path, target: str, places: tuple[int, ...], value: float
+) -> None:
+    x = torch.linspace(0.5, 4, 600)
+    factor = value * x.double() ** (0 if target == "addcdiv" else 2)
+    y = (-factor if target != "lerp" else x * (1 - 1 / 0.7)) * (1 + 1e-5)
+    first, second = (y.float(), x) if target != "lerp" else (x, y.float())
+    inputs = {"x": first, "y": second}
+    args = [(X, Y)[place] for place in places]
+    number = {"value": value} if target != "lerp" else {}
+    node = call(
+        "f",
+        f"aten.{target}.{'Scalar' if target == 'lerp' else 'default'}",
+        *args,
+        *([] if number else [value]),
+        **number,
+    )
+    a, b = first, second
+    rounded = {
+        "addcmul": lambda: a + (b * b) * value,
+        "addcdiv": lambda: a + (b * value) / b,
+        "lerp": lambda: a + (b - a) * torch.tensor(value),
+    }[target]()
+    other = rounded + 0.5 * ulp(a.double(), torch.float32).float()
+    assert measured(tmp_path, inputs, (node,), rounded).wrong == 0
+    assert measured(tmp_path, inputs, (node,), other).wrong == 0
+    assert measured(tmp_path, inputs, (node,), rounded + 40 * ulp(a.double(), torch.float32).float()).wrong == 600
+
+
 SCALED = (call("tanh", "aten.tanh.default", X), call("mul", "aten.mul.Tensor", {"node": "tanh"}, 1e6))
 
 

@@ -156,11 +156,9 @@ def output_text(error: OutputError) -> str:
         return f"output {error.index} {error.fault}"
     example = "" if error.example is None else f": {_returned_text(error.example)}"
     if error.misplaced:
-        are = "element is" if error.misplaced == 1 else "elements are"
-        return (
-            f"output {error.index}: {error.misplaced} of {error.elements} {are} NaN or infinite otherwise than in "
-            f"eager{example}"
-        )
+        are = "is" if error.misplaced == 1 else "are"
+        count = f"{error.misplaced} of {wording.count(error.elements, 'element')}"
+        return f"output {error.index}: {count} {are} NaN or infinite otherwise than in eager{example}"
     if not math.isfinite(error.relative):
         return f"output {error.index} has other zeros than what the exported program returns in eager{example}"
     off = f"output {error.index} is {short(error.relative)} off, against what the exported program returns in eager"

@@ -90,7 +90,8 @@ def _equation(name: str, operands: tuple[Operand, ...]) -> str:
 
 def _operand(operand: Operand) -> str:
     text = operand.value or "nan"
-    value = text if text.lstrip("-").isdigit() else f"{float(text):.6g}"
+    is_exact = text.lstrip("-").isdigit() or text in ("True", "False")
+    value = text if is_exact else f"{float(text):.6g}"
     if not operand.name:
         return value
     place = f"[{', '.join(map(str, operand.index))}]" if operand.index else ""

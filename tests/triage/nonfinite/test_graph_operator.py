@@ -9,7 +9,7 @@ from aoti_debug.compare.protocol.origin import Made, Operand, Origin, TracedElem
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.manifest import ModelLine
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
-from aoti_debug.triage.nonfinite.graph_operator import with_origin, words
+from aoti_debug.triage.nonfinite.graph_operator import computation, with_origin, words
 
 LINE = ModelLine("model.py", 7, "forward", "    ratio = kept / total")
 
@@ -98,3 +98,8 @@ def test_the_finding_names_the_operator_and_its_line() -> None:
     unknown = with_origin(finding, LocatedOrigin(Origin(TracedElement("0.0", "buf4", 80), first), None))
     assert unknown.evidence[0] == "aten.div.Tensor: a = 1 / b = 0, a division by zero"
     assert unknown.where == where
+
+
+def test_a_boolean_operand_is_no_number() -> None:
+    operands = (Operand("ne", (2,), "True"), Operand("index", (2,), "-5"), Operand("", (), "0"))
+    assert computation("aten.where.self", operands) == "where(ne[2] = True, index[2] = -5, 0)"

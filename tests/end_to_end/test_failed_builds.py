@@ -24,6 +24,33 @@ lowerings[torch.ops.aten.erf.default] = broken
 """
 
 
+CRASHES = """
+import os, signal
+from torch._inductor.codegen import cpp
+
+def crash(*arguments):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+cpp.CppOverrides.erf = cpp.CppVecOverrides.erf = staticmethod(crash)
+"""
+UNPLANNED = """
+from torch._inductor import ir
+
+original = ir.ComputedBuffer.simplify_and_reorder
+
+def refuse(self, *arguments, **others):
+    if any("erf" in node.name for node in self.origins):
+        raise RuntimeError("no such loops")
+    return original(self, *arguments, **others)
+
+ir.ComputedBuffer.simplify_and_reorder = refuse
+"""
+
+
+AT_WORK = "code of node erf of the graph that Inductor lowers: it was at work when the process ended"
+FAILS_ALONE = "the call of aten.erf.default alone, node erf, fails in the same way"
+
+
 class Model(nn.Module):
     """An operator that Inductor cannot lower, and a root of negative numbers."""
 
@@ -57,3 +84,39 @@ def test_a_lowering_that_raises_is_left_out_and_the_triage_goes_on(
     page = report.html(report.of_triage(done))
     assert "aten.erf.default" in page
     assert other.what in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "what", "evidence"),
+    [
+        (
+            CRASHES,
+            "SIGSEGV",
+            "code of node erf of the graph that Inductor lowers: it was at work when the process ended",
+        ),
+        (
+            UNPLANNED,
+            "RuntimeError: no such loops",
+            "the call of aten.erf.default alone, node erf, fails in the same way",
+        ),
+    ],
+)
+def test_code_of_a_kernel_that_cannot_be_generated_is_that_of_one_operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, what: str, evidence: str
+) -> None:
+    """erf, sub and sqrt are one kernel; in the second case none of its steps is at work when it fails."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "breaks_erf.py").write_text(fault)
+    torch.export.save(torch.export.export(Model(), (torch.ones(4),)), tmp_path / "model.pt2")
+    options = TriageOptions(tmp_path / "model.pt2", imports=("breaks_erf",), trusted=True, out=tmp_path / "triages")
+    finding = triage(options).finding
+    assert finding.what == f"code generation of aten.erf.default: {what}"
+    assert finding.where is not None
+    assert finding.where.operator == "aten.erf.default"
+    assert finding.where.frame is not None
+    assert finding.where.frame.text.strip() == "return torch.sqrt(torch.erf(x) - 2)"
+    assert finding.evidence[0] == evidence
+    assert finding.confirmed_by == (f"repro.py: {what}",)
+    (other,) = finding.also
+    assert other.warnings[0] == "this is of the package built without the lowering of aten.erf.default"

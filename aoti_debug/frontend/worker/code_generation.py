@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -55,7 +56,6 @@ _LINE = ("plan", "codegen")
 @contextlib.contextmanager
 def noted(positions: Positions) -> Iterator[None]:
     """Notes whose code is generated: of each operation, each kernel, each line of the wrapper, each step of a loop."""
-    from torch._inductor.graph import GraphLowering
 
     def generate(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -66,7 +66,7 @@ def noted(positions: Positions) -> Iterator[None]:
         return generate
 
     with (
-        replaced(GraphLowering, "codegen_with_cpp_wrapper", generate),
+        replaced(_class("graph", "GraphLowering"), "codegen_with_cpp_wrapper", generate),
         _operations(positions),
         _loops(positions),
         _wrapper_lines(positions),
@@ -77,7 +77,7 @@ def noted(positions: Positions) -> Iterator[None]:
 @contextlib.contextmanager
 def _operations(positions: Positions) -> Iterator[None]:
     """Notes the operations that are scheduled, fused and turned into kernels."""
-    from torch._inductor.scheduler import Scheduler, SchedulerNode
+    scheduler, scheduled = _class("scheduler", "Scheduler"), _class("scheduler", "SchedulerNode")
 
     def note(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -95,10 +95,10 @@ def _operations(positions: Positions) -> Iterator[None]:
         return create_backend
 
     with contextlib.ExitStack() as stack:
-        for owner, names in ((Scheduler, _SCHEDULER), (SchedulerNode, _SCHEDULED)):
+        for owner, names in ((scheduler, _SCHEDULER), (scheduled, _SCHEDULED)):
             for name in names:
                 stack.enter_context(replaced(owner, name, note))
-        stack.enter_context(replaced(Scheduler, "create_backend", create_backend))
+        stack.enter_context(replaced(scheduler, "create_backend", create_backend))
         yield
 
 
@@ -135,14 +135,13 @@ def _noting_kernels(backend: Any, positions: Positions) -> Any:
 @contextlib.contextmanager
 def _loops(positions: Positions) -> Iterator[None]:
     """Notes the operator that makes each step of a loop, when loops are traced and when code is made of a step."""
-    from torch._inductor.ir import IRNode, Loops
-    from torch._inductor.loop_body import InterpreterShim, LightTracer
+    loops = _class("ir", "Loops")
 
     def made(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def __post_init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             original(self, *args, **kwargs)
-            position = _lowered() if isinstance(self, Loops) else None
+            position = _lowered() if isinstance(self, loops) else None
             if position is None:
                 return
             object.__setattr__(self, _META, position)
@@ -182,10 +181,10 @@ def _loops(positions: Positions) -> Iterator[None]:
         return run_node
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(IRNode, "__post_init__", made))
-        stack.enter_context(replaced(LightTracer, "create_node", trace))
-        stack.enter_context(replaced(InterpreterShim, "run_node", interpret))
-        for owner in _subclasses(Loops):
+        stack.enter_context(replaced(_class("ir", "IRNode"), "__post_init__", made))
+        stack.enter_context(replaced(_class("loop_body", "LightTracer"), "create_node", trace))
+        stack.enter_context(replaced(_class("loop_body", "InterpreterShim"), "run_node", interpret))
+        for owner in _subclasses(loops):
             for name in _STORE:
                 if name in vars(owner):
                     stack.enter_context(replaced(owner, name, store))
@@ -207,14 +206,13 @@ def _wrapper_lines(positions: Positions) -> Iterator[None]:
 
     They are those at work when the line was made, else those of the buffers that it names.
     """
-    from torch._inductor.codegen.wrapper import PythonWrapperCodegen, WrapperLine
-
+    line_class = _class("codegen.wrapper", "WrapperLine")
     made: dict[int, tuple[Any, Position]] = {}  # the line is kept, so that its id stays its own
 
     def writeline(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def writeline(self: Any, line: Any, *args: Any, **kwargs: Any) -> Any:
-            if positions.current is not None and isinstance(line, WrapperLine):
+            if positions.current is not None and isinstance(line, line_class):
                 made[id(line)] = line, positions.current
             return original(self, line, *args, **kwargs)
 
@@ -232,12 +230,26 @@ def _wrapper_lines(positions: Positions) -> Iterator[None]:
         return noting
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(PythonWrapperCodegen, "writeline", writeline))
-        for owner in _subclasses(WrapperLine):
+        stack.enter_context(replaced(_class("codegen.wrapper", "PythonWrapperCodegen"), "writeline", writeline))
+        for owner in _subclasses(line_class):
             for name in _LINE:
                 if name in vars(owner):
                     stack.enter_context(replaced(owner, name, note))
         yield
+
+
+class _Missing:
+    """What stands for a class that this torch does not have."""
+
+
+@functools.cache
+def _class(module: str, name: str) -> type[Any]:
+    """A class of a module of Inductor."""
+    try:
+        found = getattr(importlib.import_module(f"torch._inductor.{module}"), name, None)
+    except ModuleNotFoundError:
+        found = None
+    return found if isinstance(found, type) else _Missing
 
 
 def _subclasses(of: type[Any]) -> Iterator[type[Any]]:
@@ -284,16 +296,13 @@ def _position(items: Iterable[Any]) -> Position | None:
 
 def _graph(graph: Any) -> tuple[str, str]:
     """The name and the function of a graph, as in a Position."""
-    return graph.name or "", FOLDING if graph.is_const_graph else MODEL
+    return getattr(graph, "name", None) or "", FOLDING if getattr(graph, "is_const_graph", False) else MODEL
 
 
 def _origins(item: Any) -> Iterable[Any]:
     """The FX nodes that a value of Inductor was made of; none for what has none."""
-    from torch._inductor.ir import IRNode
-    from torch._inductor.scheduler import BaseSchedulerNode
-
     if isinstance(item, list | tuple):
         return (node for each in item for node in _origins(each))
-    if isinstance(item, BaseSchedulerNode):
+    if isinstance(item, _class("scheduler", "BaseSchedulerNode")):
         return (node for each in item.get_nodes() for node in _origins(each.node))
-    return getattr(item, "origins", ()) if isinstance(item, IRNode) else ()
+    return getattr(item, "origins", ()) if isinstance(item, _class("ir", "IRNode")) else ()

@@ -103,3 +103,14 @@ def test_torch_stays_as_it_was(tmp_path: Path) -> None:
     with watched(tmp_path, ()) as positions, code_generation.noted(positions):
         assert [dict(vars(owner)) for owner in owners] != before
     assert [dict(vars(owner)) for owner in owners] == before
+
+
+def test_a_torch_without_some_classes_is_watched_as_far_as_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = code_generation._class
+    missing = {"Loops", "LightTracer", "WrapperLine", "SchedulerNode", "BaseSchedulerNode"}
+    found = {name: original("no_such_module", name) for name in missing}
+    monkeypatch.setattr(code_generation, "_class", lambda module, name: found.get(name) or original(module, name))
+    during, after = at_the_fault(tmp_path, monkeypatch, [(VECTORS, "erf")])
+    assert during == after == Position(Stage.CODE)

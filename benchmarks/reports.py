@@ -102,7 +102,8 @@ def _row(report: Report, answer: Answer) -> Row:
 
 def _asked(report: Report, folder: Path) -> Answer:
     if _in_process(build, report, folder):
-        raise RuntimeError(f"{report.name} cannot be built:\n{(folder / 'build.log').read_text()[-3000:]}")
+        said = (folder / "build.log").read_text().strip().splitlines()
+        return Answer("no program", (), (), (), (), 1, 0.0, "\n".join(said[-1:]))
     return answers.ask(report, folder)
 
 

@@ -239,8 +239,9 @@ REPORTS = (
         "flex_attention on the CPU with an operation after it",
         lambda: Example(Causal(), _qkv()),
         "no package",
-        ("build_failure",),
+        ("error",),
         (r"flex_attention|aten\.mul",),
+        command="api",
         part="-after",
     ),
     Report(

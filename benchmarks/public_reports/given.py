@@ -233,7 +233,14 @@ REPORTS = (
         command="compiled",
         configs={"aot_inductor.package_constants_in_so": False},
     ),
-    Report(148752, "flex_attention on the CPU", lambda: Example(CausalAlone(), _qkv()), "same", (*CLEAN, "incomplete")),
+    Report(
+        148752,
+        "flex_attention on the CPU",
+        lambda: Example(CausalAlone(), _qkv()),
+        "same",
+        (*CLEAN, "incomplete"),
+        command="compiled",
+    ),
     Report(
         148752,
         "flex_attention on the CPU with an operation after it",

@@ -65,7 +65,7 @@ class Place:
         launch: "0.3".
         kernel: "triton_poi_fused_0"; for operators the callee's name.
         operator: "aten.addmm.out", "mylib::op.default"; "" for a generated kernel.
-        input: the model input or weight; "" for a launch.
+        input: the model input or weight; of a launch, the one that its argument is, or "".
         argument: the tensor in question, by its name in the launch.
         element: the row-major index of the element in question; None if there is none.
         frame: the model line.
@@ -122,11 +122,15 @@ def map_repros(finding: Finding, change: Callable[[str], str]) -> Finding:
     return replace(finding, repro=repro, also=tuple(map_repros(other, change) for other in finding.also))
 
 
-def place_of(launch: Launch, argument: str = "", element: int | None = None) -> Place:
-    """The place of a launch, with the innermost frame of its provenance."""
+def place_of(launch: Launch, argument: str = "", element: int | None = None, input_: str = "") -> Place:
+    """The place of a launch, with the innermost frame of its provenance.
+
+    Args:
+        input_: the user's name of the model input or weight that the argument is; "" if it is neither.
+    """
     site = launch.site
     frame = site.provenance.source[0] if site.provenance.source else None
-    return Place(launch.id, site.kernel, site.op, "", argument, element, frame)
+    return Place(launch.id, site.kernel, site.op, input_, argument, element, frame)
 
 
 def to_json(finding: Finding) -> dict[str, Any]:

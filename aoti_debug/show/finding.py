@@ -67,7 +67,7 @@ def place_text(place: Place) -> str:
         words = [place.launch, place.kernel, f"({named})" if named else ""]
     else:
         words = [f"input {place.input}" if place.input else "", place.kernel, place.operator]
-    what = place.argument if place.launch or not place.input else ""
+    what = (place.input or place.argument) if place.launch or not place.input else ""
     if place.element is not None:
         what += f", element {place.element}" if what else f"element {place.element}"
     return "  ".join(word for word in (*words, what) if word)

@@ -8,7 +8,7 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.abi import LaunchFlag, Phase
-from aoti_debug.diagnosis.dataflow import ByteRange, Dataflow, input_or_weight_name, span_of
+from aoti_debug.diagnosis.dataflow import ByteRange, Dataflow, input_or_weight_name, kind_of_input, model_name, span_of
 from aoti_debug.manifest import Constant, Manifest, Role
 from aoti_debug.recording.values import Absent, Tensor
 from aoti_debug.rundir.run_directory import RunDir, open_run
@@ -74,6 +74,18 @@ def test_an_input_is_known_by_the_name_that_its_user_gave_it(tmp_path: Path) -> 
 def test_a_weight_is_known_by_its_place_in_the_module(tmp_path: Path) -> None:
     run = recorded(tmp_path, (WEIGHT, (X, A)))
     assert written_by(run, "0.0", "w") == "layer.w"
+
+
+def test_what_of_the_model_a_name_means(tmp_path: Path) -> None:
+    run = recorded(tmp_path, (FIRST, (X, A)))
+    assert kind_of_input(MANIFEST, "index") == "an input"
+    assert kind_of_input(replace(MANIFEST, input_names=()), "arg0_1") == "input 0"
+    kinds = {"": "a weight", "Parameter": "a weight", "Buffer": "a buffer", "TensorConstant": "a constant"}
+    for kind, words in kinds.items():
+        constants = tuple(replace(constant, kind=kind) for constant in MANIFEST.constants)
+        assert kind_of_input(replace(MANIFEST, constants=constants), "layer.w") == words
+    assert model_name(MANIFEST, argument(run, "0.0", "arg0_1")) == "index"
+    assert model_name(MANIFEST, argument(run, "0.0", "buf0")) == "buf0"
 
 
 def test_a_view_that_covers_some_of_the_bytes_wrote_them(tmp_path: Path) -> None:

@@ -117,3 +117,24 @@ with aoti_debug.inspect({str(faulty_package)!r}, throw) as model:
     first, second = done.stdout.splitlines()
     assert first == "['0.2', '0.2', '1.2', '1.2']"
     assert second.startswith("ValueError the inspector throw raised ValueError: no good, in 0.0 ")
+
+
+def test_an_inspected_tensor_is_given_back() -> None:
+    """Nothing holds it after the call."""
+    import ctypes
+
+    import torch
+    from factories import make_manifest
+
+    seen = []
+    called = inspector.Inspector(lambda tensor, _: seen.append(tuple(tensor.shape)), make_manifest(), "f")
+    tensor = torch.zeros(5)
+    storage = tensor.untyped_storage()._cdata
+    before = torch._C._storage_Use_Count(storage)
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    handle = pointer(torch._C._aoti.unsafe_alloc_void_ptr_from_tensor(tensor.detach()), None)
+    told = inspector._Inspection(kernel=b"k", argument=b"x", tensor=handle, site=9)
+    assert called._called(ctypes.pointer(told)) == 0
+    assert seen == [(5,)]
+    assert torch._C._storage_Use_Count(storage) == before

@@ -32,9 +32,9 @@ def model_input(manifest: Manifest, reference: Reference, graph: Graph, node: No
 
 
 def names_in(manifest: Manifest, reference: Reference, graph: Graph, loops: tuple[int, ...]) -> Mapping[str, str]:
-    """The names of the inputs of a graph, by its own, where they are inputs or weights of the model."""
-    inputs = [node for node in graph.nodes if node.kind is NodeKind.INPUT]
-    named = ((node.name, model_input(manifest, reference, graph, node, loops)) for node in inputs)
+    """The model's names of the inputs and weights of a graph, by its own names."""
+    given = [node for node in graph.nodes if node.kind in (NodeKind.INPUT, NodeKind.WEIGHT)]
+    named = ((node.name, model_input(manifest, reference, graph, node, loops)) for node in given)
     return {own: name for own, name in named if name}
 
 

@@ -53,7 +53,7 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     where = finding.where
     if where is None or not where.launch or not model.options.compare or wrong_value.reason_against(model, saved.run):
         return outcome
-    right = _SAME if finding.origin is not None and finding.origin.input else _PROGRAM
+    right = _SAME if finding.origin is not None and not finding.origin.launch else _PROGRAM
     proved = proof(model, model.first.run, (where.launch,), right)
     return replace(outcome, finding=replace(outcome.finding, evidence=(*outcome.finding.evidence, *proved)))
 

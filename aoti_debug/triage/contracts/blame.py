@@ -33,7 +33,7 @@ class Blame:
             where = Place(input=input_, argument=argument.name)
             what = f"{input_} is {real} where {promise} was promised"
         else:
-            where = place_of(producer, result.name)
+            where = self._place(producer, result)
             what = (
                 f"{producer.kernel} {'returned' if producer.site.op else 'wrote'} {real} where {promise} was promised"
             )
@@ -61,11 +61,11 @@ class Blame:
         is_possible = " may " in evidence
         sentences = [evidence] if evidence and not is_possible else []
         origin = None
-        where = place_of(launch, argument.name if argument is not None else "")
+        where = place_of(launch) if argument is None else self._place(launch, argument)
         if argument is not None and isinstance(argument.before, Tensor):
             writer = self._flow.writer(launch, argument)
             if writer.launch is not None and writer.argument is not None:
-                origin = place_of(writer.launch, writer.argument.name)
+                origin = self._place(writer.launch, writer.argument)
                 sentences.append(f"launch {writer.launch.id} {writer.launch.kernel} wrote it")
                 where = origin if traits_of(writer.launch.site.kind).user_operator else where
             elif writer.input:
@@ -80,6 +80,9 @@ class Blame:
             possible=(evidence,) if is_possible else (),
             origin=origin,
         )
+
+    def _place(self, launch: Launch, argument: Argument) -> Place:
+        return place_of(launch, argument.name, input_=input_or_weight_name(self._flow.run.manifest, argument))
 
     def _producer(self, launch: Launch, argument: Argument) -> tuple[Launch, Argument]:
         """The launch that produced a tensor, and its argument: this launch, or the one that wrote it before."""

@@ -35,9 +35,9 @@ def explain(finding: Finding, run: RunDir) -> Finding:
     """
     if finding.where is None:
         return finding
-    if finding.where.input:
+    if not finding.where.launch:
         return _explain_input(finding, finding.where, run)
-    is_of_input = finding.origin is not None and bool(finding.origin.input)
+    is_of_input = finding.origin is not None and not finding.origin.launch
     where, told = _explain_place(finding.where, run, infinite=bool(finding.chain))
     chain = finding.chain
     if chain:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.dataflow import kind_of_input, model_name
+from aoti_debug.diagnosis.dataflow import input_or_weight_name, kind_of_input, model_name
 from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
 from aoti_debug.rundir.nonfinite_replays import first_replays
 from aoti_debug.rundir.run_directory import RunDir
@@ -58,17 +58,19 @@ def finding(run: RunDir, roots: RootSearch, case: NonfiniteCase, trial: Trial | 
     """
     root, occurrence = case.root, case.root.occurrence
     external = root.kind is RootKind.EXTERNAL
-    origin = Place(input=root.input, argument=occurrence.argument.name) if external else _place(occurrence)
-    where = _place(case.nan) if external and case.becomes_nan else origin
+    origin = Place(input=root.input, argument=occurrence.argument.name) if external else _place(run, occurrence)
+    where = _place(run, case.nan) if external and case.becomes_nan else origin
     evidence: list[str] = []
     possible: list[str] = []
     is_shown = trial is not None and bool(trial.is_origin)
     if trial is not None and trial.is_origin:
         evidence += trial.sentences
         origin = replace(origin, element=trial.element)
-        where = origin if where.input else where
+        where = where if where.launch else origin
     elif trial is not None and trial.is_origin is None and (external or case.becomes_nan):
         possible.append(_may_be_origin(run, case, trial))
+    if root.kind is RootKind.PRODUCED and count_before(occurrence):
+        possible.append(_may_be_older(run, occurrence))
     evidence += [*_root_evidence(run, roots, root), *_position_evidence(run, occurrence)]
     if case.becomes_nan:
         evidence.append(produced(run, case.nan))
@@ -76,15 +78,16 @@ def finding(run: RunDir, roots: RootSearch, case: NonfiniteCase, trial: Trial | 
     first = _other_root(run, root)
     others = dict.fromkeys(_other_root(run, other) for other in case.other_roots)
     evidence += [line for line in others if line != first][:_MOST_LINES]
-    chain = tuple(map(_place, case.path)) if case.becomes_nan and not external else ()
+    chain = tuple(_place(run, step) for step in case.path) if case.becomes_nan and not external else ()
     named = origin if case.becomes_nan and (is_shown or not external) else None
     return Finding(
         NONFINITE, _what(run, case, trial), where, tuple(evidence), possible=tuple(possible), origin=named, chain=chain
     )
 
 
-def _place(occurrence: Occurrence) -> Place:
-    return place_of(occurrence.launch, occurrence.argument.name)
+def _place(run: RunDir, occurrence: Occurrence) -> Place:
+    argument = occurrence.argument
+    return place_of(occurrence.launch, argument.name, input_=input_or_weight_name(run.manifest, argument))
 
 
 def _what(run: RunDir, case: NonfiniteCase, trial: Trial | None) -> str:
@@ -112,6 +115,14 @@ def _may_be_origin(run: RunDir, case: NonfiniteCase, trial: Trial) -> str:
     why = f": {'; '.join(trial.sentences)}" if trial.sentences else ""
     nan = f"the NaN in {model_name(run.manifest, case.nan.argument)}" if case.becomes_nan else f"what {case.sink.harm}"
     return f"{nan} may come from the {occurrence.special.value} in {source} (not tried{why})"
+
+
+def _may_be_older(run: RunDir, occurrence: Occurrence) -> str:
+    launch, name = occurrence.launch, model_name(run.manifest, occurrence.argument)
+    return (
+        f"{launch.id} {launch.kernel} may have written fewer of the {occurrence.special.value} in {name}, or none: "
+        "its memory held some before"
+    )
 
 
 def _root_evidence(run: RunDir, roots: RootSearch, root: Root) -> list[str]:

@@ -25,7 +25,7 @@ def with_origin(finding: Finding, located: LocatedOrigin) -> Finding:
     place = replace(where, operator=made.operator)
     sentences = (_sentence(made, line),) + (() if origin.became is None else (f"then {words(origin.became)}",))
     sentences += (located.place,) if located.place else ()
-    if finding.origin is not None and finding.origin.input:
+    if finding.origin is not None and not finding.origin.launch:
         input_first = finding.evidence[:SHOWN]
         evidence = (*input_first, *sentences, *finding.evidence[SHOWN:])
         return replace(finding, where=place, evidence=evidence)

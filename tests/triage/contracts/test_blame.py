@@ -113,7 +113,7 @@ def test_a_reader_that_cannot_use_what_it_was_passed(tmp_path: Path, maker: int)
 def test_a_reader_that_cannot_use_an_input(tmp_path: Path) -> None:
     run_ = run(tmp_path, FILLING)
     finding = of_reader(run_, 0, "x")
-    assert finding.where == place_of(run_.launches[0], "x")
+    assert finding.where == place_of(run_.launches[0], "x", input_="image")
     assert finding.origin == Place(input="image")
     assert finding.evidence == ("it is image, an input of the model",)
 

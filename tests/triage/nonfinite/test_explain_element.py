@@ -68,6 +68,27 @@ def test_both_ends_of_a_chain(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "element", "sentence"),
+    [
+        ([NAN, 1.0, NAN], 1, "buf0[1] is NaN"),
+        ([NAN, NAN, NAN], 0, "buf0[0] is NaN, as it was before 0.0"),
+    ],
+)
+def test_what_the_memory_held_before_was_not_produced(
+    tmp_path: Path, before: list[float], element: int, sentence: str
+) -> None:
+    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",))
+    recorder.launch("k", {"arg0": torch.ones(3)}, {}, changes={"buf0": (torch.tensor(before), torch.full((3,), NAN))})
+    finding = explained(recorder)
+    assert finding.where is not None
+    assert finding.where.element == element
+    assert sentence in finding.evidence
+    assert (
+        finding.possible[0] == "0.0 k may have written fewer of the NaN in buf0, or none: its memory held some before"
+    )
+
+
 def test_an_intended_infinity_is_not_explained(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, inputs=("arg0",), outputs=("buf0",), kernels=(sources.CPP_MASKED_FILL,))
     mask = torch.tensor([True, False])

@@ -69,6 +69,14 @@ class Inverse(Dense):
         return h - h.mean(-1, keepdim=True)
 
 
+class Centred(Dense):
+    """Inf that comes in is -Inf, Inf and then NaN two launches on."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.linear(x.view(16, -1).t())
+        return self.linear(h - h.mean(-1, keepdim=True))
+
+
 class Exponential(Dense):
     def forward(self, x: Tensor) -> Tensor:
         grown = torch.exp(x)  # origin
@@ -173,6 +181,13 @@ def nan_weight(device: str) -> Example:
     return Example(module.to(device), (rows(device),))
 
 
+def infinite_weight(device: str) -> Example:
+    module = Dense().linear
+    with torch.no_grad():
+        module.bias[3] = -math.inf
+    return Example(module.to(device), (rows(device),))
+
+
 def batch_of_one(device: str) -> Example:
     dynamic = ({0: Dim("batch", min=1, max=64)},)
     return Example(Whitened().to(device), (rows(device).sin(),), dynamic=dynamic, inputs=(rows(device)[:1].clone(),))
@@ -197,6 +212,11 @@ CASES = (
     Case("softmax_of_dead_row", dead_row, MADE),
     Case("nan_in_input", fed(Mlp, lambda x: with_one(x, math.nan)), Expected("nonfinite", inputs=("x",))),
     Case("nan_in_weight", nan_weight, Expected("nonfinite", inputs=("linear.weight",))),
+    Case("inf_in_input",
+         lambda d: Example(Centred().to(d), (torch.linspace(2, 3, 256, device=d).view(16, 16),),
+                           inputs=(with_one(torch.linspace(2, 3, 256, device=d).view(16, 16), -math.inf),)),
+         Expected("nonfinite", inputs=("x",))),
+    Case("inf_in_weight", infinite_weight, Expected("nonfinite", inputs=("bias",))),
     Case("inf_minus_inf", fed(Inverse, lambda x: with_one(x, 0.0)), Expected("nonfinite")),
     Case("bfloat16_exp", fed(lambda: Exponential(dtype=BFLOAT), lambda x: with_one(x, 100), BFLOAT), MADE),
     Case("float8_e4m3_nan", fed(lambda: Float8(torch.float8_e4m3fn), lambda x: with_one(x, 0.5)), MADE),

@@ -116,3 +116,31 @@ def test_a_weight_that_is_read_in_part_cannot_be_tried(tmp_path: Path) -> None:
         "the NaN in buf9 may come from the +Inf in l.weight (not tried: its values cannot be replaced)",
     )
     assert replaced_values.held_values(found.case.root, model.run, saved) is None
+
+
+def test_either_of_two_weights_is_enough(tmp_path: Path) -> None:
+    """Without one of them, the other still does the same harm."""
+    weights = {"l.weight": torch.tensor([1.0, NAN]), "r.weight": torch.tensor([2.0, NAN])}
+
+    def run(name: str, held: dict[str, torch.Tensor]) -> RunDir:
+        recorder = Recorder(tmp_path / name, outputs=("buf9",), weights=("l_weight", "r_weight"))
+        left, right = held["l.weight"], held["r.weight"]
+        recorder.launch("add", {"l_weight": left, "r_weight": right}, {"buf9": left + right})
+        return recorder.run()
+
+    names = iter(range(100))
+
+    def again(files: RunFiles) -> RunDir:
+        assert files.weights is not None
+        return run(str(next(names)), {**weights, **torch.load(files.weights)})
+
+    recorded = run("first", weights)
+    trials = OriginTrials(recorded, recorded, again, tmp_path / "files")
+    assert trials.first_that_holds(nonfinite.find(Dataflow(recorded), Infinities.FAIL).cases) is None
+    found = trials.first_by_itself()
+    assert found is not None
+    assert found.trial is not None
+    assert (found.case.root.input, found.trial.is_origin, found.trial.element) == ("l.weight", True, 1)
+    assert found.trial.sentences[-1] == (
+        "that is with finite numbers in r.weight, too: r.weight would do the same harm"
+    )

@@ -18,7 +18,7 @@ from aoti_debug.diagnosis import suggested_commands
 from aoti_debug.diagnosis.verdict import Proof, Verdict
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.native import crash_stacks, exception_text
-from aoti_debug.native.frames import without_scratch_folders
+from aoti_debug.native.frames import without_compiled_folders
 from aoti_debug.rundir.breadcrumbs import Crumb
 from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.run_json import ExitKind, Stage
@@ -250,7 +250,7 @@ class _Case:
             case _:
                 words = crash_stacks.abort_message(self.run.path) if self.signal == "SIGABRT" else ""
                 text = signal_text(self.signal) or exception_text.message(self.exit.detail) or "a fault"
-                return without_scratch_folders(f"{text}: {words}" if words else text)
+                return without_compiled_folders(f"{text}: {words}" if words else text)
 
     def frames(self, finding: _Finding) -> tuple[str, ...]:
         """The call stack of the host, if the host failed or hung: in an open launch, or outside of any launch."""
@@ -266,7 +266,7 @@ class _Case:
         if fault.domain is FaultDomain.CUDA:
             return f"CUDA error {fault.code}: {fault.text}" if fault.text else f"CUDA error {fault.code}"
         text = exception_text.message(self._shim_text(fault))
-        return without_scratch_folders(text) or f"error code {fault.code}"
+        return without_compiled_folders(text) or f"error code {fault.code}"
 
     def _shim_text(self, fault: Fault) -> str:
         """The text of an error, which torch's C shim may have logged only."""

@@ -69,6 +69,7 @@ class Place:
         argument: the tensor in question, by its name in the launch.
         element: the row-major index of the element in question; None if there is none.
         frame: the model line.
+        coordinates: the indices of the element, one a dimension; () if the tensor has none or its shape is unknown.
     """
 
     launch: str = ""
@@ -78,6 +79,7 @@ class Place:
     argument: str = ""
     element: int | None = None
     frame: ModelLine | None = None
+    coordinates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,7 @@ class _PlaceJson:
     line: int | None
     function: str | None
     text: str | None
+    coordinates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -238,6 +241,7 @@ def _place_to_json(place: Place) -> dict[str, Any]:
             line=frame.line if frame else None,
             function=frame.function if frame else None,
             text=frame.text if frame else None,
+            coordinates=place.coordinates,
         )
     )
 
@@ -251,6 +255,7 @@ def _place(place: _PlaceJson) -> Place:
         argument=place.argument or "",
         element=place.element,
         frame=_frame(place),
+        coordinates=place.coordinates,
     )
 
 

@@ -14,7 +14,8 @@ from aoti_debug.lazy.dataclass import dataclass
 
 MAX_FRAMES = 6  # shown of a stack
 _NAME_WIDTH = 110  # characters
-_SCRATCH_FILE = re.compile(r"/\S*?/scratch/[^/\s]+/(?=[^/\s]+\.(?:cpp|h)\b)")  # aoti_debug/machine/cache.py
+# Folders of generated C++ (aoti_debug/machine/cache.py) and of torch's headers, before the name of a file.
+_COMPILED_FOLDER = re.compile(r"/[^\s,]*?/(?:scratch/[^/\s,]+|torch/include(?:/[^/\s,]+)*)/(?=[^/\s,]+\.(?:cpp|h)\b)")
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,15 @@ class StackFrame:
         library = PurePath(self.library).name
         if self.file:
             function = (short_name(self.function) or library) if library else self.function
-            return f"{function} at {without_scratch_folders(self.file)}:{self.line}"
+            return f"{function} at {without_compiled_folders(self.file)}:{self.line}"
         if self.function:
             return f"{short_name(self.function)} in {library}" if library else short_name(self.function)
         return f"{library}+{self.offset:#x}"
 
 
-def without_scratch_folders(text: str) -> str:
-    """Returns a text with the names alone of files of generated C++, which existed while the package was built."""
-    return _SCRATCH_FILE.sub("", text)
+def without_compiled_folders(text: str) -> str:
+    """Returns a text with the names alone of files of generated C++, which are gone, and of torch's headers."""
+    return _COMPILED_FOLDER.sub("", text)
 
 
 def demangle(name: str) -> str:

@@ -98,7 +98,9 @@ class Redaction:
         frame = place.frame
         if self.removes_source and frame is not None:
             frame = replace(frame, text="")
-        return replace(place, frame=frame, element=None if self.removes_tensors else place.element)
+        if self.removes_tensors:
+            place = replace(place, element=None, coordinates=())
+        return replace(place, frame=frame)
 
 
 NO_REDACTION = Redaction()

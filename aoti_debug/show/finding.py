@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from aoti_debug import wording
-from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
+from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.manifest import ModelLine
 from aoti_debug.show import terminal_cells
 
@@ -61,22 +61,22 @@ def all_finding_lines(finding: Finding, width: int, report: str = "") -> list[st
 
 
 def place_text(place: Place) -> str:
-    """ "0.3  cpp_fused_index_2  buf1, element 100"."""
-    if place.launch:
-        named = place.operator if place.operator and place.operator != place.kernel else ""
-        words = [place.launch, place.kernel, f"({named})" if named else ""]
-    else:
-        words = [f"input {place.input}" if place.input else "", place.kernel, place.operator]
-    what = (place.input or place.argument) if place.launch or not place.input else ""
-    if place.element is not None:
-        what += f", element {place.element}" if what else f"element {place.element}"
-    return "  ".join(word for word in (*words, what) if word)
+    """ "0.3  cpp_fused_index_2  buf1[3, 4]", "input ids[2, 5]"; "buf1, element 100" without coordinates."""
+    element = "" if place.element is None else f", element {place.element}"
+    if place.coordinates:
+        element = f"[{', '.join(map(str, place.coordinates))}]"
+    if place.input and not place.launch:
+        return "  ".join(word for word in (f"input {place.input}{element}", place.kernel, place.operator) if word)
+    operator = "" if place.operator == place.kernel else place.operator
+    named = f"({operator})" if place.launch and operator else operator
+    what = f"{place.input or place.argument}{element}".removeprefix(", ")
+    return "  ".join(word for word in (place.launch, place.kernel, named, what) if word)
 
 
 def _first_screen(finding: Finding, width: int) -> list[str]:
     """At most six lines."""
     lines = [terminal_cells.shorten_middle(_headline(finding), width)]
-    if finding.kind == CLEAN:
+    if not finding.kind.is_fault:
         return [*lines, *_listed("note", finding.warnings, width)[: FIRST_SCREEN - 2]]
     place = finding.where
     if place is not None:
@@ -100,7 +100,7 @@ def _first_screen(finding: Finding, width: int) -> list[str]:
 
 def _hidden(finding: Finding) -> int:
     """The number of sentences, frames and commands that the first screen leaves out."""
-    if finding.kind == CLEAN:
+    if not finding.kind.is_fault:
         return max(0, len(finding.warnings) - (FIRST_SCREEN - 2))
     possible = finding.possible if _has_origin(finding) else finding.possible[1:]
     tried = (finding.confirmed_by, finding.contradicted_by)

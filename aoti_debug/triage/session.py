@@ -9,6 +9,7 @@ from pathlib import Path
 from aoti_debug import wording
 from aoti_debug.builder import join_provenance
 from aoti_debug.compare.outcome import incomplete_text
+from aoti_debug.diagnosis.element_coordinates import with_coordinates
 from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE, Finding
 from aoti_debug.diagnosis.verdict_finding import finding_of
 from aoti_debug.errors import InputMismatch, UsageError
@@ -57,7 +58,7 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     outcome = replace(outcome, opened={**model.opened, **shown})
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
-    finding = outcome.finding
+    finding = outcome.finding if outcome.run is None else with_coordinates(outcome.finding, outcome.run)
     if built.failures:
         finding = with_failures(finding, built.failures, built.left_out)
     return replace(outcome, finding=_with_notes(finding, built.notes))

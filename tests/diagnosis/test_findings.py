@@ -12,7 +12,7 @@ from aoti_debug.diagnosis.findings import CLEAN, FAULT, Finding, Place
 from aoti_debug.machine.files.json_data import DamagedJsonError
 from aoti_debug.manifest import ModelLine
 
-PLACE = Place("0.3", "k", "aten.index.Tensor", "", "buf2", 7, ModelLine("/u/model.py", 28, "forward", "a[i]"))
+PLACE = Place("0.3", "k", "aten.index.Tensor", "", "buf2", 7, ModelLine("/u/model.py", 28, "forward", "a[i]"), (1, 2))
 WHOLE = Finding(
     FAULT,
     "SIGSEGV",
@@ -38,7 +38,11 @@ PLACE_TEXT = """
  "file": "/u/model.py",
  "line": 28,
  "function": "forward",
- "text": "a[i]","""
+ "text": "a[i]",
+ "coordinates": [
+  1,
+  2
+ ],"""
 INPUT_TEXT = """{
   "launch": null,
   "kernel": null,
@@ -49,11 +53,12 @@ INPUT_TEXT = """{
   "file": null,
   "line": null,
   "function": null,
-  "text": null
+  "text": null,
+  "coordinates": []
  }"""
 
 
-ADDED = {"also", "possible", "stack"}  # members that an older triage.json lacks
+ADDED = {"also", "possible", "stack", "coordinates"}  # members that an older triage.json lacks
 KINDS = {kind.value: kind for kind in (CLEAN, FAULT)}
 
 
@@ -71,7 +76,7 @@ def test_the_layout_stays_as_it_is() -> None:
     assert text.startswith(
         f'{{\n "kind": "fault",\n "what": "SIGSEGV",{PLACE_TEXT}\n "origin": {INPUT_TEXT},\n "chain"'
     )
-    assert list(findings.to_json(WHOLE))[12:] == [
+    assert list(findings.to_json(WHOLE))[13:] == [
         *("origin", "chain", "evidence", "possible", "stack", "confirmed_by", "contradicted_by", "repro", "next"),
         *("warnings", "also"),
     ]
@@ -93,7 +98,7 @@ def test_other_findings_are_read_and_may_be_missing() -> None:
     old = data()
     for name in ADDED:
         del old[name]
-    assert read(old) == replace(WHOLE, possible=(), stack=())
+    assert read(old) == replace(WHOLE, where=replace(PLACE, coordinates=()), possible=(), stack=())
     with pytest.raises(DamagedJsonError, match=r"finding\.also\.kind"):
         read({**data(), "also": [{**data(), "kind": 7}]}, "finding")
 

@@ -9,7 +9,7 @@ from aoti_debug.native.frames import (
     operator_python_frames,
     short_name,
     without_abort_frames,
-    without_scratch_folders,
+    without_compiled_folders,
 )
 
 LAMBDA = (
@@ -119,7 +119,9 @@ def test_relevant_frames(frame: StackFrame) -> None:
 
 def test_folders_of_generated_files_are_left_out_of_a_text() -> None:
     said = "Error at /root/.cache/aoti_debug/scratch/98-f8/kernel.cpp:56, in /home/u/scratch/ops/a.py"
-    assert without_scratch_folders(said) == "Error at kernel.cpp:56, in /home/u/scratch/ops/a.py"
+    assert without_compiled_folders(said) == "Error at kernel.cpp:56, in /home/u/scratch/ops/a.py"
+    division = "throw_if_div_error, /v/torch/include/torch/csrc/inductor/cpp_prefix.h:827, ZeroDivisionError"
+    assert without_compiled_folders(division) == "throw_if_div_error, cpp_prefix.h:827, ZeroDivisionError"
 
 
 def test_the_frames_of_an_abort_are_left_out() -> None:

@@ -29,7 +29,7 @@ def test_the_first_screen_of_a_fault() -> None:
         "FAULT SIGSEGV (Segmentation fault)",
         "  where    m.py:28 in forward: t[i]",
         "           0.3  cpp_fused_index_2  table, element 64010",
-        "  origin   input index  element 5",
+        "  origin   input index, element 5",
         "  because  out-of-bounds l…nt 64010 of 64000, 10 past (shown by native, checked)",
         "  next     python repro/repro.py",
         "  report   report/index.html; 2 more lines: --verbose",
@@ -45,7 +45,7 @@ def test_all_of_a_fault() -> None:
         "             t[i]",
         "  because  out-of-bounds load from table: element 64010 of 64000, 10 past",
         "  maybe    the index may be index[5]",
-        "  origin   input index  element 5",
+        "  origin   input index, element 5",
         "  shown by native: SIGSEGV",
         "           checked: out-of-bounds load from table",
         "  note     a note",
@@ -98,6 +98,9 @@ def test_never_more_lines_than_the_first_screen(width: int) -> None:
         (Place("0.1", "aoti_torch_cpu_addmm_out", "aten.addmm.out"), "0.1  aoti_torch_cpu_addmm_out  (aten.addmm.out)"),
         (Place("0.1", "mylib::op.default", "mylib::op.default", argument="buf1"), "0.1  mylib::op.default  buf1"),
         (Place(input="x"), "input x"),
+        (Place(input="x", argument="arg0_1", element=5, coordinates=(1, 2)), "input x[1, 2]"),
+        (Place("0.1", "k", argument="buf1", element=5, coordinates=(1, 2)), "0.1  k  buf1[1, 2]"),
+        (Place("0.1", "k", element=5), "0.1  k  element 5"),
     ],
 )
 def test_places(place: Place, text: str) -> None:

@@ -16,6 +16,7 @@ from aoti_debug.diagnosis.findings import Finding
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.progress.steps import Step, Steps
+from aoti_debug.native.frames import without_compiled_folders
 from aoti_debug.repro.evidence import FAILED, Evidence, Mode, gather, modes, this_machine
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.run.runner import RunResult
@@ -223,4 +224,4 @@ def headline(evidence: Evidence) -> str:
     if evidence.sanitize and evidence.accesses and len(evidence.lines) > 1:
         return evidence.lines[1].strip()
     outcome = "the same values again" if evidence.outcome == "as recorded" else evidence.outcome
-    return evidence.what.partition("\n")[0] or outcome
+    return without_compiled_folders(evidence.what.partition("\n")[0]) or outcome

@@ -8,9 +8,9 @@ from aoti_debug.run.runner import RunResult
 from aoti_debug.triage.checks import overrun
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation import reproduce_fault
+from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
 from aoti_debug.triage.investigation.graph_trace import with_graph
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
-from aoti_debug.triage.memory_errors.changed_inputs import with_changed_inputs
 from aoti_debug.triage.memory_errors.explain_access import best_access, explain
 from aoti_debug.triage.memory_errors.explain_operand import with_operand
 from aoti_debug.wrapper.launches.launch_traits import traits_of

@@ -20,7 +20,7 @@ from aoti_debug.rundir.run_directory import RunDir
 from aoti_debug.rundir.timeline import Argument, Launch
 
 _LONGEST = 64  # launches from the victim to the origin
-_MOST_ELEMENTS = 1 << 20  # of a floating tensor whose writer is of interest
+_MOST_ELEMENTS = 1 << 20  # of the tensors of a launch that wrote floats
 _SHOWN = 3  # places that hold the same number
 
 
@@ -79,24 +79,25 @@ def _inputs(launch: Launch) -> tuple[Argument, ...]:
 def makers(flow: Dataflow, launch: Launch, most: int = 32) -> tuple[Launch, ...]:
     """The launches that wrote a launch's integer inputs, and those that wrote theirs in turn; nearest first.
 
-    Of the makers also those that wrote small floating inputs: an index may be computed from them.
+    An index may be computed from floats: launches that wrote those count where all of their tensors are small.
     """
     producers: dict[str, Launch] = {}
     waiting = [launch]
     while waiting and len(producers) < most:
         reader = waiting.pop(0)
-        for argument in integer_inputs(reader) if reader is launch else _small_inputs(reader):
+        integers = integer_inputs(reader)
+        for argument in (*integers, *(a for a in _inputs(reader) if a not in integers)):
             producer = flow.writer(reader, argument).launch
-            if producer is not None and producer.id not in producers:
-                producers[producer.id] = producer
-                waiting.append(producer)
+            if producer is None or producer.id in producers or not (argument in integers or _is_small(producer)):
+                continue
+            producers[producer.id] = producer
+            waiting.append(producer)
     return tuple(producers.values())
 
 
-def _small_inputs(launch: Launch) -> tuple[Argument, ...]:
-    integers = integer_inputs(launch)
-    others = [a for a in _inputs(launch) if a not in integers]
-    return (*integers, *(a for a in others if a.layout is not None and a.layout.numel <= _MOST_ELEMENTS))
+def _is_small(launch: Launch) -> bool:
+    """True if no tensor of a launch has many elements."""
+    return all(a.layout is None or a.layout.numel <= _MOST_ELEMENTS for a in launch.args)
 
 
 def walk_back(flow: Dataflow, index: IndexValue) -> Walk:

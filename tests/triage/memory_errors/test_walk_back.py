@@ -342,3 +342,14 @@ def test_a_maker_is_followed_through_small_floats(tmp_path: Path) -> None:
     recorder.launch(GATHER, TABLE, index, OUT, unsaved=ALL)
     run = recorder.run(tmp_path)
     assert [x.id for x in makers(Dataflow(run), run.launch("0.2"))] == ["0.1", "0.0"]
+    launched = run.launch("0.1")
+    assert [x.id for x in makers(Dataflow(run), launched)] == ["0.0"]  # a kernel that converts them itself
+
+
+def test_a_launch_with_large_tensors_is_no_maker_of_floats(tmp_path: Path) -> None:
+    floats = torch.zeros(3)
+    recorder = Recorder()
+    recorder.launch(SCALE, torch.zeros((1 << 20) + 1), floats, unsaved=ALL)
+    recorder.launch(COPY, floats, torch.zeros(3, dtype=torch.int64), unsaved=ALL)
+    run = recorder.run(tmp_path)
+    assert makers(Dataflow(run), run.launch("0.1")) == ()

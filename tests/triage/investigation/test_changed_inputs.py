@@ -19,8 +19,8 @@ from aoti_debug.inputs import input_files
 from aoti_debug.machine.progress.steps import Steps
 from aoti_debug.manifest import Role
 from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.triage.memory_errors import changed_inputs
-from aoti_debug.triage.memory_errors.changed_inputs import with_changed_inputs
+from aoti_debug.triage.investigation import changed_inputs
+from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
 
 torch = pytest.importorskip("torch")
 
@@ -129,6 +129,17 @@ def test_an_input_that_decides_if_the_launch_is_executed_is_no_origin(
 
     found = explained(run_of(tmp_path, in_loop=True), monkeypatch, fails, "carried")
     assert found.origin is None
+
+
+def test_a_fault_that_does_not_come_every_time_has_no_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[str] = []
+
+    def fails(ids: Any, weights: Any) -> str:
+        runs.append("")
+        return of_index(ids, weights) if len(runs) > 1 else ""
+
+    found = explained(run_of(tmp_path), monkeypatch, fails)
+    assert (found.origin, len(runs)) == (None, 1)
 
 
 def test_inputs_that_cannot_be_read_leave_the_finding_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_SECONDS = 90.0  # of runs
+_MOST_BYTES = 1 << 28  # of the inputs, which are written for each run
 
 
 def with_changed_inputs(
@@ -48,6 +49,9 @@ def with_changed_inputs(
     with model.steps.step("runs with other inputs") as note:
         try:
             trials = _Trials(model, flow.run, verdict, launch)
+            if not trials.fails({}):
+                note.text = "the fault does not come in every run"
+                return finding
             behind = _inputs_behind(flow, launch, argument)
             culprit = find_culprit(trials.candidates(behind), trials.fails)
         except (AotiDebugError, UndecidedError) as error:
@@ -99,6 +103,7 @@ class _Trials:
 
     Raises:
         AotiDebugError: the inputs cannot be read.
+        UndecidedError: they cannot be told apart, or are too large.
     """
 
     def __init__(self, model: Investigation, run: RunDir, verdict: Verdict, launch: Launch) -> None:
@@ -118,6 +123,8 @@ class _Trials:
             raise UndecidedError("the inputs are not those of the wrapper one to one")
         self._positions = dict(zip(names, positions, strict=True))
         self.tensors: dict[str, torch.Tensor] = {name: self._leaves[i] for name, i in self._positions.items()}
+        if sum(tensor.nbytes for tensor in self.tensors.values()) > _MOST_BYTES:
+            raise UndecidedError("the inputs are too large to be written for each run")
 
     def candidates(self, behind: _Behind) -> dict[str, torch.Tensor]:
         """The inputs that may be to blame; integers first."""

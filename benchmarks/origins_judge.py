@@ -73,10 +73,11 @@ class Judge:
         """
         is_line_right = None
         if verdict["file"] or not self._case.is_compiled:
-            is_line_right = _line(verdict) in self._program.lines(FAULT)
+            is_line_right = _line(verdict) in self._program.lines(FAULT, self._case.line)
         stated, origin, wrong_origin = self._origin(verdict["origin"])
-        if stated == NOTHING and not self._case.is_element and is_line_right is not False:
-            stated = LINE  # the finding itself names the launch that made the bad value
+        is_made_elsewhere = bool(self._program.lines(MADE) - self._program.lines(FAULT))
+        if stated == NOTHING and not self._case.is_element and not is_made_elsewhere and is_line_right is not False:
+            stated = LINE  # the finding itself names the launch that makes the bad value
         wrong, claims = tuple(self._wrong(verdict)), tuple(self._claims(verdict))
         return Judgement(verdict["kind"] == "fault", is_line_right, stated, origin, wrong_origin, wrong, claims)
 

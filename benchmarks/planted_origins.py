@@ -52,12 +52,12 @@ class Program:
         """The names of the inputs."""
         return tuple(inspect.signature(self.make().forward).parameters)
 
-    def lines(self, mark: str) -> frozenset[tuple[str, int]]:
-        """Name of the file and line of the model's lines with a mark."""
+    def lines(self, mark: str, part: str = "") -> frozenset[tuple[str, int]]:
+        """Name of the file and line of the model's lines with a mark, and with this part."""
         kind = type(self.make())
         source, first = inspect.getsourcelines(kind)
         file = Path(inspect.getfile(kind)).name
-        return frozenset((file, first + n) for n, line in enumerate(source) if mark in line)
+        return frozenset((file, first + n) for n, line in enumerate(source) if mark in line and part in line)
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class Case:
         innocent: other numbers that look bad; nothing fails because of them.
         is_element: whether the origin is an element of what comes in; otherwise it is a line of the model, and naming
             the planted element is right but not asked for.
+        line: part of the line that fails, where several lines of the model are marked.
         is_compiled: triaged as a package that torch compiled, without the exported program.
     """
 
@@ -78,6 +79,7 @@ class Case:
     planted: tuple[Element, ...] = ()
     innocent: tuple[Element, ...] = ()
     is_element: bool = True
+    line: str = ""
     is_compiled: bool = False
 
     def __post_init__(self) -> None:

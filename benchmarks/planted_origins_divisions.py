@@ -79,6 +79,9 @@ PROGRAMS = {
     "floor division": Program(Floor, lambda: (ids(40) * 10, ids(40) + 1)),
     "floor division, int32": Program(Floor, lambda: (ids(40, dtype=torch.int32), ids(40, dtype=torch.int32) + 1)),
     "truncated": Program(Truncated, lambda: (ids(5, 8) * 10, ids(8) + 1, hashed(8))),
+    "truncated, int32": Program(
+        Truncated, lambda: (ids(5, 8, dtype=torch.int32) * 10, ids(8, dtype=torch.int32) + 1, hashed(8))
+    ),
     "modulo": Program(Remainder, lambda: (hashed(40), ids(40) + 1)),
     "less": Program(Less, lambda: (ids(40), ids(40) + 2)),
     "counted": Program(Counted, lambda: (ids(6), torch.arange(240).reshape(6, 40) == torch.arange(6)[:, None] * 41)),
@@ -92,8 +95,9 @@ CASES = (
     Case("division by zero", "floor division", at("size", 22, 0), at("total", 3, 0)),
     Case("division by zero, in a package", "floor division", at("size", 5, 0), is_compiled=True),
     Case("division by zero, int32", "floor division, int32", at("size", 31, 0)),
-    Case("the least number by -1", "floor division", (*at("total", 9, LEAST), *at("size", 9, -1))),
-    Case("the least int32 by -1", "floor division, int32", (*at("total", 4, LEAST_32), *at("size", 4, -1)),
+    Case("the least number by -1", "truncated", (*at("total", 2, 3, LEAST), *at("size", 3, -1)),
+         at("total", 0, 0, LEAST)),
+    Case("the least int32 by -1", "truncated, int32", (*at("total", 1, 4, LEAST_32), *at("size", 4, -1)),
          is_compiled=True),
     Case("truncated by a broadcast zero", "truncated", at("size", 6, 0), at("key", 1, 0)),
     Case("remainder by zero", "modulo", at("slots", 17, 0)),

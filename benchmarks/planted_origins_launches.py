@@ -93,8 +93,8 @@ class ThreeTables(nn.Module):
         self.rows = nn.Embedding(40, 8)
 
     def forward(self, leaf: Tensor) -> Tensor:
-        parent = kept(self.parent[leaf])
-        group = kept(self.group[parent])
+        parent = kept(self.parent[leaf])  # fault
+        group = kept(self.group[parent])  # fault
         return self.rows(group) * 2  # fault
 
 
@@ -266,9 +266,9 @@ CASES = (
     Case("cumsum beyond the table", "summed", at("lengths", 5, 40), is_element=False),
     Case("nonzero beyond the table", "nonzero", at("mask", 71, 1), is_element=False),
     Case("bucket beyond the table", "bucketed", at("x", 9, 3), is_element=False),
-    Case("three tables: the first", "three tables", at("parent", 13, 26)),
-    Case("three tables: the second", "three tables", at("group", 10, 41), is_compiled=True),
-    Case("three tables: the input", "three tables", at("leaf", 6, 30)),
+    Case("three tables: the first", "three tables", at("parent", 13, 26), line="self.group["),
+    Case("three tables: the second", "three tables", at("group", 10, 41), line="self.rows(", is_compiled=True),
+    Case("three tables: the input", "three tables", at("leaf", 6, 30), line="self.parent["),
     Case("chain of four launches", "chain", at("page", 8, 900)),
     Case("chain: the other factor", "chain", at("size", 4, 700), is_compiled=True),
     Case("stacked, permuted, sliced", "stacked", at("right", 3, 55), is_compiled=True),

@@ -60,6 +60,9 @@ _ROUNDED = {"convert_element_type": 1, "_to_copy": 1, "full": 1, "full_like": 1,
 _ROUNDED |= {"add": 1, "sub": 1, "rsub": 1, "mul": 1, "div": 1, "fma": 2, "square": 1, "addcmul": 3, "addcdiv": 3}
 _ROUNDED |= {"true_divide": 1, "lerp": 3, "leaky_relu": 1, "deg2rad": 1, "rad2deg": 1}  # and how often they round
 _ADDS_PRODUCTS = {"fma": (2,), "addcmul": (0,), "addcdiv": (0,), "lerp": (0, 1)}  # and the places of what they add
+# How far results may be apart where the ends of an interval of arguments say nothing about what lies between
+_OSCILLATES = {"sin": 2.0, "cos": 2.0, "tan": math.inf, "lgamma": math.inf, "digamma": math.inf}
+_FAR = 0.5
 _SCALED = {"mul", "div", "true_divide", "convert_element_type", "_to_copy"}  # they keep relative errors as they are
 
 
@@ -115,6 +118,8 @@ class BoundedEvaluation(Evaluation):
                 for other in _moved(current[name], errors[name], factor)
             ]
             error = _map(_add, error, _map(_larger, *changes))
+        if uncertain and _name(node) in _OSCILLATES:
+            error = torch.where(errors[uncertain[0]] < _FAR, error, _OSCILLATES[_name(node)])
         for other in self._with_rounded_numbers(node, current):
             error = _map(_add, error, _map(_change, other, result))
         if not isinstance(result, torch.Tensor):
@@ -247,8 +252,6 @@ def _with_own(
     size = result.abs()
     if bound is not None and (bound.flushes or not is_cpu):
         own = torch.where(size < limits.smallest_normal, own.maximum(size), own)
-    if name in ("sin", "cos"):  # more than a period says nothing about both ends of an interval
-        error = torch.where(error < 1, error, 2.0)
     (type_,) = node.types
     if type_ is not None and type_.dtype in _HALF_DTYPES and own.any():
         own = own + ulp(result, getattr(torch, type_.dtype)) / 2  # it may be rounded to its own dtype, or not

@@ -252,6 +252,15 @@ def test_large_arguments_do_not_excuse_a_function(tmp_path: Path) -> None:
     assert measured(tmp_path, {"x": large}, sin, (large + 0.0625).sin()).wrong > 45
 
 
+def test_after_more_than_a_period_any_number_may_come_out(tmp_path: Path) -> None:
+    nodes = (call("exp", "aten.exp.default", X), call("sin", "aten.sin.default", {"node": "exp"}))
+    x = torch.linspace(18, 30, 500)
+    assert measured(tmp_path, {"x": x}, nodes, (x.double().exp() * (1 + 2 * ERROR)).sin().float()).wrong == 0
+    assert measured(tmp_path, {"x": x}, nodes, 1.5 + (x.exp() * 0).sin()).wrong > 0
+    small = torch.linspace(-3, 1, 500)
+    assert measured(tmp_path, {"x": small}, nodes, (small.double().exp() * (1 + 40 * ERROR)).sin().float()).wrong > 450
+
+
 def test_only_operators_on_single_elements_are_followed() -> None:
     x = torch.ones(4)
     nodes = (

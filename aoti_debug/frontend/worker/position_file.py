@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import mmap
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +24,17 @@ from aoti_debug.machine.files import json_data
 from aoti_debug.reference import program
 from aoti_debug.reference.program import FOLDING, MODEL
 
+_SIZE = 1 << 18  # bytes of the file
+
 
 class Positions:
-    """The parts of Inductor that are at work, each inside the one before it."""
+    """The parts of Inductor that are at work, each inside the one before it.
+
+    The file is mapped: it is written for each step of a loop, and a system call would take longer than the step.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = _mapped(path)
         self._current: Position | None = None
         self._raised: list[tuple[BaseException, Position]] = []
         self._texts: dict[Position | None, bytes] = {None: b"\n"}
@@ -45,7 +51,8 @@ class Positions:
         is_outside = any(isinstance(link, AotiDebugError | OSError | MemoryError) for link in chain)
         raised = [] if is_outside else [place for seen, place in self._raised if any(seen is link for link in chain)]
         self._write(raised[0] if raised else None)
-        os.close(self._file)
+        if self._file is not None:
+            self._file.close()
 
     @contextlib.contextmanager
     def at(self, position: Position) -> Iterator[None]:
@@ -73,11 +80,31 @@ class Positions:
         self._current = position
         text = self._texts.get(position)
         if text is None:
-            text = self._texts[position] = f"{json_data.to_text(position, indent=None).strip()}\n".encode()
-        with contextlib.suppress(OSError):  # a full disk stops no lowering
-            os.pwrite(self._file, text, 0)
+            assert position is not None
+            text = self._texts[position] = _line(position) or _line(replace(position, nodes=()))
+        if self._file is not None:
+            self._file[: len(text)] = text
 
 
+def _mapped(path: Path) -> mmap.mmap | None:
+    """A file that holds a position, as memory; None where the disk is full: that stops no lowering."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(file, 0, _SIZE)  # a write into memory without room on the disk would be a SIGBUS
+        return mmap.mmap(file, _SIZE)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+
+
+def _line(position: Position) -> bytes:
+    """The line of a position; empty if it is too long for the file."""
+    text = f"{json_data.to_text(position, indent=None).strip()}\n".encode()
+    return text if len(text) <= _SIZE else b""
+
+
+@functools.cache
 def _within(outer: Position, position: Position) -> Position:
     """A position inside of another one: of its node, or in its kernel."""
     if not position.nodes and not position.node:

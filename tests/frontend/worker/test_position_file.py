@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,6 +62,49 @@ def test_an_exception_is_of_the_part_that_it_left_first(
     with pytest.raises(ValueError, match=r"wrapped|another"), watched(tmp_path, ()) as positions:
         fail(positions)
     assert at(tmp_path) == position
+
+
+KERNEL = Position(Stage.CODE, nodes=("relu", "erf", "sin"))
+STEP = Position(Stage.CODE, "aten.erf.default", "erf", nodes=("erf",))
+
+
+@pytest.mark.parametrize(
+    ("inner", "seen"),
+    [
+        (STEP, replace(STEP, nodes=("erf", "relu", "sin"))),
+        (replace(KERNEL, nodes=("erf", "sin")), replace(KERNEL, nodes=("erf", "sin", "relu"))),
+        (replace(STEP, graph="true_graph_0"), replace(STEP, graph="true_graph_0")),
+        (Position(Stage.CODE), KERNEL),
+        (replace(STEP, node="cos", nodes=("cos",)), replace(STEP, node="cos", nodes=("cos",))),
+    ],
+)
+def test_a_step_knows_the_other_operators_of_its_kernel(tmp_path: Path, inner: Position, seen: Position) -> None:
+    with watched(tmp_path, ()) as positions, positions.at(KERNEL), positions.at(inner):
+        assert at(tmp_path) == seen
+
+
+def test_a_handled_exception_is_forgotten(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), watched(tmp_path, ()) as positions, positions.at(KERNEL):
+        again = RuntimeError("no such layout")
+        with positions.at(KERNEL), contextlib.suppress(RuntimeError), positions.at(STEP):
+            raise again
+        raise again
+    assert at(tmp_path) == KERNEL
+
+
+def test_too_many_nodes_are_left_out(tmp_path: Path) -> None:
+    many = replace(STEP, nodes=tuple(f"node_{number}" for number in range(50_000)))
+    with watched(tmp_path, ()) as positions, positions.at(many):
+        assert at(tmp_path) == replace(STEP, nodes=())
+
+
+def test_a_full_disk_stops_no_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with watched(tmp_path, ()) as positions, positions.at(LOWERING):
+        assert at(tmp_path) is None
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), MemoryError()])

@@ -83,12 +83,16 @@ def test_a_step_knows_the_other_operators_of_its_kernel(tmp_path: Path, inner: P
         assert at(tmp_path) == seen
 
 
+def raise_again(positions: Positions) -> None:
+    again = RuntimeError("no such layout")
+    with positions.at(KERNEL), contextlib.suppress(RuntimeError), positions.at(STEP):
+        raise again
+    raise again
+
+
 def test_a_handled_exception_is_forgotten(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), watched(tmp_path, ()) as positions, positions.at(KERNEL):
-        again = RuntimeError("no such layout")
-        with positions.at(KERNEL), contextlib.suppress(RuntimeError), positions.at(STEP):
-            raise again
-        raise again
+        raise_again(positions)
     assert at(tmp_path) == KERNEL
 
 

@@ -25,7 +25,7 @@ from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 
 NONFINITE = FindingKind("nonfinite", "NaN or an unintended infinity", "NOT FINITE", "not finite", "∞")
 
-SHOWN = 2  # sentences of a trial that lead the evidence where an input is the origin
+SHOWN = 1  # sentence of a trial that leads the evidence where an input is the origin
 _MOST_LINES = 3
 
 

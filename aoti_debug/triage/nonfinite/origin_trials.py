@@ -144,7 +144,7 @@ class OriginTrials:
             first, last = self._needed(case, held, without)
         except (AotiDebugError, OSError, TypeError) as error:
             return Trial(None, (wording.first_line(str(error)),))
-        sentences = (*_elements_text(held, first, last), _sentence(case, held, before, without))
+        sentences = (f"{_elements_text(held, first, last)}: {_sentence(case, held, before, without)}",)
         if first is None:
             return Trial(True, sentences)
         return Trial(True, sentences, held.elements[first], held.special_of(held.elements[first]))
@@ -189,7 +189,8 @@ class OriginTrials:
 
 def _sentence(case: NonfiniteCase, held: HeldValues, before: int, without: int) -> str:
     word, harm = case.sink.occurrence.special.value, case.sink.harm
-    given = f"with {held.number:.6g} in the place of {values_text(held)}"
+    place = "its place" if len(held.elements) == 1 else f"the place of {values_text(held)}"
+    given = f"with {held.number:.6g} in {place}"
     if without == 0:
         return f"{given}, no {word} {harm}"
     return f"{given}, {without} instead of {before} {word} {_plural(harm)}"
@@ -211,17 +212,17 @@ def _plural(harm: str) -> str:
     return harm
 
 
-def _elements_text(held: HeldValues, first: int | None, last: int | None) -> tuple[str, ...]:
+def _elements_text(held: HeldValues, first: int | None, last: int | None) -> str:
     """What the elements hold that are needed for the harm."""
     count = len(held.elements)
     if first is None or last is None:
-        return (f"{held.name} holds {count} values that are {_kinds(held, 0, count - 1)}",)
+        return f"{held.name} holds {count} values that are {_kinds(held, 0, count - 1)}"
     at = f"{held.name}{_at(held, held.elements[first])}"
     if first == last:
         kind = _kinds(held, first, last)
-        return (f"{at} is {kind}" + ("" if count == 1 else f", one of {count} such values; it is enough by itself"),)
+        return f"{at} is {kind}" + ("" if count == 1 else f", one of {count} such values and enough by itself")
     end = f"{held.name}{_at(held, held.elements[last])}"
-    return (f"{wording.count(last - first + 1, 'value')} from {at} to {end} are {_kinds(held, first, last)}",)
+    return f"{wording.count(last - first + 1, 'value')} from {at} to {end} are {_kinds(held, first, last)}"
 
 
 def _kinds(held: HeldValues, first: int, last: int) -> str:

@@ -52,8 +52,7 @@ def test_one_element_is_the_origin(tmp_path: Path) -> None:
     assert found.trial is not None
     assert found.trial.element == 2
     assert found.trial.sentences == (
-        "l.weight[2] is +Inf",
-        "with 2 in the place of l.weight[2], no NaN leaves the model as output 0 (buf9)",
+        "l.weight[2] is +Inf: with 2 in its place, no NaN leaves the model as output 0 (buf9)",
     )
     finding = nonfinite.finding_of(Dataflow(model.run), found)
     assert finding.what == "NaN in buf9, from +Inf in l.weight, a weight of the model"
@@ -70,8 +69,8 @@ def test_of_several_elements_the_first_that_is_enough(tmp_path: Path) -> None:
     assert found.trial is not None
     assert found.trial.element == 3
     assert found.trial.sentences == (
-        "l.weight[3] is -Inf, one of 4 such values; it is enough by itself",
-        "with 1 in the place of the 4 infinities of l.weight, no NaN leaves the model as output 0 (buf9)",
+        "l.weight[3] is -Inf, one of 4 such values and enough by itself: with 1 in the place of the 4 infinities of "
+        "l.weight, no NaN leaves the model as output 0 (buf9)",
     )
 
 
@@ -82,7 +81,7 @@ def test_elements_that_do_harm_only_together(tmp_path: Path) -> None:
     assert found is not None
     assert found.trial is not None
     assert found.trial.element == 2
-    assert found.trial.sentences[0] == "2 values from l.weight[1, 0] to l.weight[1, 1] are -Inf"
+    assert found.trial.sentences[0].startswith("2 values from l.weight[1, 0] to l.weight[1, 1] are -Inf: with 0 in")
 
 
 def test_some_of_the_harm_goes_away(tmp_path: Path) -> None:
@@ -90,7 +89,7 @@ def test_some_of_the_harm_goes_away(tmp_path: Path) -> None:
     found = model.trials.first_that_holds(model.cases)
     assert found is not None
     assert found.trial is not None
-    assert found.trial.sentences[1].endswith("1 instead of 2 NaN leave the model as output 0 (buf9)")
+    assert found.trial.sentences[0].endswith("1 instead of 2 NaN leave the model as output 0 (buf9)")
 
 
 def test_an_infinity_that_does_no_harm_is_not_the_origin(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
-from typing import Any
+from dataclasses import field
 
 from aoti_debug.abi import device_name
 from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
@@ -46,9 +45,6 @@ def signature(wrapper: str, names: tuple[str, ...], device: str) -> ModelSignatu
     )
     match = _IN_SPEC.search(wrapper)
     spec = match.group(2) if match else ""
-    keywords = _keyword_names(spec)
-    if len(keywords) == len(leaves):
-        leaves = tuple(replace(leaf, name=name or leaf.name) for leaf, name in zip(leaves, keywords, strict=True))
     others = _leaf_count(spec) - len(leaves)
     return ModelSignature(leaves, spec, others) if others >= 0 else ModelSignature(leaves)
 
@@ -105,28 +101,6 @@ def _leaf(name: str, check: str, device: str, layout: _Layout) -> Leaf:
 def _dim(minimum: int | None, maximum: int | None, symbol: str) -> Dim:
     limit = -1 if maximum is None or maximum >= _UNBOUNDED else maximum
     return Dim(minimum or 0, limit, symbol)
-
-
-def _keyword_names(spec: str) -> list[str]:
-    """The names of the leaves of a serialized pytree of (args, kwargs), as an export names them: "scale", "rope_0".
-
-    Positional arguments have no names: "" stands for them. Empty if the pytree cannot be read.
-    """
-    try:
-        positional, keywords = json_data.parse_value(spec)[1]["children_spec"]
-        return [*([""] * len(_leaf_names(positional, ""))), *_leaf_names(keywords, "")]
-    except (ValueError, LookupError, TypeError):
-        return []
-
-
-def _leaf_names(node: Any, name: str) -> list[str]:
-    """The names of the leaves of a node of a serialized pytree."""
-    if node["type"] is None:
-        return [name]
-    children = node["children_spec"]
-    keys = json_data.parse_value(node["context"]) if node["type"].endswith("dict") else range(len(children))
-    parts = zip(children, keys, strict=True)
-    return [leaf for child, key in parts for leaf in _leaf_names(child, f"{name}_{key}".removeprefix("_"))]
 
 
 def _leaf_count(spec: str) -> int:

@@ -107,17 +107,3 @@ def test_a_damaged_structure_is_none(spec: str) -> None:
     wrapper = check(0, "a", "int64", "") + END + f'    in_spec_ = R"({spec})";\n'
     recovered = input_checks.signature(wrapper, ("a",), "cpu")
     assert (recovered.in_spec, recovered.others) == ("", 0)
-
-
-def test_keyword_arguments_have_their_names() -> None:
-    from torch.utils import _pytree as pytree
-
-    values = ((1, [2]), {"scale": 3, "rope": {"cos": 4, "sin": [5, 6]}})
-    spec = pytree.treespec_dumps(pytree.tree_structure(values))
-    variables = tuple(f"arg{number}_1" for number in range(6))
-    wrapper = check(0, "a", "int64", "") + END + f'    in_spec_ = R"({spec})";\n'
-    found = input_checks.signature(wrapper, variables, "cpu")
-    names = [leaf.name for leaf in found.leaves]
-    assert names == ["arg0_1", "arg1_1", "scale", "rope_cos", "rope_sin_0", "rope_sin_1"]
-    fewer = input_checks.signature(wrapper, variables[:5], "cpu")
-    assert [leaf.name for leaf in fewer.leaves] == list(variables[:5])

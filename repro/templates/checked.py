@@ -21,6 +21,7 @@ KINDS = ("load", "store", "atomic", "element", "pointer", "check", "division")  
 MOST_TRIALS, MOST_EXPLAINED = 64, 24  # launches to find one index; accesses whose index is sought
 TRIAL_SECONDS = 20.0  # for all of them
 _STORED = re.compile(r"\w\[.*\]\s*(?:[-+*/%|&^]|<<|>>)?=(?!=)")
+_ALIAS = re.compile(r"\s*auto\s*\*?\s*(\w+)\s*=\s*(\w+)\s*;")
 _BOUND = re.compile(r"<\s*(\d+)L?\b")
 
 Launch = Callable[[], "str | None"]
@@ -127,22 +128,25 @@ class CheckedCalls:
     def _index(self, record: _Record, launch: Launch, memory: _CallMemory, deadline: float) -> _Loaded | None:
         """The only integer without which there are fewer such accesses; else the only one that their place depends on.
 
-        None where there is none, or several.
+        None where there is none, or several. One without which the line accesses less often decides how often it does,
+        and is no part of the index.
         """
         without: list[_Loaded] = []
         moving: list[_Loaded] = []
+        reached: int | None = None
         for loaded in _likeliest(record)[:MOST_TRIALS]:
+            if reached is None:
+                memory.restore(memory.before)
+                _, reached = self._watched(record, launch)
+            memory.restore(memory.before)
             if time.monotonic() > deadline:
                 return None
-            memory.restore(memory.before)
             if not memory.change(loaded):
                 continue
-            kind = KINDS.index(record.kind)
-            self.library.replay_watch(kind, record.line, record.argument, ctypes.c_int64(record.element))
-            launch()
-            same = int(self.library.replay_records().split()[1])
-            without += [loaded] if self._alike(record) < record.count else []
-            moving += [loaded] if same < record.same else []
+            same, times = self._watched(record, launch)
+            if times == reached:
+                without += [loaded] if self._alike(record) < record.count else []
+                moving += [loaded] if same < record.same else []
         found = without or moving
         if record.kind == "division" and len(found) > 1:  # a dividend and its divisor, -1
             found = [loaded for loaded in found if loaded.value == -1]
@@ -152,6 +156,14 @@ class CheckedCalls:
         """The number of accesses of the last launch that are like one of the first launch."""
         alike = (record.kind, record.line, record.argument, record.message)
         return sum(r.count for r in self._records() if (r.kind, r.line, r.argument, r.message) == alike)
+
+    def _watched(self, record: _Record, launch: Launch) -> tuple[int, int]:
+        """The accesses like a recorded one in one more launch, and all of its line and argument."""
+        kind = KINDS.index(record.kind)
+        self.library.replay_watch(kind, record.line, record.argument, ctypes.c_int64(record.element))
+        launch()
+        _, same, reached = self.library.replay_records().split(maxsplit=3)[:3]
+        return int(same), int(reached)
 
     def _access(
         self, record: _Record, loaded: _Loaded | None, tensors: Sequence[torch.Tensor | None], names: Sequence[str]
@@ -170,7 +182,7 @@ class CheckedCalls:
         element = record.element
         return replace(
             seen,
-            kind=_kind(record.kind, text, parameter),
+            kind=_kind(record.kind, text, _aliases(self.lines, record.line, parameter)),
             argument=names[record.argument],
             parameter=parameter,
             element=element,
@@ -202,8 +214,11 @@ class _CallMemory:
             held.copy_(copy)
 
     def change(self, loaded: _Loaded) -> bool:
-        """Replaces that integer by another one; False if memory does not hold the loaded value."""
-        tensor = self.tensors[loaded.argument]
+        """Replaces that integer by another one; False if memory does not hold the loaded value.
+
+        A thread remembers what other kernels of this process loaded, too: the dynamic linker makes their variables one.
+        """
+        tensor = self.tensors[loaded.argument] if loaded.argument < len(self.tensors) else None
         if tensor is None or not 0 <= loaded.element < _span(tensor):
             return False
         row = torch.as_strided(tensor, (_span(tensor),), (1,), tensor.storage_offset())
@@ -244,14 +259,25 @@ def _leads_to(value: int, element: int) -> bool:
     return length > 0 and 0 <= element - length * value < length
 
 
-def _kind(kind: str, text: str, parameter: str) -> str:
-    """The kind of access of `parameter[index]` on its line, where the kernel may use another name for it."""
+def _aliases(lines: Sequence[str], line: int, parameter: str) -> frozenset[str]:
+    """The names of a parameter above a line: `auto in_ptr6 = bias;` gives it another one."""
+    names = {parameter}
+    for text in lines[: max(line - 1, 0)]:
+        alias = _ALIAS.match(text)
+        if alias is not None and alias[2] in names:
+            names.add(alias[1])
+    return frozenset(names)
+
+
+def _kind(kind: str, text: str, names: frozenset[str]) -> str:
+    """The kind of access of `name[index]` on its line, where the kernel may use another name for it."""
     if kind != "element":
         return "access" if kind == "pointer" else kind
-    if re.search(rf"atomic_add\(\s*&\s*{parameter}\b", text):
+    name = re.compile(rf"\b(?:{'|'.join(sorted(names))})\b")
+    if re.search(rf"atomic_add\(\s*&\s*{name.pattern}", text):
         return "atomic"
     stored = _STORED.search(text)
-    if stored is None or (re.search(rf"\b{parameter}\b", text) and parameter not in text[: stored.end()]):
+    if stored is None or (name.search(text) and not name.search(text[: stored.end()])):
         return "load"
     return "store"
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,9 +22,10 @@
 
 #undef AOTI_TORCH_CHECK
 #undef TORCH_CHECK
-#define AOTI_TORCH_CHECK(condition, ...)                                                            \
-  do {                                                                                              \
-    if (!(condition)) ::replay::check_failed(__LINE__, ::replay::message(#condition, __VA_ARGS__)); \
+#define AOTI_TORCH_CHECK(condition, ...)                                                              \
+  do {                                                                                                \
+    ::replay::reached(__LINE__, -1, 1);                                                               \
+    if (!(condition)) ::replay::check_failed(__LINE__, ::replay::message(#condition, ##__VA_ARGS__)); \
   } while (false)
 #define TORCH_CHECK AOTI_TORCH_CHECK
 
@@ -33,15 +35,15 @@ enum class Kind : int { load, store, atomic, element, pointer, check, division }
 
 constexpr std::size_t kMostRecords = 64;   // wrong accesses that are kept, one a line, argument and kind
 constexpr std::size_t kMostMemories = 48;  // of a thread: lines that loaded integers
-constexpr std::int64_t kMostLanes = 64;    // of a vector
+constexpr std::int64_t kMostLanes = 64;    // of a vector; integers of a line that are remembered
 constexpr std::size_t kBlank = 1 << 16;    // bytes behind an out-of-bounds plain pointer
 
-// Integers that one line loaded last, from neighbouring elements.
+// Integers that one line loaded last, in a ring.
 struct Loaded {
   int argument = -1;
   int line = 0;
-  std::int64_t element = 0;
-  std::int64_t count = 0;
+  std::int64_t count = 0;  // of all that it loaded
+  std::array<std::int64_t, kMostLanes> elements{};
   std::array<std::int64_t, kMostLanes> values{};
 };
 
@@ -68,6 +70,24 @@ struct Findings {
 inline Findings& findings() {
   static Findings all;
   return all;
+}
+
+// How often the watched line accessed its argument, or checked, whether wrongly or not.
+struct Reached {
+  std::atomic<int> line{-1};
+  std::atomic<int> argument{-1};
+  std::atomic<std::int64_t> count{0};
+};
+
+inline Reached& watched_line() {
+  static Reached watched;
+  return watched;
+}
+
+inline void reached(int line, int argument, std::int64_t times) {
+  auto& watched = watched_line();
+  if (watched.line.load(std::memory_order_relaxed) != line) return;
+  if (watched.argument.load(std::memory_order_relaxed) == argument) watched.count += times;
 }
 
 inline std::vector<Loaded>& loaded_here() {
@@ -153,6 +173,7 @@ class Pointer {
 
   T& operator[](Index at) const {
     const std::int64_t element = offset_ + at.value;
+    reached(at.line, argument(), 1);
     if (!inside(element)) {
       count(Kind::element, at.line, argument(), element, sizeof(T), 1, "");
       return blank<T>();
@@ -178,6 +199,7 @@ class Pointer {
   template <class U, std::enable_if_t<std::is_same_v<std::remove_const_t<U>, Element> || std::is_void_v<U>, int> = 0>
   operator U*() const {
     if (extent_.data == nullptr) return nullptr;
+    reached(line_, argument(), 1);
     if (offset_ == size()) return const_cast<Element*>(data() + offset_);
     if (!inside(offset_)) {
       count(Kind::pointer, line_, argument(), offset_, sizeof(T), 1, "");
@@ -190,6 +212,7 @@ class Pointer {
   template <class Active>
   void read(Element* into, std::int64_t n, Active active, int line) const {
     std::int64_t bad = 0, first = 0;
+    reached(line, argument(), n);
     for (std::int64_t i = 0; i < n; ++i) {
       into[i] = Element();
       if (!active(i)) continue;
@@ -206,6 +229,7 @@ class Pointer {
   // Writes `n` elements; out-of-bounds ones are dropped.
   void write(const Element* values, std::int64_t n, int line) const {
     std::int64_t bad = 0, first = 0;
+    reached(line, argument(), n);
     for (std::int64_t i = 0; i < n; ++i) {
       if (inside(offset_ + i)) {
         const_cast<Element*>(data())[offset_ + i] = values[i];
@@ -218,6 +242,7 @@ class Pointer {
 
   // The element at an index, for an atomic operation; null if it is out of bounds.
   Element* atomic(std::int64_t index, int line) const {
+    reached(line, argument(), 1);
     if (inside(offset_ + index)) return const_cast<Element*>(data() + offset_ + index);
     count(Kind::atomic, line, argument(), offset_ + index, sizeof(T), 1, "");
     return nullptr;
@@ -241,10 +266,10 @@ class Pointer {
   void remember(std::int64_t element, std::int64_t n, int line) const {
     if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) {
       auto& memory = memory_of(argument(), line);
-      memory.element = element;
-      memory.count = std::min(n, kMostLanes);
-      for (std::int64_t i = 0; i < memory.count; ++i) {
-        memory.values[i] = inside(element + i) ? static_cast<std::int64_t>(data()[element + i]) : 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::int64_t place = memory.count++ % kMostLanes;
+        memory.elements[place] = element + i;
+        memory.values[place] = inside(element + i) ? static_cast<std::int64_t>(data()[element + i]) : 0;
       }
     }
   }
@@ -271,6 +296,7 @@ struct LaneOf<V<T, N>> {
 
 template <class T>
 T usable_divisor(T divisor, int line) {
+  reached(line, -1, 1);
   if (divisor != 0) return divisor;
   count(Kind::division, line, -1, 0, sizeof(T), 1, "integer division by zero");
   return T(1);
@@ -454,19 +480,19 @@ void transpose_mxn(const Source& source, std::int64_t ld_source, Target target, 
 
 // The wrong accesses, one record a line: kind, line, argument, element, bytes, count, same, then "argument element
 // value" of each integer that was loaded before, then the message behind a "|". The first line counts the accesses that
-// were not kept.
+// were not kept, those like the watched one, and all of its line.
 extern "C" const char* replay_records() {
   static std::string text;
   auto& all = replay::findings();
   std::lock_guard<std::mutex> lock(all.mutex);
   std::ostringstream out;
-  out << all.dropped << " " << all.watched.same << "\n";
+  out << all.dropped << " " << all.watched.same << " " << replay::watched_line().count << "\n";
   for (const auto& record : all.records) {
     out << static_cast<int>(record.kind) << " " << record.line << " " << record.argument << " " << record.element << " "
         << record.bytes << " " << record.count << " " << record.same;
     for (const auto& memory : record.loaded) {
-      for (std::int64_t i = 0; i < memory.count; ++i) {
-        out << " " << memory.argument << " " << memory.element + i << " " << memory.values[i];
+      for (std::int64_t i = 0; i < std::min(memory.count, replay::kMostLanes); ++i) {
+        out << " " << memory.argument << " " << memory.elements[i] << " " << memory.values[i];
       }
     }
     std::string message = record.message;
@@ -485,4 +511,8 @@ extern "C" void replay_watch(int kind, int line, int argument, std::int64_t elem
   all.dropped = 0;
   replay::loaded_here().clear();
   all.watched = {static_cast<replay::Kind>(kind), line, argument, element, 0, 0, 0, "", {}};
+  auto& watched = replay::watched_line();
+  watched.line = line;
+  watched.argument = argument;
+  watched.count = 0;
 }

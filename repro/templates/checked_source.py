@@ -8,7 +8,8 @@ OPENING, CLOSING = "([{<", ")]}>"
 _TYPE = r"(?:const\s+)?[\w:]+(?:<[^<>]*>)?(?:\s+const)?"
 _POINTER = re.compile(rf"^\s*({_TYPE})\s*\*\s*(?:__restrict__\s*|const\s+)?(\w+)\s*$")
 _DIVISION = re.compile(r"(?<![\w:.])(floor_divide_integral|remainder_integral|mod)\(| / ")
-_INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[^\n]*cpp_prefix\.h[^\n]*$")
+_INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include\b[^\n]*$")
+_PREFIX = "cpp_prefix.h"
 
 
 class NotCheckableError(Exception):
@@ -16,7 +17,9 @@ class NotCheckableError(Exception):
 
 
 def checked_source(source: str, kernel: str, header: str) -> str:
-    """Returns the text to compile: cpp_prefix.h, then the pointers, then the kernel, whose line numbers are its own.
+    """Returns the text to compile: what it includes, then the pointers, then the kernel, whose line numbers are its own.
+
+    The checks in headers stay theirs: only those of the kernel are counted.
 
     Args:
         header: the text of checked_pointer.h.
@@ -26,8 +29,9 @@ def checked_source(source: str, kernel: str, header: str) -> str:
     """
     text = _with_parameters(_INCLUDE.sub("", source), kernel)
     text = _with_divisions(_with_vectors(text))
-    prefix = "#include <torch/csrc/inductor/cpp_prefix.h>"
-    return f'{prefix}\n#line 1 "checked_pointer.h"\n{header}\n#line 1 "SOURCE"\n{text}'
+    others = [line.strip() for line in _INCLUDE.findall(source) if _PREFIX not in line]
+    included = "\n".join(["#include <torch/csrc/inductor/cpp_prefix.h>", *others])
+    return f'{included}\n#line 1 "checked_pointer.h"\n{header}\n#line 1 "SOURCE"\n{text}'
 
 
 def parameters_of(source: str, kernel: str) -> list[str]:

@@ -68,6 +68,30 @@ extern "C" void cpp_fused_1(const int64_t* in_ptr0, const float* in_ptr1, const 
 }
 """
 
+# A loop of as many rounds as memory says, whose indices come from an array, and which names a parameter anew.
+COUNTED = """
+#include <ATen/Parallel.h>
+extern "C" void cpp_fused_2(const int* rounds, const int64_t* offset, const float* bias, float* out_ptr0)
+{
+    auto in_ptr0 = bias;
+    TORCH_CHECK(out_ptr0 != nullptr);
+    for (int64_t x0 = 0; x0 < rounds[0]; x0 += 1) {
+        int64_t at[4];
+        float tmpbuf[4];
+        for (int64_t x1 = 0; x1 < 4; x1 += 1) {
+            at[x1] = offset[static_cast<int64_t>(x1 + 4L * x0)];
+        }
+        for (int64_t x1 = 0; x1 < 4; x1 += 1) {
+            AOTI_TORCH_CHECK((0 <= at[x1]) & (at[x1] < 8L), "index out of bounds: 0 <= tmp0 < 8L");
+            tmpbuf[x1] = in_ptr0[static_cast<int64_t>(at[x1])];
+        }
+        for (int64_t x1 = 0; x1 < 4; x1 += 1) {
+            out_ptr0[static_cast<int64_t>(x1 + 4L * x0)] = tmpbuf[x1];
+        }
+    }
+}
+"""
+
 
 HAS_AVX2 = platform.machine() == "x86_64" and "avx2" in Path("/proc/cpuinfo").read_text()
 AVX2 = pytest.mark.skipif(not HAS_AVX2, reason="the CPU has no AVX2")
@@ -179,6 +203,21 @@ def test_vectors(tmp_path: Path) -> None:
     assert (store.kind, store.argument, store.element, store.count) == ("store", "buf2", 10, 8)
     assert [a.source.line for a in (load, atomic, masked, store) if a.source is not None] == [6, 8, 10, 11]
     assert arguments["buf0"].tolist()[:5] == [10.0, 11.0, 12.0, 13.0, 14.0]
+
+
+def test_a_number_of_rounds_is_no_index(tmp_path: Path) -> None:
+    """Without rounds there is no access at all; the bad index is not the last one that its line loaded."""
+    run = kernel(tmp_path, "cpp_fused_2", COUNTED)
+    offset = torch.arange(8)
+    arguments = {"rounds": torch.tensor([2], dtype=torch.int32), "offset": offset, "bias": torch.arange(8.0)}
+    assert run(**arguments, buf0=torch.zeros(8)) == ()
+    offset[5] = 200_000_000_000
+    check, load = run(**arguments, buf0=torch.zeros(8))
+    assert check.what == "index out of bounds: 0 <= tmp0 < 8L"
+    assert (load.kind, load.argument, load.element) == ("load", "bias", 200_000_000_000)
+    assert check.index == load.index == LoadedIndex("offset", 5, 200_000_000_000, "offset")
+    short = run(**arguments, buf0=torch.zeros(8)[:6])
+    assert (short[-1].kind, short[-1].argument, short[-1].element, short[-1].index) == ("store", "buf0", 6, None)
 
 
 def test_pointers_that_cannot_be_checked(tmp_path: Path) -> None:

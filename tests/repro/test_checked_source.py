@@ -35,6 +35,16 @@ def test_parameters_become_checked_pointers() -> None:
     assert parameters_of(KERNEL, "cpp_fused_0") == ["in_ptr0", "in_ptr1", "out_ptr0", "ks0"]
 
 
+def test_other_headers_keep_their_own_checks() -> None:
+    """They come before the pointers, which give the checks of a kernel another meaning."""
+    source = KERNEL.replace("template", "  #include <ATen/Parallel.h>\ntemplate", 1)
+    made = checked_source(source, "cpp_fused_0", "HEADER")
+    head, _, own = made.partition("HEADER")
+    assert head.splitlines()[:2] == ["#include <torch/csrc/inductor/cpp_prefix.h>", "#include <ATen/Parallel.h>"]
+    assert own.count("\n") == source.count("\n") + 2
+    assert "include" not in own
+
+
 @pytest.mark.parametrize(
     ("text", "made"),
     [

@@ -27,6 +27,7 @@ from aoti_debug.triage.memory_errors.walk_back import makers
 from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 SECONDS = 120.0  # for one mode of a repro
+_SLOWER, _LEAST_SECONDS = 4.0, 30.0  # a slow mode: times the longest other one, but at least so many seconds
 USAGE = 2  # exit code of a script that does not have the mode: the source of its kernel is incomplete
 
 # Modes of a repro by what they can show.
@@ -134,7 +135,7 @@ def run(
 ) -> Confirmation:
     """Runs a repro in those of the modes `ways` that the machine has, as many at once as it has cores.
 
-    A mode of REDUNDANT is run only if the others do not all show a fault.
+    A mode of REDUNDANT is run only if the others leave something open, and for a few times as long as they took.
     """
     machine = this_machine(recorded.manifest.compiler, cuda=recorded.manifest.device == "cuda")
     requested = [mode for mode in modes(launch.site.kind, recorded.manifest.device, machine) if mode.name in ways]
@@ -142,13 +143,26 @@ def run(
     possible = [mode for mode in requested if not mode.missing]
     first = [mode for mode in possible if REDUNDANT.get(mode.name) not in {other.name for other in possible}]
     finished = _run_trials(repro, first, seconds, steps)
-    if any(trial.evidence.outcome != "fault" for trial in finished):
-        finished += _run_trials(repro, [mode for mode in possible if mode not in first], seconds, steps)
+    slow = [mode for mode in possible if mode not in first]
+    if slow and not _is_shown(finished):
+        longest = max((trial.seconds for trial in finished), default=seconds)
+        finished += _run_trials(repro, slow, min(seconds, max(_LEAST_SECONDS, _SLOWER * longest)), steps)
     refused = [f"{mode.name}: {mode.missing}" for mode in requested if mode.missing]
     refused += [
         f"{trial.mode.name}: this repro does not have this mode" for trial in finished if _is_not_offered(trial)
     ]
     return Confirmation(repro, tuple(trial for trial in finished if not _is_not_offered(trial)), tuple(refused))
+
+
+def _is_shown(trials: Sequence[Trial]) -> bool:
+    """True if all trials show the fault, or those that could be run do, and say more than the signal that ended them.
+
+    A kernel that throws (an assertion) does so before the access that a sanitizer would see.
+    """
+    ran = [trial.evidence for trial in trials if trial.evidence.outcome != FAILED]
+    if not ran or any(evidence.outcome != "fault" for evidence in ran):
+        return False
+    return len(ran) == len(trials) or any(evidence.accesses or ": " in evidence.what for evidence in ran)
 
 
 def _run_trials(repro: Path, modes_: Sequence[Mode], seconds: float, steps: Steps) -> list[Trial]:

@@ -56,14 +56,19 @@ def test_without_a_repro_there_is_nothing_to_type() -> None:
     assert (found.repro, found.next) == ("", ())
 
 
-Replay = Callable[[dict[str, str]], tuple[list[str], Steps]]
+Replay = Callable[..., tuple[list[str], Steps]]
 
 
 @pytest.fixture
 def replay(monkeypatch: pytest.MonkeyPatch) -> Replay:
-    """Runs a repro whose modes have these outcomes, on a machine of two cores; gives the modes that were run."""
+    """Runs a repro whose modes have these outcomes, on a machine of two cores; gives the modes that were run.
 
-    def replay(outcomes: dict[str, str]) -> tuple[list[str], Steps]:
+    What the mode "native" ended in may be given, and a list that takes the seconds that "address" is given.
+    """
+
+    def replay(
+        outcomes: dict[str, str], native: str = "", limits: list[float] | None = None
+    ) -> tuple[list[str], Steps]:
         ran: list[str] = []
         together = threading.Barrier(2)
 
@@ -71,8 +76,10 @@ def replay(monkeypatch: pytest.MonkeyPatch) -> Replay:
             (name,) = words
             if name != "address":
                 together.wait(30)  # only if both go on at once does either end
+            elif limits is not None:
+                limits.append(seconds)
             ran.append(name)
-            return trial(name, outcomes[name]).evidence
+            return trial(name, outcomes[name], native if name == "native" else "").evidence
 
         monkeypatch.setattr(confirm_by_repro.os, "cpu_count", lambda: 2)
         monkeypatch.setattr(confirm_by_repro, "this_machine", lambda *_, **__: None)
@@ -100,3 +107,16 @@ def test_a_sanitizer_is_needed_where_one_of_them_does_not(replay: Replay, outcom
     ran, _ = replay({"native": "fault", "checked": outcome, "address": "fault"})
     assert ran[-1] == "address"
     assert len(ran) == 3
+
+
+def test_a_sanitizer_is_not_needed_where_the_kernel_throws(replay: Replay) -> None:
+    """Where it cannot be compiled with checked pointers; a signal alone does not say what is wrong."""
+    outcomes = {"native": "fault", "checked": "failed", "address": "fault"}
+    assert sorted(replay(outcomes, "RuntimeError: index out of bounds: 0 <= tmp2 < 64L")[0]) == ["checked", "native"]
+    assert len(replay(outcomes, "SIGSEGV")[0]) == 3
+
+
+def test_a_sanitizer_may_take_a_few_times_as_long_as_the_others(replay: Replay) -> None:
+    limits: list[float] = []
+    replay({"native": "fault", "checked": "as recorded", "address": "fault"}, limits=limits)
+    assert limits == [30.0]

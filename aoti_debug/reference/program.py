@@ -32,7 +32,8 @@ from aoti_debug.manifest import ModelLine
 
 FORMAT = 1
 MEMBER = "aoti_debug_reference.json"
-USER_TRITON = "higher_order.triton_kernel_wrapper"  # how the targets of user-defined Triton kernels begin
+HIGHER_ORDER = "higher_order."  # how the targets of operators that take graphs begin
+USER_TRITON = f"{HIGHER_ORDER}triton_kernel_wrapper"  # how the targets of user-defined Triton kernels begin
 MODEL, FOLDING = "run_impl", "_const_run_impl"  # the functions that a graph can be compiled to
 RESHAPE = "aten.reshape.default"  # a view where there is one, or else a copy
 MEMBER_OF = "_operator.getitem"
@@ -89,7 +90,7 @@ class Node:
         size: the expression of a result that is a number, "s77"; "" for others.
         line: the index of its model line in `Reference.lines`; -1 if it is unknown.
         module: path of the module that it belongs to, "encoder.layers.0"; "" if it is unknown.
-        mutates: the nodes whose tensors it overwrites.
+        mutates: the nodes whose tensors it overwrites; with a view, of a graph that is lowered, what it is a view of.
         value: the elements of a small weight that is never overwritten, row-major: Inductor writes such weights into
             the source of kernels, as numbers. None for others.
     """
@@ -195,11 +196,25 @@ class Graph:
         """The nodes whose values some nodes, in order, read for the last time, or never, by that node."""
         last: dict[str, str] = {}
         for name in names:
-            last |= dict.fromkeys((name, *self.by_name[name].inputs), name)
+            read = [*self.by_name[name].inputs]
+            for item in read:
+                read += [base for base in self.by_name[item].inputs[:1] if self.is_overwritten_through(item, base)]
+            last |= dict.fromkeys((name, *read), name)
         uses: dict[str, set[str]] = defaultdict(set)
         for name, reader in last.items():
             uses[reader].add(name)
         return {reader: frozenset(read) for reader, read in uses.items()}
+
+    def is_overwritten_through(self, view: str, base: str) -> bool:
+        """True if a node overwrites a view and what it is a view of, in which its value is found then."""
+        return not set(self.mutators.get(view, ())).isdisjoint(self.mutators.get(base, ())) and is_view(self.by_name[view])
+
+    def base_of(self, value: ValueKey) -> ValueKey | None:
+        """What a view of has this value, after it was overwritten with the view; None for any other value."""
+        view = self.by_name[value.node]
+        if not value.after or not is_view(view) or view.inputs[0] not in self.by_name[value.after].mutates:
+            return None
+        return ValueKey(view.inputs[0], value.after)
 
     def viewed(self, node: Node) -> Node | None:
         """The node that a node's result, or a member of it, is a view of, or reshaped from; None if it is neither."""

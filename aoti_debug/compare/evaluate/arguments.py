@@ -7,7 +7,7 @@ from typing import Any
 
 from aoti_debug import dtypes
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wider
-from aoti_debug.compare.evaluate.functions import NotEvaluableError
+from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
 from aoti_debug.dtypes import Category
 from aoti_debug.reference.program import Graph, Node
 
@@ -41,6 +41,8 @@ def python_value(argument: Any, current: Mapping[str, Any], arithmetic: Arithmet
             return torch.device(device)
         case "layout" | "memory_format":
             return getattr(torch, text)
+        case "operator":
+            return operator_of(text)
         case "dict":
             return {name: python_value(item, current, arithmetic, device) for name, item in text.items()}
         case "slice":

@@ -6,10 +6,10 @@ A node that overwrites its arguments gets copies of them, so every value is comp
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.compare.evaluate import random_numbers, tensor_float
+from aoti_debug.compare.evaluate import higher_order, random_numbers, tensor_float
 from aoti_debug.compare.evaluate.arguments import converted, in_own_dtypes, python_value, with_rounded_numbers
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.functions import (
@@ -132,6 +132,10 @@ class Evaluation:
         return self.values[key]
 
     def _require(self, key: ValueKey) -> None:
+        base = self._graph.base_of(key)
+        if key not in self.values and base is not None:
+            self._require(base)
+            self.values[key] = self._viewed(key.node, self.values[base])
         if key in self.values:
             return
         name = key.after or key.node
@@ -152,7 +156,7 @@ class Evaluation:
         if node.target == LOOP:
             return self._loop(args)
         if node.target == WITH_GRADIENTS:
-            return self._subgraph(args[1], args[2:])
+            return self._results(args[1], args[2:])
         if node.target in random_numbers.DRAWN:
             return self._drawn(node, args, kwargs)
         if is_random(node.target, args, kwargs):
@@ -234,28 +238,33 @@ class Evaluation:
 
     def _branch(self, args: list[Any]) -> list[Any]:
         condition, true_graph, false_graph, operands = args
-        return self._subgraph(true_graph if condition else false_graph, operands)
+        return self._results(true_graph if condition else false_graph, operands)
 
     def _loop(self, args: list[Any]) -> list[Any]:
         condition, body, carried, others = args
         end = time.monotonic() + _MOST_SECONDS
         for _ in range(_MOST_ITERATIONS):
-            if not bool(self._subgraph(condition, [*carried, *others])[0]):
+            if not bool(self._results(condition, [*carried, *others])[0]):
                 return list(carried)
             if time.monotonic() > end:
                 break
-            carried = self._subgraph(body, [*carried, *others])
+            carried = self._results(body, [*carried, *others])
         raise NotEvaluableError(
             f"a while_loop does not end within {_MOST_ITERATIONS} iterations and {_MOST_SECONDS} s in "
             f"{self._arithmetic.value} arithmetic"
         )
 
-    def _subgraph(self, name: str, operands: list[Any]) -> list[Any]:
+    def _results(self, name: str, operands: Sequence[Any]) -> list[Any]:
         """The results of a branch or of the body of a loop."""
+        results = self._subgraph(name, self._noise, *operands)
+        return results if isinstance(results, list) else [results]
+
+    def _subgraph(self, name: str, noise: RoundingNoise | None, *operands: Any) -> Any:
+        """The result of a graph that an operator is passed: one value, or a list of several."""
         graph = self._reference.graph(name, self._graph.function)
         if graph is None:
             raise NotEvaluableError(f"the reference lacks {name}")
-        inner = type(self)(self._reference, graph, self._arithmetic, self._device, noise=self._noise)
+        inner = type(self)(self._reference, graph, self._arithmetic, self._device, noise=noise)
         inputs = [node for node in graph.nodes if node.kind is NodeKind.INPUT]
         for node, operand in zip(inputs, operands, strict=True):
             inner.values[ValueKey(node.name)] = operand
@@ -263,8 +272,9 @@ class Evaluation:
             if node.kind is NodeKind.CALL:
                 inner.run(node)
         output = graph.nodes[-1]
-        results = inner.arguments(output)[0][0]
-        return results if isinstance(results, list) else [results]
+        result = inner.arguments(output)[0][0]
+        self.fallbacks |= inner.fallbacks
+        return result
 
     def arguments(self, node: Node) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a node by position and by name; of what it overwrites, a copy.
@@ -280,17 +290,48 @@ class Evaluation:
         current: dict[str, Any] = {}
         for name in node.inputs:
             if self._graph.by_name[name].kind is NodeKind.SUBGRAPH:
-                current[name] = self._graph.by_name[name].target
+                current[name] = self._graph_argument(node.target, self._graph.by_name[name].target)
                 continue
             key = self._graph.value_for(name, node.name)
             self._require(key)
             if name in node.mutates:
-                current[name] = self.values[ValueKey(name, node.name)] = self.to_overwrite(self.values[key])
+                current[name] = self._overwritten(ValueKey(name, node.name), self.values[key])
             else:
                 current[name] = self.values.held(key)
         return [python_value(item, current, self._arithmetic, self._device) for item in node.args], {
             name: python_value(item, current, self._arithmetic, self._device) for name, item in node.kwargs.items()
         }
+
+    def _overwritten(self, key: ValueKey, before: torch.Tensor) -> Any:
+        """The tensor that a node gets to overwrite, as the value that it will be: in a copy of what it is a view of."""
+        if key not in self.values:
+            base = self._graph.base_of(key)
+            known = None if base is None else self._graph.value_for(base.node, key.after)
+            if base is None or known not in self.values:
+                self.values[key] = self.to_overwrite(before)
+            else:
+                self.values[key] = self._viewed(key.node, self._overwritten(base, self.values[known]))
+        return self.values[key]
+
+    def _viewed(self, name: str, base: Any) -> Any:
+        """A view of another tensor than that of the graph."""
+        view = self._graph.by_name[name]
+        first, *others = view.inputs
+        values = {item: self.values[self._graph.value_for(item, name)] for item in others}
+        args = [python_value(item, {first: base, **values}, self._arithmetic, self._device) for item in view.args]
+        return _checked(view, implementation_of(view.target), args, {})
+
+    def _graph_argument(self, target: str, name: str) -> Any:
+        """A graph as an operator takes it: its name, or a function for one that torch's own code computes."""
+        if not higher_order.has_own_code(target):
+            return name
+        noise = None if target in higher_order.VECTORISED else self._noise  # torch.vmap allows no random numbers
+
+        def result(*operands: Any) -> Any:
+            found = self._subgraph(name, noise, *operands)
+            return tuple(found) if isinstance(found, list) else found
+
+        return result
 
     def to_overwrite(self, value: torch.Tensor) -> torch.Tensor:
         """The tensor that a node gets which overwrites a value: a copy."""

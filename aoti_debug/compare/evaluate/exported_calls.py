@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,7 @@ class ExportedCalls:
         evaluation.drawn = None if self._drawn is None else self._drawn(self._calls)
         self._calls += 1
         *nodes, output = self.graph.nodes
-        with torch.no_grad():
+        with torch.no_grad(), _vmaps_left_again():
             for node in nodes:
                 if node.kind is not NodeKind.CALL:
                     continue
@@ -217,11 +218,26 @@ def _failure(evaluation: Evaluation, node: Node, call: int) -> NotEvaluableError
 
 
 def _is_part(result: Any, argument: Any) -> bool:
-    """True if two values are tensors in the same memory."""
+    """True if two values are tensors in the same memory; also within torch.vmap, where tensors hide their memory."""
     import torch
 
     both = isinstance(result, torch.Tensor) and isinstance(argument, torch.Tensor)
+    if both and any(map(torch._C._functorch.is_functorch_wrapped_tensor, (result, argument))):
+        return True
     return both and result.untyped_storage().data_ptr() == argument.untyped_storage().data_ptr()
+
+
+@contextlib.contextmanager
+def _vmaps_left_again() -> Iterator[None]:
+    """Leaves, however the `with` ends, the levels of torch.vmap that were entered in it: some programs enter them."""
+    from torch._C import _functorch as functorch
+
+    level = functorch.maybe_current_level()
+    try:
+        yield
+    finally:
+        while functorch.maybe_current_level() != level:
+            functorch._vmap_decrement_nesting()
 
 
 def _overwritten(graph: Graph) -> Iterator[str]:

@@ -8,8 +8,8 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from aoti_debug.compare.evaluate import inductor_operators, random_numbers
-from aoti_debug.reference.program import USER_TRITON, Node
+from aoti_debug.compare.evaluate import higher_order, inductor_operators, random_numbers
+from aoti_debug.reference.program import HIGHER_ORDER, USER_TRITON, Node
 
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
@@ -84,8 +84,11 @@ def operator_of(target: str) -> Callable[..., Any]:
         return inductor_operators.OPERATORS[target]
     if target.startswith(USER_TRITON):
         raise NotEvaluableError("a user-defined Triton kernel: the program has no other code for it")
-    if target.startswith("higher_order."):
-        raise NotEvaluableError(f"{target.removeprefix('higher_order.')} has no evaluation of its own")
+    if higher_order.has_own_code(target):
+        with contextlib.suppress(AttributeError):
+            return higher_order.function_of(target)
+    if target.startswith(HIGHER_ORDER):
+        raise NotEvaluableError(f"{target.removeprefix(HIGHER_ORDER)} has no evaluation of its own")
     parts = target.split(".")
     if parts[0] == "prims" and not hasattr(torch.ops.prims, parts[1]):
         _register_inductor_prims()

@@ -86,7 +86,7 @@ class RegionFinder:
         launches, reads = self._with_producers(launch)
         whole_last = sorted(reads, key=lambda read: read.argument.name == read.argument.spec.base)
         known = {read.value: read for read in whole_last if read.value is not None}
-        symbols = self.values.symbols[launch.key.kind, launch.key.call]
+        symbols = self.values.symbols(launch)
         earlier = _Earlier(self.values, launch, self._begin(launch))
         nodes: dict[str, None] = {}
         used: dict[ValueKey, None] = {}

@@ -35,8 +35,14 @@ def slice_to(
         if value in known and not (is_target and node.kind is NodeKind.CALL):
             used[value] = None
             continue
+        if (base := graph.base_of(value)) is not None:
+            others = (graph.value_for(item, value.node) for item in graph.by_name[value.node].inputs[1:])
+            pending += [(base, False), *((other, False) for other in others)]
+            continue
         is_given = node.value is not None or node.is_empty or (node.size and symbols.value(node.size) is not None)
         is_taken = node.kind is NodeKind.WEIGHT and takes_weights and not graph.mutators.get(name)
+        if node.kind is NodeKind.SUBGRAPH:
+            continue
         if name in nodes or is_given or is_taken:
             nodes[name] = None
             continue

@@ -79,7 +79,8 @@ class RecordedValues:
         self._kernels = {kernel.name: kernel for kernel in run.manifest.kernels}
         self.reads: dict[LaunchKey, tuple[Read, ...]] = {}
         self.writes: dict[LaunchKey, tuple[Write, ...]] = {}
-        self.symbols: dict[tuple[CallKind, int], Symbols] = defaultdict(Symbols)
+        self._symbols: dict[tuple[CallKind, int], Symbols] = defaultdict(Symbols)
+        self._of_frame: dict[Frame, Symbols] = {}
         self._earlier: dict[Frame, list[Write]] = defaultdict(list)
         self._memory: dict[Frame, LastWrites[Write]] = defaultdict(LastWrites)
         self._without_address: dict[tuple[Frame, str], Write] = {}
@@ -161,7 +162,7 @@ class RecordedValues:
     ) -> None:
         for argument in launch.args:
             if isinstance(argument.before, Number) and is_symbol(argument.spec.text):
-                self.symbols[launch.key.kind, launch.key.call].bind(argument.spec.text, int(argument.before.value))
+                self._bind(launch, argument.spec.text, int(argument.before.value))
         inputs = [a for a in launch.args if a.role in _READ and a.tensor is not None]
         self.reads[launch.key] = tuple(self._read(launch, argument) for argument in inputs)
         self.writes[launch.key] = tuple(
@@ -178,7 +179,7 @@ class RecordedValues:
 
     def _bind_sizes(self, launch: Launch) -> None:
         """Learns the values of symbolic sizes from the shapes of recorded tensors."""
-        symbols, graph = self.symbols[launch.key.kind, launch.key.call], self.graph(launch)
+        graph = self.graph(launch)
         reads = [(read.argument.layout, read.value) for read in self.reads[launch.key]]
         writes = [(write.argument.layout, write.value) for write in self.writes[launch.key]]
         for layout, value in (*reads, *writes):
@@ -187,17 +188,32 @@ class RecordedValues:
             types = graph.by_name[value.node].types
             if len(types) == 1 and types[0] is not None and len(types[0].shape) == len(layout.shape):
                 for expression, size in zip(types[0].shape, layout.shape, strict=True):
-                    symbols.bind(expression, size)
+                    self._bind(launch, expression, size)
+
+    def symbols(self, launch: Launch) -> Symbols:
+        """The known symbols where a launch runs: those of its call, and of this execution of a branch or loop."""
+        call = self._symbols[launch.key.kind, launch.key.call]
+        return self._of_frame.setdefault(frame_of(launch), Symbols(call)) if launch.site.subgraph else call
+
+    def _bind(self, launch: Launch, symbol: str, value: int) -> None:
+        """Learns the value of a symbol: a size of an input is the same in all of a call, another one (u0) need not be."""
+        is_of_call = symbol.startswith("s")
+        symbols = self._symbols[launch.key.kind, launch.key.call] if is_of_call else self.symbols(launch)
+        symbols.bind(symbol, value)
 
     def _read(self, launch: Launch, argument: Argument) -> Read:
         frame, span = frame_of(launch), span_of(argument)
         last = None if span is None else self._memory[frame].covering(span)
         if last is not None:
             return Read(argument, last.value, last)
+        parts = () if span is None else self._memory[frame].to_any_of(span)
         name, graph = _VIEW.sub("", argument.name), self.graph(launch)
         if graph is not None and name in graph.held and (argument.role is Role.INOUT or _makes(launch, argument)):
             return Read(argument, None, None)  # its value is there after the launch
         value = self._named(launch, name) or self._named(launch, argument.spec.base)
+        if parts and value is not None:  # a part of it was overwritten, or several, one after the other
+            newest = max(parts, key=lambda write: write.launch.sequence).value
+            value = newest if newest is not None and newest.node == value.node else value
         return Read(argument, value, self._without_address.get((frame, argument.spec.base)))
 
     def _named(self, launch: Launch, name: str) -> ValueKey | None:

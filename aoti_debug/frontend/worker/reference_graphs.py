@@ -20,6 +20,7 @@ from aoti_debug.reference.program import (
     EXPORTED,
     FOLDING,
     FORMAT,
+    HIGHER_ORDER,
     MODEL,
     BufferValue,
     Graph,
@@ -27,6 +28,7 @@ from aoti_debug.reference.program import (
     NodeKind,
     Reference,
     TensorType,
+    is_view,
 )
 
 _USER_TRITON = ("triton_kernel_wrapper_mutation",)
@@ -76,9 +78,12 @@ class ReferenceGraphs:
         name = lowered.name or ""
         if not name:
             self._function = FOLDING if lowered.is_const_graph else MODEL
-        nodes = tuple(self._node(node) for node in lowered.module.graph.nodes)
+        nodes = _with_bases([self._inner_node(node, name, "_") for node in lowered.module.graph.nodes])
         values = tuple(BufferValue(buffer, node.name) for buffer, node in _buffer_values(operations).items())
         self._graphs[name, self._function] = Graph(name, self._function, nodes, values)
+        for path, module in _graph_modules(name, lowered.module, "_"):  # some are lowered as a part of a kernel
+            inner = _with_bases([self._inner_node(node, path, "_") for node in module.graph.nodes])
+            self._graphs.setdefault((path, self._function), Graph(path, self._function, inner, ()))
 
     def of_program(self, nodes: Iterable[Any]) -> None:
         """Records the graph of an exported program, which was not lowered: no buffers hold its values."""
@@ -89,15 +94,19 @@ class ReferenceGraphs:
         given = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.target is not None}
         returned = _returned(program.graph_signature)
         whole = tuple(self._exported_node(node, given, returned) for node in program.graph.nodes)
-        bodies = [(path, module) for path, module in _graph_modules("", program.graph_module) if path]
-        graphs = [(path, [self._inner_node(node, path) for node in module.graph.nodes]) for path, module in bodies]
+        bodies = [(path, module) for path, module in _graph_modules("", program.graph_module, ".") if path]
+        graphs = [(path, [self._inner_node(node, path, ".") for node in module.graph.nodes]) for path, module in bodies]
         self._exported = tuple(Graph(path, EXPORTED, tuple(nodes), ()) for path, nodes in [("", whole), *graphs])
 
-    def _inner_node(self, node: Any, path: str) -> Node:
-        """A node of the body at this path: the names of bodies within it are paths too."""
+    def _inner_node(self, node: Any, path: str, separator: str) -> Node:
+        """A node of the body at this path: the names of bodies within it are paths too.
+
+        Args:
+            separator: as Inductor names the graphs that it lowers (GraphLowering.qualify_name), or of attributes.
+        """
         recorded = self._node(node)
-        is_body = recorded.kind is NodeKind.SUBGRAPH
-        return replace(recorded, target=f"{path}.{recorded.target}") if is_body else recorded
+        is_body = bool(path) and recorded.kind is NodeKind.SUBGRAPH
+        return replace(recorded, target=f"{path}{separator}{recorded.target}") if is_body else recorded
 
     def _exported_node(self, node: Any, given: Mapping[str, str], returned: Returned) -> Node:
         """A node of the whole program: weights are inputs there, and what replaces them is returned."""
@@ -127,11 +136,12 @@ class ReferenceGraphs:
     def _node(self, node: Any) -> Node:
         value = node.meta.get("val")
         types, size = _result(value)
+        target, args = _call(node)
         return Node(
             name=node.name,
             kind=_kind(node),
-            target=_target(node.target) if node.op in ("get_attr", "call_function") else "",
-            args=tuple(_argument(argument) for argument in node.args),
+            target=target,
+            args=tuple(_argument(argument) for argument in args),
             kwargs={name: _argument(argument) for name, argument in node.kwargs.items()},
             types=types,
             size=size,
@@ -173,13 +183,13 @@ def _returned(signature: Any) -> Returned:
     return Returned(tuple(to_user), replaced)
 
 
-def _graph_modules(path: str, module: Any) -> Iterator[tuple[str, Any]]:
+def _graph_modules(path: str, module: Any, separator: str) -> Iterator[tuple[str, Any]]:
     """A graph module and those of its branches and loops, at any depth, with their paths: "true_graph_0"."""
     yield path, module
     for node in module.graph.nodes:
         inner = getattr(module, node.target, None) if node.op == "get_attr" else None
         if hasattr(inner, "graph"):
-            yield from _graph_modules(f"{path}.{node.target}" if path else node.target, inner)
+            yield from _graph_modules(f"{path}{separator}{node.target}" if path else node.target, inner, separator)
 
 
 @contextlib.contextmanager
@@ -218,6 +228,21 @@ def _inlined(node: Any) -> tuple[Any, ...] | None:
     return tuple(_argument(item) for item in value.reshape(-1).tolist()) if is_small else None
 
 
+def _call(node: Any) -> tuple[str, Sequence[Any]]:
+    """The target of a node, and its arguments.
+
+    How the functions that modify attention's scores index a tensor before decompositions (`torch._dynamo`'s ModIndex,
+    in a `flat_apply`) is told as the operator that it is.
+    """
+    if node.op not in ("get_attr", "call_function"):
+        return "", node.args
+    target = _target(node.target)
+    if target == f"{HIGHER_ORDER}flat_apply" and str(node.args[2]).endswith(".ModIndex"):
+        table, *indices = node.args[3:]
+        return "aten.index.Tensor", (table, indices)
+    return target, node.args
+
+
 def _target(target: Any) -> str:
     """The name of an operator, a function or an attribute."""
     import torch
@@ -225,7 +250,7 @@ def _target(target: Any) -> str:
     if isinstance(target, str | torch._ops.OpOverload):
         return str(target)
     if isinstance(target, torch._ops.HigherOrderOperator):
-        return f"higher_order.{target.name()}"
+        return f"{HIGHER_ORDER}{target.name()}"
     return f"{target.__module__}.{target.__qualname__}"
 
 
@@ -314,6 +339,20 @@ def _mutated(node: Any) -> Iterator[str]:
         for item in _flat([value]):
             if isinstance(item, torch.fx.Node):
                 yield item.name
+
+
+def _with_bases(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Nodes that overwrite, with a view, what it is a view of, and its other views so far."""
+    base_of: dict[str, str] = {}
+    found: list[Node] = []
+    for node in nodes:
+        if is_view(node):
+            base_of[node.name] = base_of.get(node.inputs[0], node.inputs[0])
+        bases = {base_of.get(name, name) for name in node.mutates}
+        views = (name for name, base in base_of.items() if base in bases)
+        overwritten = dict.fromkeys((*node.mutates, *sorted(bases), *views)) if node.mutates else ()
+        found.append(replace(node, mutates=tuple(overwritten)))
+    return tuple(found)
 
 
 def _mutated_by_body(body: Any, operands: Sequence[Any]) -> Iterator[str]:

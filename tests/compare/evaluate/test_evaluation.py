@@ -242,7 +242,7 @@ def test_an_operator_without_float64_computes_in_its_own_dtype() -> None:
         (call("n", "nothing.here.default"), "nothing.here.default is not known here"),
         (call("u", "aten.neg.default", {"unknown": "Generator"}), "an argument of a kind that cannot be written down"),
         (call("m", "aten.mm.default", node("x"), node("x")), "aten.mm.default fails here"),
-        (call("k", "higher_order.flex_attention"), "flex_attention has no evaluation of its own"),
+        (call("k", "higher_order.strict_mode"), "strict_mode has no evaluation of its own"),
         (call("t", "higher_order.triton_kernel_wrapper_mutation"), "a user-defined Triton kernel"),
     ],
 )

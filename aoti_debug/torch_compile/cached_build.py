@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -15,6 +16,7 @@ from aoti_debug import abi
 from aoti_debug.builder import build as builder
 from aoti_debug.builder.compiling.toolchain import Toolchain
 from aoti_debug.builder.options import BuildOptions
+from aoti_debug.frontend.exported_program import SAVE_ERRORS
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import find_compiler, find_torch
 from aoti_debug.machine.files import atomic_write
@@ -37,7 +39,8 @@ _OWN_HIGHER_ORDER = ("cond", "while_loop")
 def write_package(program: ExportedProgram, folder: Path, inductor_configs: Mapping[str, Any]) -> bool:
     """Writes a program and its instrumented package into a folder; True if an equal program was built before.
 
-    The inputs that the package holds are those of the first of equal programs.
+    Of a program that torch cannot save (attention with a function of its own, a loop that carries a number) the package
+    alone is written. The inputs that the package holds are those of the first of equal programs.
 
     Raises:
         UsageError: a setting of Inductor is not known.
@@ -46,8 +49,9 @@ def write_package(program: ExportedProgram, folder: Path, inductor_configs: Mapp
     import torch
 
     content = io.BytesIO()
-    torch.export.save(program, content)
-    atomic_write.write(folder / PROGRAM, content.getvalue())
+    with contextlib.suppress(*SAVE_ERRORS):
+        torch.export.save(program, content)
+        atomic_write.write(folder / PROGRAM, content.getvalue())
 
     def build(work: Path) -> None:
         builder.build_report(BuildOptions(program=program, output=work / PACKAGE, inductor_configs=inductor_configs))

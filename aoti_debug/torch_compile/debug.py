@@ -44,14 +44,15 @@ class DebuggedModel:
         run: at the level that was asked for.
         verdict: the guilty launch; None for a run without a fault.
         package: the instrumented package.
-        program: the exported program, which `aoti-debug triage` and `aoti-debug compare` take.
+        program: the exported program, which `aoti-debug triage` and `aoti-debug compare` take; None if torch cannot
+            save it. They take the package as well.
     """
 
     outputs: Any
     run: RunDir
     verdict: Verdict | None
     package: Path
-    program: Path
+    program: Path | None
 
     def __str__(self) -> str:
         finding = finding_of(self.run, self.verdict)
@@ -117,7 +118,10 @@ def debug(
     directory.add(GraphEntry(folder.name, "inference", "", cached=is_cached))
     result = runner.run(folder / PACKAGE, level=level, inputs=folder / _INPUTS, filters=tuple(filters), out=folder)
     outputs = _outputs(folder / PACKAGE, exported, inputs, keywords) if _is_clean(result) else None
-    return DebuggedModel(outputs, result.run, result.verdict, folder / PACKAGE, folder / PROGRAM)
+    program = folder / PROGRAM
+    return DebuggedModel(
+        outputs, result.run, result.verdict, folder / PACKAGE, program if program.is_file() else None
+    )
 
 
 def _is_clean(result: RunResult) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
 
 import aoti_debug
 from aoti_debug.errors import UsageError
@@ -36,6 +37,32 @@ def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
     assert text[0].startswith("FAULT index out of bounds")
     assert "test_debug.py:18" in text[1]
     assert bad.package.read_bytes() == good.package.read_bytes()
+
+
+class Attention(nn.Module):
+    """torch.export.save refuses the function that modifies its scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("bias", torch.randn(64))
+
+    def forward(self, q: Tensor, offset: Tensor) -> Tensor:
+        bias = self.bias
+        result: Tensor = flex_attention(q, q, q, score_mod=lambda s, b, h, i, j: s + bias[offset[j] + i])
+        return result
+
+
+@pytest.mark.slow
+def test_a_program_that_torch_cannot_save(tmp_path: Path) -> None:
+    offset = torch.arange(32) % 8
+    offset[20] = 200_000_000_000
+    bad = aoti_debug.debug(Attention(), torch.randn(1, 1, 32, 16), offset, out=tmp_path)
+    assert (bad.outputs, bad.program) == (None, None)
+    assert bad.package.is_file()
+    head, place, *_ = str(bad).splitlines()
+    assert head.startswith("FAULT index out of bounds")
+    assert "flex_attention" in place
+    assert "test_debug.py" in place
 
 
 class Branching(nn.Module):

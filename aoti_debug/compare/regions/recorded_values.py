@@ -257,7 +257,9 @@ class RecordedValues:
         """The buffer, input or weight that an argument is; a part of a buffer may be a buffer of its own."""
         graph = self.graph(launch)
         is_buffer = graph is not None and argument.name in graph.held
-        return argument.name if is_buffer else argument.spec.base or argument.name
+        base = argument.spec.base or argument.name
+        name = _VIEW.sub("", argument.name)  # an operand of a branch or loop has a name of its own there
+        return argument.name if is_buffer else name if self._named(launch, base) is None else base
 
     def _keys(self, launch: Launch, name: str, count: int) -> tuple[ValueKey | None, ...]:
         """The values that `count` consecutive writes of a tensor leave in it."""

@@ -28,6 +28,7 @@ from aoti_debug.frontend.worker.answer_request import StepError, answer_or_failu
 from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
 from aoti_debug.frontend.worker.called_operators import find_overload, operator_stacks, shims_and_schemas
 from aoti_debug.frontend.worker.decompositions_and_lowerings import leaving_out
+from aoti_debug.frontend.worker.overwritten_operands import overwritten_operands
 from aoti_debug.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.frontend.worker.triton_configs import triton_configs
 from aoti_debug.inputs import signature
@@ -87,7 +88,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     stacks = operator_stacks(program)
     nodes = program.graph.nodes
     with (
-        step("lower", times),
+        step("lower", times, hint=lambda: overwritten_operands(program, sys.exc_info()[1])),
         position_file.watched(folder, nodes) as noted,
         autotuning_candidates.noted(noted),
         code_generation.noted(noted),

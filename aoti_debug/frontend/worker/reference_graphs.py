@@ -126,10 +126,10 @@ class ReferenceGraphs:
         return Reference(
             FORMAT,
             str(torch.__version__),
-            tuple(self._graphs.values()),
+            tuple(_with_lines_of_callers(self._graphs.values())),
             tuple(self._lines),
             failure=self.failure,
-            exported=self._exported,
+            exported=tuple(_with_lines_of_callers(self._exported)),
             exported_failure=self.exported_failure,
         )
 
@@ -181,6 +181,18 @@ def _returned(signature: Any) -> Returned:
         elif spec.target is not None:
             replaced[position] = spec.target
     return Returned(tuple(to_user), replaced)
+
+
+def _with_lines_of_callers(graphs: Iterable[Graph]) -> Iterator[Graph]:
+    """Graphs whose nodes without a model line, in a branch or loop, have that of the branch or loop itself."""
+    lines: dict[tuple[str, str], int] = {}
+    for graph in sorted(graphs, key=lambda graph: len(graph.name)):  # what calls a graph comes before it
+        own = lines.get((graph.name, graph.function), -1)
+        nodes = [replace(node, line=own) if node.line < 0 <= own else node for node in graph.nodes]
+        for node in nodes:
+            bodies = (graph.by_name[name] for name in node.inputs if node.target.startswith(HIGHER_ORDER))
+            lines |= {(body.target, graph.function): node.line for body in bodies if body.kind is NodeKind.SUBGRAPH}
+        yield replace(graph, nodes=tuple(nodes))
 
 
 def _graph_modules(path: str, module: Any, separator: str) -> Iterator[tuple[str, Any]]:

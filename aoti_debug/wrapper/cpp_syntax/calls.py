@@ -123,12 +123,17 @@ class _Scanner:
 
     def _comment(self, text: str, before: str) -> None:
         if match := _SUBGRAPH.match(text):
-            self._blocks[-1].subgraph = match.group(1)
+            self._blocks[-1].subgraph = self._qualified(match.group(1))
         elif match := _HANDLE.match(text):
             above = self._notes if _NODES.match(before) else Notes()
             self._notes = Notes(match.group(1), above.nodes, above.aten)
         elif match := _NODES.match(text):
             self._notes = Notes("", _names(match.group(1)), _names(match.group(2)))
+
+    def _qualified(self, name: str) -> str:
+        """The name of a branch or loop within another one, as Inductor's GraphLowering.qualify_name makes it."""
+        outer = self._blocks[-2].subgraph if len(self._blocks) > 1 else ""
+        return name if not outer or name.startswith(f"{outer}_") else f"{outer}_{name}"
 
     def _call(self, callee: str, head: TextSpan, tokens: Sequence[Token], opening: int) -> CallExpression:
         spans, _ = split_arguments(tokens, opening)

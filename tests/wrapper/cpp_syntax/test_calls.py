@@ -52,9 +52,9 @@ def test_loops_and_subgraphs_follow_the_blocks() -> None:
     assert [(call.callee, call.loops, call.subgraph) for call in calls_and_loops.calls] == [
         ("aoti_a", 0, ""),
         ("aoti_b", 0, "true_graph_0"),
-        ("aoti_c", 1, "while_loop_cond_graph_0"),
-        ("aoti_d", 1, "while_loop_body_graph_0"),
-        ("aoti_e", 2, "while_loop_body_graph_0"),
+        ("aoti_c", 1, "true_graph_0_while_loop_cond_graph_0"),
+        ("aoti_d", 1, "true_graph_0_while_loop_body_graph_0"),
+        ("aoti_e", 2, "true_graph_0_while_loop_body_graph_0"),
         ("aoti_f", 0, "true_graph_0"),
         ("aoti_g", 0, ""),
     ]

@@ -1,0 +1,72 @@
+"""Operators whose arguments are graphs, from end to end: recorded, compared with the program, replayed alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from built_model import importable
+from once import once
+from paths import TESTS
+
+import aoti_debug
+from aoti_debug.compare.compare import compare
+from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.options import CompareOptions
+from aoti_debug.repro.evidence import gather
+from aoti_debug.repro.repro import write_repro
+from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.rundir.timeline import LaunchStatus
+
+pytestmark = pytest.mark.slow
+LEAST = {"loops": 0.99, "overwrites": 0.99, "attention": 0.99}  # of the bytes that launches write
+REPLAYED = {"loops": "true_graph_0", "overwrites": "while_loop_body_graph_0", "attention": ""}  # a graph of the launch
+
+
+@pytest.fixture(scope="module", params=LEAST)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, RunDir]:
+    """A run at level 1 of each model."""
+    importable(TESTS)
+
+    def make(folder: Path) -> Path:
+        import higher_order_models
+
+        package = folder / "model.pt2"
+        aoti_debug.build(higher_order_models.exported(request.param), output=package)
+        return aoti_debug.run(package, level=1, out=folder, imports=["higher_order_models"]).run.path
+
+    return request.param, open_run(once(tmp_path_factory, f"higher-order-{request.param}", make))
+
+
+@pytest.fixture(scope="module")
+def comparison(run: tuple[str, RunDir], tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    options = CompareOptions(run[1].path, out=tmp_path_factory.mktemp("compares"))
+    return compare(replace(options, imports=("higher_order_models",)))
+
+
+def test_every_launch_is_recorded(run: tuple[str, RunDir]) -> None:
+    name, record = run
+    assert record.manifest.unrecognised == ()
+    assert {launch.status for launch in record.launches} == {LaunchStatus.RETURNED}
+    assert all(argument.files for launch in record.launches for argument in launch.args if argument.tensor is not None)
+    assert any(launch.site.subgraph.endswith(REPLAYED[name]) for launch in record.launches)
+
+
+def test_every_launch_is_compared_with_the_program(run: tuple[str, RunDir], comparison: Comparison) -> None:
+    assert comparison.first_wrong is None
+    total = sum(row.bytes for row in comparison.rows)
+    assert sum(row.compared_bytes for row in comparison.rows) >= LEAST[run[0]] * total
+    assert all(row.reason or row.notes for row in comparison.rows if row.compared_bytes < row.bytes)
+    assert all(row.launch.site.provenance.source for row in comparison.rows if row.outputs)
+
+
+def test_a_launch_inside_is_replayed_alone(run: tuple[str, RunDir], tmp_path: Path) -> None:
+    name, record = run
+    launch = next(
+        launch
+        for launch in reversed(record.launches)
+        if launch.site.subgraph.endswith(REPLAYED[name]) and launch.kernel.startswith("cpp_")
+    )
+    repro = write_repro(launch.kernel, run=record.path, launch=launch.id, output=tmp_path / "repro")
+    assert gather(repro.path).outcome == "as recorded"

@@ -207,7 +207,9 @@ class Graph:
 
     def is_overwritten_through(self, view: str, base: str) -> bool:
         """True if a node overwrites a view and what it is a view of, in which its value is found then."""
-        return not set(self.mutators.get(view, ())).isdisjoint(self.mutators.get(base, ())) and is_view(self.by_name[view])
+        return not set(self.mutators.get(view, ())).isdisjoint(self.mutators.get(base, ())) and is_view(
+            self.by_name[view]
+        )
 
     def base_of(self, value: ValueKey) -> ValueKey | None:
         """What a view of has this value, after it was overwritten with the view; None for any other value."""

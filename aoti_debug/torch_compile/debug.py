@@ -119,9 +119,7 @@ def debug(
     result = runner.run(folder / PACKAGE, level=level, inputs=folder / _INPUTS, filters=tuple(filters), out=folder)
     outputs = _outputs(folder / PACKAGE, exported, inputs, keywords) if _is_clean(result) else None
     program = folder / PROGRAM
-    return DebuggedModel(
-        outputs, result.run, result.verdict, folder / PACKAGE, program if program.is_file() else None
-    )
+    return DebuggedModel(outputs, result.run, result.verdict, folder / PACKAGE, program if program.is_file() else None)
 
 
 def _is_clean(result: RunResult) -> bool:

@@ -17,7 +17,7 @@ class NotCheckableError(Exception):
 
 
 def checked_source(source: str, kernel: str, header: str) -> str:
-    """Returns the text to compile: what it includes, then the pointers, then the kernel, whose line numbers are its own.
+    """Returns the text to compile: what it includes, then the pointers, then the kernel with line numbers of its own.
 
     The checks in headers stay theirs: only those of the kernel are counted.
 

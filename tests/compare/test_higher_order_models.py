@@ -16,6 +16,7 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.repro.evidence import gather
 from aoti_debug.repro.repro import write_repro
+from aoti_debug.run import runner
 from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.timeline import LaunchStatus
 
@@ -34,7 +35,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
         package = folder / "model.pt2"
         aoti_debug.build(higher_order_models.exported(request.param), output=package)
-        return aoti_debug.run(package, level=1, out=folder, imports=["higher_order_models"]).run.path
+        return runner.run(package, level=1, out=folder, imports=["higher_order_models"]).run.path
 
     return request.param, open_run(once(tmp_path_factory, f"higher-order-{request.param}", make))
 

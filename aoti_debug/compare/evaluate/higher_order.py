@@ -98,9 +98,7 @@ def _bytes_of_scores(query: torch.Tensor, key: torch.Tensor) -> int:
     return int(query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2] * max(query.element_size(), 4))
 
 
-def _attention_backward(
-    operator: Callable[..., Any], query: torch.Tensor, key: torch.Tensor, *others: Any
-) -> Any:
+def _attention_backward(operator: Callable[..., Any], query: torch.Tensor, key: torch.Tensor, *others: Any) -> Any:
     """flex_attention_backward.
 
     Raises:

@@ -196,7 +196,7 @@ class RecordedValues:
         return self._of_frame.setdefault(frame_of(launch), Symbols(call)) if launch.site.subgraph else call
 
     def _bind(self, launch: Launch, symbol: str, value: int) -> None:
-        """Learns the value of a symbol: a size of an input is the same in all of a call, another one (u0) need not be."""
+        """Learns the value of a symbol: that of a size of an input ("s0") holds in all of its call, others need not."""
         is_of_call = symbol.startswith("s")
         symbols = self._symbols[launch.key.kind, launch.key.call] if is_of_call else self.symbols(launch)
         symbols.bind(symbol, value)

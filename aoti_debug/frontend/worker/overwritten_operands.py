@@ -13,7 +13,6 @@ from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.reference.node_text import node_text
 from aoti_debug.reference.program import HIGHER_ORDER, Graph, Node, NodeKind, Reference, is_view
 
-
 REFUSED = "might be modifying the input!"
 
 

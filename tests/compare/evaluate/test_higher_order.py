@@ -79,7 +79,11 @@ def attention_inputs(dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
 
 MODELS = [
     (Attention(), attention_inputs(), ("flex_attention",)),
-    (Loops(), (torch.arange(12.0).reshape(3, 4).sin(), torch.arange(4.0).cos()), ("cond", "map_impl", "scan", "while_loop")),
+    (
+        Loops(),
+        (torch.arange(12.0).reshape(3, 4).sin(), torch.arange(4.0).cos()),
+        ("cond", "map_impl", "scan", "while_loop"),
+    ),
     (Wrapped(), (torch.arange(8.0).cos(),), ("hints_wrapper", "out_dtype")),
     (Overwrites(), (torch.arange(4.0),), ("auto_functionalized_v2",)),
 ]
@@ -120,17 +124,17 @@ def test_the_program_is_called_as_eager_does(
         torch.testing.assert_close(value, right, rtol=1e-12, atol=1e-12)
 
 
-def joint_attention(inputs: Sequence[Tensor], gradient: Tensor) -> torch.fx.GraphModule:
+def joint_attention(inputs: Sequence[Tensor]) -> torch.fx.GraphModule:
     """A graph that calls the backward pass of attention, as AOT autograd makes it."""
-    q, k, v, bias, _ = inputs
+    q, k, _, bias, _ = inputs
 
     def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor, table: Tensor) -> Tensor:
         return s * 1.5 + torch.ops.aten.index.Tensor(table, [i + j])
 
     numbers = [torch.zeros((), dtype=torch.int32) for _ in range(4)]
-    forward, joint = create_fw_bw_graph(score, [q.new_zeros((), requires_grad=True), *numbers], (bias,))
+    _, joint = create_fw_bw_graph(score, (q.new_zeros((), requires_grad=True), *numbers), (bias,))
     root = nn.Module()
-    root.fw, root.joint = forward, joint
+    root.fw, root.joint = torch.fx.symbolic_trace(score), joint
     root.mask = torch.fx.symbolic_trace(_all)
     graph = torch.fx.Graph(root)
     names = ("q", "k", "v", "bias", "out", "lse", "gradient")
@@ -165,7 +169,7 @@ def test_the_backward_pass_of_attention() -> None:
     out, lse = scores.softmax(-1) @ values, scores.logsumexp(-1) / math.log(2)  # torch's kernels use powers of two
     expected = torch.autograd.grad(out, leaves, gradient)
     graphs = ReferenceGraphs()
-    module = joint_attention(inputs, gradient)
+    module = joint_attention(inputs)
     graphs.begin(SimpleNamespace(name=None, is_const_graph=False, module=module))
     graph = graphs.reference().graph("", MODEL)
     assert graph is not None

@@ -5,6 +5,7 @@ A node that overwrites its arguments gets copies of them, so every value is comp
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any
@@ -307,7 +308,7 @@ class Evaluation:
         if key not in self.values:
             base = self._graph.base_of(key)
             known = None if base is None else self._graph.value_for(base.node, key.after)
-            if base is None or known not in self.values:
+            if base is None or known is None or known not in self.values:
                 self.values[key] = self.to_overwrite(before)
             else:
                 self.values[key] = self._viewed(key.node, self._overwritten(base, self.values[known]))
@@ -326,12 +327,7 @@ class Evaluation:
         if not higher_order.has_own_code(target):
             return name
         noise = None if target in higher_order.VECTORISED else self._noise  # torch.vmap allows no random numbers
-
-        def result(*operands: Any) -> Any:
-            found = self._subgraph(name, noise, *operands)
-            return tuple(found) if isinstance(found, list) else found
-
-        return result
+        return functools.partial(self._subgraph, name, noise)
 
     def to_overwrite(self, value: torch.Tensor) -> torch.Tensor:
         """The tensor that a node gets which overwrites a value: a copy."""

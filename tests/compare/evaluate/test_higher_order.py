@@ -132,7 +132,9 @@ def joint_attention(inputs: Sequence[Tensor]) -> torch.fx.GraphModule:
         return s * 1.5 + torch.ops.aten.index.Tensor(table, [i + j])
 
     numbers = [torch.zeros((), dtype=torch.int32) for _ in range(4)]
-    _, joint = create_fw_bw_graph(score, (q.new_zeros((), requires_grad=True), *numbers), (bias,))
+    _, joint = create_fw_bw_graph(
+        score, (q.new_zeros((), requires_grad=True), *numbers), (bias.clone().requires_grad_(),)
+    )
     root = nn.Module()
     root.fw, root.joint = torch.fx.symbolic_trace(score), joint
     root.mask = torch.fx.symbolic_trace(_all)

@@ -198,15 +198,16 @@ class Graph:
         for name in names:
             read = [*self.by_name[name].inputs]
             for item in read:
-                read += [base for base in self.by_name[item].inputs[:1] if self.is_overwritten_through(item, base)]
+                read += self.by_name[item].inputs if self.is_overwritten_through(item) else ()
             last |= dict.fromkeys((name, *read), name)
         uses: dict[str, set[str]] = defaultdict(set)
         for name, reader in last.items():
             uses[reader].add(name)
         return {reader: frozenset(read) for reader, read in uses.items()}
 
-    def is_overwritten_through(self, view: str, base: str) -> bool:
+    def is_overwritten_through(self, view: str) -> bool:
         """True if a node overwrites a view and what it is a view of, in which its value is found then."""
+        base = next(iter(self.by_name[view].inputs), "")
         return not set(self.mutators.get(view, ())).isdisjoint(self.mutators.get(base, ())) and is_view(
             self.by_name[view]
         )

@@ -318,8 +318,8 @@ class Evaluation:
         """A view of another tensor than that of the graph."""
         view = self._graph.by_name[name]
         first, *others = view.inputs
-        values = {item: self.values[self._graph.value_for(item, name)] for item in others}
-        args = [python_value(item, {first: base, **values}, self._arithmetic, self._device) for item in view.args]
+        values = {first: base, **{item: self.value(self._graph.value_for(item, name)) for item in others}}
+        args = [python_value(item, values, self._arithmetic, self._device) for item in view.args]
         return _checked(view, implementation_of(view.target), args, {})
 
     def _graph_argument(self, target: str, name: str) -> Any:

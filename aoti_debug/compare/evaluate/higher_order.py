@@ -99,14 +99,22 @@ def _bytes_of_scores(query: torch.Tensor, key: torch.Tensor) -> int:
 
 
 def _attention_backward(operator: Callable[..., Any], query: torch.Tensor, key: torch.Tensor, *others: Any) -> Any:
-    """flex_attention_backward.
+    """flex_attention_backward, without the gradients of what the function of scores reads: they are None.
+
+    Eager adds them up in an operator that the lowered graph does not have any more (flex_lib.zeros_and_scatter).
 
     Raises:
         MemoryError: eager holds all scores at once, and they would take too much.
     """
     if (size := _bytes_of_scores(query, key)) > _MOST_SCORES:
         raise MemoryError(f"the scores take {size >> 20} MiB in eager")
-    return operator(query, key, *_with_tuples(others))
+    *tensors, score, joint = others[:7]
+
+    def of_scores(*arguments: Any) -> list[Any]:
+        first, *rest = joint(*arguments)
+        return [first, *(None for _ in rest)]
+
+    return operator(query, key, *tensors, score, of_scores, *_with_tuples(others[7:]))
 
 
 def _with_tuples(arguments: Sequence[Any]) -> Iterator[Any]:

@@ -126,13 +126,12 @@ class CheckedCalls:
         return [_record(line) for line in lines]
 
     def _index(self, record: _Record, launch: Launch, memory: _CallMemory, deadline: float) -> _Loaded | None:
-        """The only integer without which there are fewer such accesses; else the only one that their place depends on.
+        """The only integer without which there are fewer such accesses; None where there is none, or several.
 
-        None where there is none, or several. One without which the line accesses less often decides how often it does,
+        One without which the line accesses less often decides how often it does,
         and is no part of the index.
         """
-        without: list[_Loaded] = []
-        moving: list[_Loaded] = []
+        found: list[_Loaded] = []
         reached: int | None = None
         for loaded in _likeliest(record)[:MOST_TRIALS]:
             if reached is None:
@@ -143,11 +142,9 @@ class CheckedCalls:
                 return None
             if not memory.change(loaded):
                 continue
-            same, times = self._watched(record, launch)
-            if times == reached:
-                without += [loaded] if self._alike(record) < record.count else []
-                moving += [loaded] if same < record.same else []
-        found = without or moving
+            _, times = self._watched(record, launch)
+            if times == reached and self._alike(record) < record.count:
+                found.append(loaded)
         if record.kind == "division" and len(found) > 1:  # a dividend and its divisor, -1
             found = [loaded for loaded in found if loaded.value == -1]
         return found[0] if len(found) == 1 else None

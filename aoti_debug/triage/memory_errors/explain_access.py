@@ -11,7 +11,7 @@ from aoti_debug.repro.evidence import Evidence, SeenAccess
 from aoti_debug.rundir.timeline import Launch
 from aoti_debug.triage.contracts.contracts import zero_sized
 from aoti_debug.triage.kernel_source.model_lines import access_line
-from aoti_debug.triage.memory_errors.walk_back import IndexValue, integer_inputs, walk_back
+from aoti_debug.triage.memory_errors.walk_back import IndexValue, coordinates, integer_inputs, walk_back
 
 _PREPOSITIONS = {"load": "from", "atomic": "on"}
 
@@ -24,6 +24,7 @@ def explain(finding: Finding, flow: Dataflow, launch: Launch, seen: Iterable[Evi
         launch: the guilty launch of that run.
         seen: what the repro's trials saw, the most trustworthy first.
     """
+    seen = tuple(seen)
     access = best_access(seen)
     victim = replace(finding.where or place_of(launch), frame=access_line(launch))
     sentences: tuple[str, ...] = ()
@@ -36,6 +37,9 @@ def explain(finding: Finding, flow: Dataflow, launch: Launch, seen: Iterable[Evi
     if index is None:
         empty = tuple(f"{argument.name} has no elements" for argument in zero_sized(launch))
         return replace(finding, evidence=(*sentences, *empty, *finding.evidence))
+    if not (index.is_bad or access is None or access.kind == "index" or _is_without(seen, access)):
+        computed = f"the address is computed from {index.argument.name}[{coordinates(index)}], which is {index.value}"
+        return replace(finding, evidence=(*sentences, computed, *finding.evidence))
     walk = walk_back(flow, index)
     return replace(
         finding,
@@ -65,6 +69,11 @@ def best_access(seen: Iterable[Evidence]) -> SeenAccess | None:
     """The access with an index, or else the first one; None where no trial has reported any."""
     accesses = [access for evidence in seen for access in evidence.accesses]
     return next((a for a in accesses if a.index is not None), accesses[0] if accesses else None)
+
+
+def _is_without(seen: Iterable[Evidence], access: SeenAccess) -> bool:
+    """True if the trial has found that the access does not happen without the index that it names."""
+    return any(evidence.mode == "checked" and access in evidence.accesses for evidence in seen)
 
 
 def _element(launch: Launch, access: SeenAccess) -> int | None:

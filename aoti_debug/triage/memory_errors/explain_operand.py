@@ -26,7 +26,7 @@ def with_operand(finding: Finding, located: LocatedOperand) -> Finding:
         origin = Place(input=located.input, element=bad.source.element, frame=located.computed_line)
         between = tuple(place for place in finding.chain if place.launch and place.launch != where.launch)
         return replace(found, origin=origin, chain=(origin, *between, where))
-    if finding.origin is not None:
+    if finding.origin is not None and (bad.computed is None or bad.source is not None):
         return found
     if bad.computed is None:
         return replace(found, origin=replace(where, operator=bad.operator))

@@ -76,6 +76,15 @@ def test_an_index_that_the_kernel_computes_comes_from_the_element_that_a_trial_n
     assert "the index came from the model's input: ids[1] is 5" in finding.evidence
 
 
+def test_a_number_that_an_address_is_computed_from_is_no_origin_by_itself(tmp_path: Path) -> None:
+    """An interpreter knows what an address was computed from, but not what is wrong with it: index + FAR."""
+    run = run_of(tmp_path, torch.tensor([1, 5]))
+    evidence = replace(seen(access(60, SeenIndex("arg0_1", 1, 5))), mode="interpret")
+    finding = explain(FAULT, Dataflow(run), run.launches[0], [evidence])
+    assert finding.origin is None
+    assert "the address is computed from arg0_1[1], which is 5" in finding.evidence
+
+
 def test_a_divisor_comes_from_the_element_that_a_trial_names(tmp_path: Path) -> None:
     division = SeenAccess(
         "division", "integer division by zero", "", "", None, 0, 0, 0, None, 1, None, SeenIndex("arg0_1", 1, 5)

@@ -101,3 +101,11 @@ def test_an_operand_of_an_unknown_source_leaves_the_origin_with_its_operator() -
     found = with_operand(finding, LocatedOperand(replace(BAD, source=source), LINE, None, ""))
     assert found.origin is not None
     assert (found.origin.input, found.origin.operator) == ("", "aten.index.Tensor")
+
+
+def test_an_operator_that_makes_a_bad_index_of_any_input_is_the_origin() -> None:
+    """index + FAR: no input is to blame, whatever a trial names."""
+    finding = Finding(FAULT, "SIGSEGV", Place("0.1", "cpp_fused_0"), origin=Place(input="ids", element=5))
+    found = with_operand(finding, LocatedOperand(replace(BAD, computed=MADE), LINE, OTHER, ""))
+    assert found.origin is not None
+    assert (found.origin.input, found.origin.operator, found.origin.frame) == ("", "aten.mul.Tensor", OTHER)

@@ -72,10 +72,11 @@ def _is_unusual(culprit: Culprit, tensor: torch.Tensor) -> bool:
 
 def _explained(finding: Finding, culprit: Culprit, tensor: torch.Tensor) -> Finding:
     element, where = culprit.element, finding.where
+    place = () if element is None else unravel(element, tuple(tensor.shape))
     if element is None:
         sentence = f"the fault comes from {culprit.name}: with {culprit.instead} in all of it, the model runs through"
     else:
-        at = ", ".join(map(str, unravel(element, tuple(tensor.shape))))
+        at = ", ".join(map(str, place))
         sentence = (
             f"the fault comes from {culprit.name}[{at}], which is {culprit.value}: "
             if at
@@ -86,7 +87,7 @@ def _explained(finding: Finding, culprit: Culprit, tensor: torch.Tensor) -> Find
             if culprit.alone
             else "with other numbers in all other elements, it comes as well"
         )
-    origin = Place(input=culprit.name, element=element)
+    origin = Place(input=culprit.name, element=element, coordinates=place)
     between = tuple(
         place for place in finding.chain if place.launch and (where is None or place.launch != where.launch)
     )

@@ -23,7 +23,10 @@ def with_operand(finding: Finding, located: LocatedOperand) -> Finding:
     where = finding.where if line is None else replace(finding.where, frame=line)
     found = replace(finding, where=where, evidence=(*sentences, *finding.evidence))
     if bad.source is not None and located.input:
-        origin = Place(input=located.input, element=bad.source.element, frame=located.computed_line)
+        source = bad.source
+        origin = Place(
+            input=located.input, element=source.element, coordinates=source.index, frame=located.computed_line
+        )
         between = tuple(place for place in finding.chain if place.launch and place.launch != where.launch)
         return replace(found, origin=origin, chain=(origin, *between, where))
     if finding.origin is not None and (bad.computed is None or bad.source is not None):

@@ -81,7 +81,7 @@ def of_index(ids: Any, weights: Any) -> str:
 def test_the_element_through_another_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = explained(run_of(tmp_path), monkeypatch, of_index)
     assert found.origin is not None
-    assert (found.origin.input, found.origin.element) == ("ids", 4)
+    assert (found.origin.input, found.origin.element, found.origin.coordinates) == ("ids", 4, (1, 1))
     assert found.evidence == (
         f"the fault comes from ids[1, 1], which is {FAR}: with 4 there, the model runs through",
         "it never returned",

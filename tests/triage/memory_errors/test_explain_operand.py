@@ -90,7 +90,7 @@ def test_the_origin_is_the_element_of_the_input_that_the_graph_shows(
     made = Place("0.0", "cpp_fused_mul_0", argument="buf0", element=5)
     finding = Finding(FAULT, "SIGSEGV", Place("0.1", "cpp_fused_0"), origin=made, chain=(made, Place("0.1")))
     found = with_operand(finding, LocatedOperand(replace(BAD, source=source), LINE, OTHER, "", "ids"))
-    assert found.origin == Place(input="ids", element=element, frame=OTHER)
+    assert found.origin == Place(input="ids", element=element, coordinates=source.index, frame=OTHER)
     assert [place.launch for place in found.chain] == ["", "0.0", "0.1"]
     assert found.evidence[1:] == ((sentence,) if sentence else ())
 

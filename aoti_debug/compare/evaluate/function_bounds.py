@@ -1,4 +1,4 @@
-"""How far a correct kernel may be off where it approximates a function: bounds in ULP of the result, in one table.
+"""Bounds of functions that kernels approximate, in ULP of the result: what a correct kernel may be off, in one table.
 
 They hold for float32, in which kernels also compute float16 and bfloat16. `benchmarks/function_bounds.py` measures what
 Inductor generates; where that misses its bound, the bound is what a correct implementation needs.
@@ -42,11 +42,11 @@ class FunctionBound:
         return self.cpu if device.startswith("cpu") else self.cuda
 
     def summand_on(self, device: str) -> float:
-        """What a sum of its result may be off besides on a device, in ULP of the sum."""
+        """The error that a sum of its result may have besides on a device, in ULP of the sum."""
         return self.summand if device.startswith("cpu") else 0.0
 
     def argument_on(self, device: str) -> float:
-        """How far the argument may be off on a device, in ULP of the argument."""
+        """The error that the argument may have on a device, in ULP of the argument."""
         return self.cpu_argument if device.startswith("cpu") else self.cuda_argument
 
 

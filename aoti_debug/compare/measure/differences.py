@@ -102,7 +102,7 @@ class Differences:
 
     @cached_property
     def bound(self) -> torch.Tensor | None:
-        """How far rounding may move each element before it is stored; None if that is not known."""
+        """The distance that rounding may move each element before it is stored; None if that is not known."""
         return None if self._output.bound is None else _flat(self._output.bound)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""How far rounding may move each element of a value: bounds that follow a region. Runs in a child process.
+"""Bounds of the error that rounding makes in each element of a value of a region. Runs in a child process.
 
 Every operator adds its own error: that of the function that it approximates, or of a rounding. The errors of its
 arguments are followed through it: in float64 it is evaluated with each argument moved up and down by its error. So

@@ -61,7 +61,7 @@ _ROUNDED |= {"add": 1, "sub": 1, "rsub": 1, "mul": 1, "div": 1, "fma": 2, "squar
 _ROUNDED |= {"true_divide": 1, "lerp": 3, "leaky_relu": 1, "deg2rad": 1, "rad2deg": 1}  # and how often they round
 _ADDS_PRODUCTS = {"fma": (2,), "addcmul": (0,), "addcdiv": (0,), "lerp": (0, 1)}  # and the places of what they add
 # How far results may be apart where the ends of an interval of arguments say nothing about what lies between
-_OSCILLATES = {"sin": 2.0, "cos": 2.0, "tan": math.inf, "lgamma": math.inf, "digamma": math.inf}
+_OSCILLATES = {"sin": 2.0, "cos": 2.0, "tan": math.inf}
 _FAR = 0.5
 _SCALED = {"mul", "div", "true_divide", "convert_element_type", "_to_copy"}  # they keep relative errors as they are
 
@@ -199,7 +199,7 @@ def is_followed(node: Node) -> bool:
     known = name in _ARRANGED or name in _ROUNDED or name in FUNCTION_BOUNDS
     rounds_to_integers = node.target.endswith(("_mode", ".decimals"))  # the quotient is rounded before
     dtypes = [type_.dtype for type_ in node.types if type_ is not None]
-    are_known = all(dtype in ("float32", *_HALF_DTYPES, *_INTEGERS) for dtype in dtypes)
+    are_known = bool(dtypes) and all(dtype in ("float32", *_HALF_DTYPES, *_INTEGERS) for dtype in dtypes)
     return known and not rounds_to_integers and not node.mutates and are_known
 
 

@@ -24,7 +24,7 @@ def launch(document: Document, id_: str) -> dict[str, Any]:
 
 def test_a_run_with_statistics(tmp_path: Path) -> None:
     document = document_of(report.of_run(run(tmp_path, 2, fault=False)))
-    assert document.head["kind"] == "clean"
+    assert document.head["kind"] == "no_fault"
     assert launch(document, "0.1")["marks"] == ["NaN"]
     assert launch(document, "0.1")["worst"] == "3 NaN in buf1"
     assert launch(document, "0.2")["marks"] == ["near overflow"]

@@ -38,14 +38,6 @@ class LookedUp(Table):
         return looked_up(self.table.sin(), index * 2) + (key % 3)[:, None]  # fault # made
 
 
-class Repeated(Table):
-    """Eager's check of repeats."""
-
-    def forward(self, lengths: Tensor, key: Tensor) -> Tensor:
-        owner = torch.repeat_interleave(lengths, output_size=24)  # fault
-        return self.table[owner] * (key % 3)
-
-
 class Inverted(nn.Module):
     """A matrix that has no inverse."""
 
@@ -157,7 +149,6 @@ PROGRAMS = {
     "aborts": Program(Aborts, lambda: (numbers(8), hashed(8) // 2 * 2)),
     "reads nowhere": Program(ReadsNowhere, lambda: (numbers(8), hashed(8))),
     "operator looks up": Program(LookedUp, lambda: (ids(12, below=25), hashed(12))),
-    "repeated": Program(Repeated, lambda: (torch.tensor([3, 5, 7, 9]), hashed(24, 1))),
     "inverted": Program(Inverted, lambda: (torch.eye(4) + numbers(4, 4) / 9, hashed(4, 4))),
     "drawn": Program(Drawn, lambda: (numbers(4, 8).abs(), hashed(4, 3))),
     "while_loop": Program(WhileLoop, lambda: (numbers(12, 8), ids(12, below=30), ids(12, below=4)), strict=True),
@@ -179,7 +170,6 @@ CASES = (
     Case("operator that looks up", "operator looks up", at("index", 8, 25), is_element=False),
     Case("operator that looks up, in a package", "operator looks up", at("index", 1, -26), is_element=False,
          is_compiled=True),
-    Case("repeats that do not add up", "repeated", at("lengths", 1, 6), is_element=False),
     Case("a matrix without an inverse", "inverted", tuple(e for c in range(4) for e in at("x", 2, c, 0.0)),
          is_element=False),
     Case("probabilities below zero", "drawn", at("weights", 1, 3, -0.5), is_element=False, is_compiled=True),

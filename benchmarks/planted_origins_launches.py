@@ -286,5 +286,6 @@ CASES = (
     Case("rolled and joined", "rolled", at("left", 7, 64)),
     Case("rolled and joined, in a package", "rolled", at("right", 5, 64), is_compiled=True),
     Case("bag of embeddings", "bag", at("tokens", 7, 49)),
+    Case("bag of embeddings: where the first begins", "bag", at("offsets", 0, 1), is_element=False),
     Case("int32 overflow", "overflown", at("index", 6, 22), is_compiled=True),
 )  # fmt: skip

@@ -44,9 +44,9 @@ class Scattered(nn.Module):
         return x.sin().scatter(1, index, values)  # fault
 
 
-class Added(nn.Module):
-    def forward(self, x: Tensor, index: Tensor, values: Tensor) -> Tensor:
-        return x.cos().scatter_add(0, index, values) + 1  # fault
+class Filled(nn.Module):
+    def forward(self, x: Tensor, index: Tensor) -> Tensor:
+        return x.cos().index_fill(0, index, 3.0) + 1  # fault
 
 
 class Put(nn.Module):
@@ -192,7 +192,7 @@ PROGRAMS = {
     "take": Program(Taken, lambda: (numbers(4, 20), ids(4, 5, below=80))),
     "index_select": Program(Selected, lambda: (numbers(20, 8), ids(6, below=20), hashed(8))),
     "scatter": Program(Scattered, lambda: (numbers(4, 20), ids(4, 3, below=20), numbers(4, 3))),
-    "scatter_add": Program(Added, lambda: (numbers(20, 4), ids(6, 4, below=20), numbers(6, 4))),
+    "index_fill": Program(Filled, lambda: (numbers(20, 4), ids(6, below=20))),
     "index_put": Program(Put, lambda: (numbers(20, 4), ids(6, below=20), numbers(6, 4))),
     "index_add": Program(IndexAdded, lambda: (numbers(20, 4), ids(6, below=20), numbers(6, 4))),
     "masked": Program(Masked, lambda: (ids(12), ids(12) % 3 > 0)),
@@ -225,7 +225,7 @@ CASES = (
     Case("take past the end", "take", at("place", 3, 1, 80), is_compiled=True),
     Case("index_select beside a seed", "index_select", at("index", 4, 31), at("seed", 2, 10**12)),
     Case("scatter past the end", "scatter", at("index", 1, 2, 21)),
-    Case("scatter_add far away", "scatter_add", at("index", 5, 0, FAR)),
+    Case("index_fill past the end", "index_fill", at("index", 5, 20)),
     Case("index_put before the beginning", "index_put", at("index", 3, -21)),
     Case("index_add past the end", "index_add", at("index", 0, 20)),
     Case("masked: a bad number that counts", "masked", at("index", 4, 99), at("index", 0, 900), is_compiled=True),

@@ -55,6 +55,8 @@ def main() -> int:
         work = Path(options.work or temporary).resolve()
         if options.truth:
             return int(not all(_each(chosen, options.jobs, lambda report: _is_true(report, work / report.name))))
+        if options.kept:
+            chosen = [report for report in chosen if (work / report.name / answers.KEPT).exists()]
         ask = answers.kept_answer if options.kept else _asked
         rows = list(_each(chosen, options.jobs, lambda report: _row(report, ask(report, work / report.name))))
     console = Console(width=None if sys.stdout.isatty() else 180)

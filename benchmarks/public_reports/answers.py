@@ -17,6 +17,7 @@ from public_reports.planted import VARIABLE
 from public_reports.report import INPUTS, PACKAGE, PROGRAM, Report
 
 HERE = Path(__file__).resolve().parent
+KEPT = "answer.json"  # what was printed
 LIMIT = 1500.0  # seconds, for one command
 SENTENCES = ("what", "evidence", "confirmed_by", "warnings")
 PLACE = re.compile(r"([\w./-]+\.py):(\d+)")
@@ -67,13 +68,13 @@ def ask(report: Report, folder: Path) -> Answer:
         "stderr": done[-1].stderr,
         "seconds": seconds,
     }
-    (folder / "answer.json").write_text(json.dumps(kept, indent=1))
+    (folder / KEPT).write_text(json.dumps(kept, indent=1))
     return kept_answer(report, folder)
 
 
 def kept_answer(report: Report, folder: Path) -> Answer:
     """The answer that `ask` has kept in a folder."""
-    kept = json.loads((folder / "answer.json").read_text())
+    kept = json.loads((folder / KEPT).read_text())
     return READERS[report.command](kept["stdout"], kept["code"], kept["seconds"], kept["stderr"])
 
 

@@ -33,12 +33,14 @@ TOLERANCE = 1e-3  # relative to the largest number of an output
 
 
 def build(name: str, folder: Path) -> None:
-    """Writes inputs.pt and program.pt2, or package.pt2 for commands that take one, into `folder`.
+    """Writes inputs.pt and program.pt2, or package.pt2, into `folder`; nothing for the Python API, which takes a module.
 
     It is the whole of a process of its own, which may end in any way.
     """
     report = REPORTS[name]
     with _in(folder, "build.log"):
+        if report.command == "api":
+            return
         example, program = _exported(report)
         torch.save(example.inputs, folder / INPUTS)
         if report.command == "compiled":

@@ -21,7 +21,7 @@ from aoti_debug.rundir.run_directory import RunDir, open_run
 from aoti_debug.rundir.timeline import LaunchStatus
 
 pytestmark = pytest.mark.slow
-LEAST = {"loops": 0.99, "overwrites": 0.99, "attention": 0.99}  # of the bytes that launches write
+LEAST = {"loops": 0.99, "overwrites": 0.97, "attention": 0.99}  # of the bytes that launches write
 REPLAYED = {"loops": "true_graph_0", "overwrites": "while_loop_body_graph_0", "attention": ""}  # a graph of the launch
 
 

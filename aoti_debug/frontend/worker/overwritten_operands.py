@@ -58,5 +58,5 @@ def _of_body(reference: Reference, body: Graph, call: Node) -> Iterator[str]:
                 operator = call.target.removeprefix(HIGHER_ORDER)
                 yield (
                     f"{node.target} overwrites {base.name}, which {operator} is passed, in {body.name}{place}: "
-                    f"{node_text(node)}; torch lowers this only with a copy: {base.name}.clone()"
+                    f"{node_text(node)}; torch refuses that, and may accept a copy: {base.name}.clone()"
                 )

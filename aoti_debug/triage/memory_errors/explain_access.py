@@ -29,9 +29,11 @@ def explain(finding: Finding, flow: Dataflow, launch: Launch, seen: Iterable[Evi
     victim = replace(finding.where or place_of(launch), frame=access_line(launch))
     sentences: tuple[str, ...] = ()
     if access is not None:
-        sentences = tuple(_sentences(access))
-        if access.argument:
-            victim = replace(victim, argument=access.argument, element=_element(launch, access))
+        after = _after_assertion(access, seen)
+        sentences = (*_sentences(access), *(() if after is None else tuple(_sentences(after))[:1]))
+        accessed = after or access
+        if accessed.argument:
+            victim = replace(victim, argument=accessed.argument, element=_element(launch, accessed))
     finding = replace(finding, where=victim)
     index = None if access is None else _index(launch, access)
     if index is None:
@@ -74,6 +76,14 @@ def best_access(seen: Iterable[Evidence]) -> SeenAccess | None:
 def _is_without(seen: Iterable[Evidence], access: SeenAccess) -> bool:
     """True if the trial has found that the access does not happen without the index that it names."""
     return any(evidence.mode == "checked" and access in evidence.accesses for evidence in seen)
+
+
+def _after_assertion(access: SeenAccess, seen: Iterable[Evidence]) -> SeenAccess | None:
+    """The access that the index of a failed assertion led to where the kernel went on; None if none was seen."""
+    if access.kind != "assertion" or access.index is None:
+        return None
+    accesses = (other for evidence in seen for other in evidence.accesses)
+    return next((other for other in accesses if other.argument and other.index == access.index), None)
 
 
 def _element(launch: Launch, access: SeenAccess) -> int | None:

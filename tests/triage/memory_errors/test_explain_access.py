@@ -68,6 +68,24 @@ def test_an_index_that_is_used_unchanged_comes_from_the_input(tmp_path: Path) ->
     assert finding.evidence[-1] == FAULT.evidence[0]
 
 
+def test_the_access_after_a_failed_assertion_names_the_table(tmp_path: Path) -> None:
+    """The replay with checks goes on, and sees the access that the assertion prevents."""
+    index = SeenIndex("arg0_1", 1, 12)
+    failed = SeenAccess(
+        "assertion", "index out of bounds: 0 <= tmp0 < 10L", "", "", None, 0, 0, 0, None, 1, None, index
+    )
+    finding = explained(run_of(tmp_path, torch.tensor([1, 12])), failed, access(48, index))
+    assert finding.where is not None
+    assert (finding.where.argument, finding.where.element) == ("table", 48)
+    assert finding.evidence[:2] == (
+        f"an assertion of the kernel failed: {text}",
+        "out-of-bounds load from table: element 48 of 40, 9 past the end",
+    )
+    other = explained(run, failed, access(48, SeenIndex("arg0_1", 0, 1)))
+    assert other.where is not None
+    assert other.where.argument == ""
+
+
 def test_an_index_that_the_kernel_computes_comes_from_the_element_that_a_trial_names(tmp_path: Path) -> None:
     """5 is a valid row of the table, 3 * 5 is not."""
     finding = explained(run_of(tmp_path, torch.tensor([1, 5])), access(60, SeenIndex("arg0_1", 1, 5)))

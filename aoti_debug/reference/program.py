@@ -213,7 +213,7 @@ class Graph:
         )
 
     def base_of(self, value: ValueKey) -> ValueKey | None:
-        """What a view of has this value, after it was overwritten with the view; None for any other value."""
+        """The value of the tensor that was overwritten together with a view of it; None for any other value."""
         view = self.by_name[value.node]
         if not value.after or not is_view(view) or view.inputs[0] not in self.by_name[value.after].mutates:
             return None

@@ -70,11 +70,10 @@ def test_an_index_that_is_used_unchanged_comes_from_the_input(tmp_path: Path) ->
 
 def test_the_access_after_a_failed_assertion_names_the_table(tmp_path: Path) -> None:
     """The replay with checks goes on, and sees the access that the assertion prevents."""
-    index = SeenIndex("arg0_1", 1, 12)
-    failed = SeenAccess(
-        "assertion", "index out of bounds: 0 <= tmp0 < 10L", "", "", None, 0, 0, 0, None, 1, None, index
-    )
-    finding = explained(run_of(tmp_path, torch.tensor([1, 12])), failed, access(48, index))
+    index, text = SeenIndex("arg0_1", 1, 12), "index out of bounds: 0 <= tmp0 < 10L"
+    failed = SeenAccess("assertion", text, "", "", None, 0, 0, 0, None, 1, None, index)
+    run = run_of(tmp_path, torch.tensor([1, 12]))
+    finding = explained(run, failed, access(48, index))
     assert finding.where is not None
     assert (finding.where.argument, finding.where.element) == ("table", 48)
     assert finding.evidence[:2] == (

@@ -13,6 +13,7 @@ from typing import Any
 
 from aoti_debug import dtypes
 from aoti_debug.frontend.worker import after_fusion
+from aoti_debug.frontend.worker.completed_graphs import with_bases, with_lines_of_callers
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.manifest import ModelLine
 from aoti_debug.recording import stack_frames
@@ -28,7 +29,6 @@ from aoti_debug.reference.program import (
     NodeKind,
     Reference,
     TensorType,
-    is_view,
 )
 
 _USER_TRITON = ("triton_kernel_wrapper_mutation",)
@@ -78,11 +78,11 @@ class ReferenceGraphs:
         name = lowered.name or ""
         if not name:
             self._function = FOLDING if lowered.is_const_graph else MODEL
-        nodes = _with_bases([self._inner_node(node, name, "_") for node in lowered.module.graph.nodes])
+        nodes = with_bases([self._inner_node(node, name, "_") for node in lowered.module.graph.nodes])
         values = tuple(BufferValue(buffer, node.name) for buffer, node in _buffer_values(operations).items())
         self._graphs[name, self._function] = Graph(name, self._function, nodes, values)
         for path, module in _graph_modules(name, lowered.module, "_"):  # some are lowered as a part of a kernel
-            inner = _with_bases([self._inner_node(node, path, "_") for node in module.graph.nodes])
+            inner = with_bases([self._inner_node(node, path, "_") for node in module.graph.nodes])
             self._graphs.setdefault((path, self._function), Graph(path, self._function, inner, ()))
 
     def of_program(self, nodes: Iterable[Any]) -> None:
@@ -126,10 +126,10 @@ class ReferenceGraphs:
         return Reference(
             FORMAT,
             str(torch.__version__),
-            tuple(_with_lines_of_callers(self._graphs.values())),
+            tuple(with_lines_of_callers(self._graphs.values())),
             tuple(self._lines),
             failure=self.failure,
-            exported=tuple(_with_lines_of_callers(self._exported)),
+            exported=tuple(with_lines_of_callers(self._exported)),
             exported_failure=self.exported_failure,
         )
 
@@ -181,18 +181,6 @@ def _returned(signature: Any) -> Returned:
         elif spec.target is not None:
             replaced[position] = spec.target
     return Returned(tuple(to_user), replaced)
-
-
-def _with_lines_of_callers(graphs: Iterable[Graph]) -> Iterator[Graph]:
-    """Graphs whose nodes without a model line, in a branch or loop, have that of the branch or loop itself."""
-    lines: dict[tuple[str, str], int] = {}
-    for graph in sorted(graphs, key=lambda graph: len(graph.name)):  # what calls a graph comes before it
-        own = lines.get((graph.name, graph.function), -1)
-        nodes = [replace(node, line=own) if node.line < 0 <= own else node for node in graph.nodes]
-        for node in nodes:
-            bodies = (graph.by_name[name] for name in node.inputs if node.target.startswith(HIGHER_ORDER))
-            lines |= {(body.target, graph.function): node.line for body in bodies if body.kind is NodeKind.SUBGRAPH}
-        yield replace(graph, nodes=tuple(nodes))
 
 
 def _graph_modules(path: str, module: Any, separator: str) -> Iterator[tuple[str, Any]]:
@@ -351,20 +339,6 @@ def _mutated(node: Any) -> Iterator[str]:
         for item in _flat([value]):
             if isinstance(item, torch.fx.Node):
                 yield item.name
-
-
-def _with_bases(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """Nodes that overwrite, with a view, what it is a view of, and its other views so far."""
-    base_of: dict[str, str] = {}
-    found: list[Node] = []
-    for node in nodes:
-        if is_view(node):
-            base_of[node.name] = base_of.get(node.inputs[0], node.inputs[0])
-        bases = {base_of.get(name, name) for name in node.mutates}
-        views = (name for name, base in base_of.items() if base in bases)
-        overwritten = dict.fromkeys((*node.mutates, *sorted(bases), *views)) if node.mutates else ()
-        found.append(replace(node, mutates=tuple(overwritten)))
-    return tuple(found)
 
 
 def _mutated_by_body(body: Any, operands: Sequence[Any]) -> Iterator[str]:

@@ -33,7 +33,7 @@ TOLERANCE = 1e-3  # relative to the largest number of an output
 
 
 def build(name: str, folder: Path) -> None:
-    """Writes inputs.pt and program.pt2, or package.pt2, into `folder`; nothing for the Python API, which takes a module.
+    """Writes inputs.pt and program.pt2, or package.pt2, into `folder`; nothing for the Python API: it takes a module.
 
     It is the whole of a process of its own, which may end in any way.
     """

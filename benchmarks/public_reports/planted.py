@@ -73,8 +73,11 @@ def _one_too_far(right: Function) -> Function:
 
 def _without_nan(right: Function) -> Function:
     def wrong(x: Any, *args: Any, **keywords: Any) -> Any:
-        number = _lowered("eq.Tensor")(x, x)
-        return right(_lowered("where.self")(number, x, _lowered("full_like")(x, -1e30)), *args, **keywords)
+        from torch._inductor.lowering import make_pointwise
+        from torch._inductor.virtualized import ops
+
+        number = make_pointwise(lambda a: ops.where(ops.eq(a, a), a, ops.constant(-1e30, x.get_dtype())))(x)
+        return right(number, *args, **keywords)
 
     return wrong
 

@@ -89,6 +89,7 @@ class Beginning:
     Attributes:
         argument: of the launch.
         misplaced: of its `count` elements, those that are NaN or infinite otherwise than eager's.
+        dtype: of the argument.
         node, operator: in eager, the first operator of the launch whose result is not finite as in float64; "" if that
             is not known, or nothing is misplaced.
         line: the model line of the operator, or of the cast.
@@ -99,6 +100,7 @@ class Beginning:
     argument: str
     misplaced: int
     count: int
+    dtype: str
     node: str = ""
     operator: str = ""
     line: ModelLine | None = None
@@ -194,7 +196,7 @@ class Comparison:
     def _differs(self, error: OutputError) -> bool:
         if error.misplaced or (not error.is_right and error.is_explained_by_noise is False):
             return True
-        return error.has_lost_rounding and (error.has_lost_cast or self.is_healed(error))
+        return error.has_lost_rounding and (error.has_lost_cast or error.is_another_decision or self.is_healed(error))
 
     def _is_open(self, error: OutputError) -> bool:
         """True if it is not known whether rounding explains how an output differs."""
@@ -207,7 +209,8 @@ class Comparison:
     def is_healed(self, error: OutputError) -> bool:
         """True if the setting that was tried makes an output equal eager's, but for the rounding of one operator."""
         relative = None if self.setting is None else self.setting.relative.get(str(error.index))
-        return relative is not None and relative <= error.relative / _HEALED
+        needed = 0.0 if error.is_another_decision else error.relative / _HEALED
+        return relative is not None and relative <= needed
 
     @cached_property
     def not_compared(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import Beginning, Comparison
-from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.measure.output_errors import OutputError, is_exact
 from aoti_debug.compare.outcome import DIFFERS, REFUSED
 from aoti_debug.compare.precision_setting import PRECISION
 from aoti_debug.compare.protocol.bad_operand import BadOperand
@@ -48,10 +48,8 @@ def differs(comparison: Comparison) -> Finding:
         launch = comparison.run.launch(begins.launch)
         where = place_of(launch, begins.argument)
         evidence += _beginning_sentences(begins)
-    coverage = comparison.coverage
-    evidence.append(
-        f"{coverage.compared} of {wording.count(coverage.launches, 'launch')} computed what the program says"
-    )
+    launches = wording.count(comparison.coverage.launches, "launch")
+    evidence.append(f"{comparison.coverage.compared} of {launches} computed what the program says, but for rounding")
     is_open = comparison.setting is None and bool(comparison.suspects_of_rounding)
     healed = any(map(comparison.is_healed, comparison.differing_outputs))
     program = "PROGRAM.pt2" if comparison.setting is None else comparison.setting.program
@@ -80,6 +78,11 @@ def _beginning_sentences(begins: Beginning) -> Iterator[str]:
             f"it begins in launch {begins.launch}: {begins.misplaced} of "
             f"{wording.count(begins.count, 'element')} of {begins.argument} are NaN or infinite otherwise than eager "
             "makes them from the same inputs"
+        )
+    elif is_exact(begins.dtype):
+        yield (
+            f"it begins in launch {begins.launch}: eager rounds what {begins.argument} is decided by, and has others "
+            "from the same inputs"
         )
     else:
         yield (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aoti_debug.compare.comparison import Beginning, Row
+from aoti_debug.compare.measure.output_errors import is_exact
 from aoti_debug.compare.protocol.measurement import Measurement, RegionResult
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.dtypes import of_name
@@ -25,7 +26,7 @@ def first_difference(
         if region is None or graph is None:
             continue
         for output in row.outputs:
-            if output.misplaced or (output.eager_rms > _MULTIPLE * output.rms and not output.equals_eager):
+            if output.misplaced or _is_rounded_otherwise(output):
                 node = graph.by_name.get(operators.get(row.launch.id, "")) if output.misplaced else None
                 return _beginning(row, output, node, _lost_cast(graph, region), reference)
     return None
@@ -38,11 +39,19 @@ def _beginning(row: Row, output: Measurement, node: Node | None, cast: Node | No
         output.argument,
         output.misplaced,
         output.count,
+        output.dtype,
         "" if node is None else node.name,
         "" if node is None else node.target,
         None if named is None else reference.line(named),
         "" if cast is None else str(_dtype(cast)),
     )
+
+
+def _is_rounded_otherwise(output: Measurement) -> bool:
+    """True if eager rounds a result worse than the launch, or decides otherwise by what it has rounded."""
+    if output.equals_eager:
+        return False
+    return is_exact(output.dtype) or output.eager_rms > _MULTIPLE * output.rms
 
 
 def _lost_cast(graph: Graph, region: Region) -> Node | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row
-from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
+from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement, is_exact
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.limits import LARGEST
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
@@ -159,6 +159,9 @@ def output_text(error: OutputError) -> str:
         are = "is" if error.misplaced == 1 else "are"
         count = f"{error.misplaced} of {wording.count(error.elements, 'element')}"
         return f"output {error.index}: {count} {are} NaN or infinite otherwise than in eager{example}"
+    if is_exact(error.dtype):
+        count = f"{error.different} of {wording.count(error.elements, 'element')}"
+        return f"output {error.index}: {count} differ from what the exported program returns in eager{example}"
     if not math.isfinite(error.relative):
         return f"output {error.index} has other zeros than what the exported program returns in eager{example}"
     off = f"output {error.index} is {short(error.relative)} off, against what the exported program returns in eager"

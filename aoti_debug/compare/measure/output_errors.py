@@ -81,14 +81,21 @@ class OutputError:
             return False
         if self.misplaced or not is_low_precision(self.arithmetic):
             return True
-        return not _is_exact(self.dtype) and self.relative > _rounding_of(self)
+        return self.is_another_decision if is_exact(self.dtype) else self.relative > _rounding_of(self)
+
+    @property
+    def is_another_decision(self) -> bool:
+        """True if a truth value differs, or an integer by more than 1: that is more than a step of quantisation."""
+        if self.example is None or not is_exact(self.dtype):
+            return False
+        return self.dtype == "bool" or abs(int(self.example.actual) - int(self.example.expected)) > 1
 
     @property
     def has_lost_rounding(self) -> bool:
         """True if rounding in eager makes that difference: float64, which does not round, is much nearer to the run."""
         if not self.may_have_lost_rounding or self.double is None:
             return False
-        least = 0.0 if _is_exact(self.dtype) else _UNITS * _UNIT.get(self.dtype, _COARSE)
+        least = 0.0 if is_exact(self.dtype) else _UNITS * _UNIT.get(self.dtype, _COARSE)
         return self.relative > least and self.eager_double > _MULTIPLE * self.double
 
     @property
@@ -230,13 +237,14 @@ def far_off(error: OutputError) -> float:
     return error.double
 
 
-def _is_exact(dtype: str) -> bool:
+def is_exact(dtype: str) -> bool:
+    """True for integers and truth values."""
     return dtype == "bool" or dtype.startswith(("int", "uint"))
 
 
 def _rounding_of(error: OutputError) -> float:
     """The relative error that rounding in its own dtype, and in that of the program, is taken to explain."""
-    if _is_exact(error.dtype):
+    if is_exact(error.dtype):
         return 0.0
     return max(rounding_in(dtype) for dtype in (error.dtype, error.computed or error.dtype))
 

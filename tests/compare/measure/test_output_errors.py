@@ -153,6 +153,22 @@ def test_the_element_that_is_farthest_off_is_the_example(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("dtype", "actual", "expected", "decides"),
+    [
+        ("bool", "False", "True", True),
+        ("int64", "7", "3", True),
+        ("int8", "7", "8", False),  # a step of quantisation
+        ("bfloat16", "7.0", "3.0", False),
+    ],
+)
+def test_another_decision_in_16_bits_is_no_rounding(dtype: str, actual: str, expected: str, decides: bool) -> None:
+    example = ReturnedElement((1,), actual, expected)
+    found = OutputError(0, dtype, 8, 1, 0.01, "bfloat16", 0.0, 0.01, example=example, arithmetic="bfloat16")
+    assert found.is_another_decision is decides
+    assert found.has_lost_rounding is decides
+
+
+@pytest.mark.parametrize(
     ("error", "is_lost"),
     [
         (OutputError(0, "float32", 8, 8, 3e-4, "float16", 1e-7, 3e-4), True),

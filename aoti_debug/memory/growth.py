@@ -1,4 +1,4 @@
-"""Which launches keep memory from call to call, by what was allocated around them and where their results lay."""
+"""The launches that keep memory from call to call, by what was allocated around them and where their results lay."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KeptMemory:
 
 
 def growth_per_call(measured: MeasuredMemory) -> int:
-    """How much more was allocated before a call than before the one before it: the median, without the first two."""
+    """The growth of what is allocated from before one call to before the next: the median, without the first two."""
     counters = [call.allocated or call.heap for call in measured.calls][2:]
     return int(median(after - before for before, after in pairwise(counters))) if len(counters) > 1 else 0
 
@@ -60,7 +60,7 @@ def kept_memory(memory: Memory, measured: MeasuredMemory) -> tuple[KeptMemory, .
 
 
 def _kept(heap: LaunchHeap, call: CallMemory, position: int) -> int:
-    """What a launch keeps beyond its results in each call; 0 if that may be what the allocator adds to them."""
+    """The bytes that a launch keeps beyond its results in each call; 0 if the allocator may add as much to them."""
     results = [s.bytes for s in call.storages if s.made_by and s.first == position]
     added = sum(next(more for size, more in _PER_RESULT if count < size) for count in results)
     kept = heap.least - sum(results)

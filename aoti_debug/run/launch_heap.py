@@ -46,7 +46,7 @@ class LaunchHeapMeter:
         return self._allocated is not None
 
     def heap(self) -> int:
-        """What malloc has handed out and not got back; 0 where the C library does not tell."""
+        """The bytes that malloc has handed out and not got back; 0 where the C library does not tell."""
         return 0 if self._of_malloc is None else self._of_malloc()
 
     def __call__(self, tensor: Any, launch: Any) -> None:

@@ -193,14 +193,14 @@ def test_a_cast_that_is_not_stored_is_where_it_begins(comparison: Comparison, st
     reference, region = graph(stored)
     row = replace(comparison.rows[0], outputs=(replace(MEASURED, rms=1e-8, eager_rms=1e-4),))
     found = first_difference((row,), (region,), (RegionResult("0.0"),), reference)
-    assert found == Beginning("0.0", "buf0", 0, 6, "float32", cast=cast)
+    assert found == Beginning("0.0", "buf0", 0, 6, "float16", cast=cast)
 
 
 def test_the_operator_that_is_not_finite_is_where_it_begins(comparison: Comparison) -> None:
     reference, region = graph("sin")
     row = replace(comparison.rows[0], outputs=(replace(MEASURED, misplaced=2),))
     found = first_difference((row,), (region,), (RegionResult("0.0", begins="sin"),), reference)
-    assert found == Beginning("0.0", "buf0", 2, 6, "float32", "sin", "aten.sin.default", LINE, "float16")
+    assert found == Beginning("0.0", "buf0", 2, 6, "float16", "sin", "aten.sin.default", LINE, "float16")
 
 
 def test_eager_that_is_as_near_to_float64_is_no_beginning(comparison: Comparison) -> None:

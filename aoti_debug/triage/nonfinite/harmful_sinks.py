@@ -28,7 +28,7 @@ class Sink:
 
 
 def count_at(run: RunDir, sink: Sink) -> int | None:
-    """How many of a sink's values there are in a run of the same package; None if it did not get as far."""
+    """The number of a sink's values in a run of the same package; None if it did not get as far."""
     launch = run.find_launch(sink.occurrence.launch.id)
     argument = None if launch is None else launch.argument(sink.occurrence.argument.name)
     statistics = None if argument is None else statistics_of(argument, sink.phase)

@@ -102,7 +102,7 @@ def explain(finding: Finding, run: RunDir) -> Finding:
 
 
 def _nan_cases(run: RunDir, roots: RootSearch) -> list[NonfiniteCase]:
-    """What the first NaN that does harm may come from: an input, an infinity, or the launch that shows it first."""
+    """The causes that the first harmful NaN may have: an input, an infinity, or the launch that shows it first."""
     output_sinks = harmful_sinks.outputs(run, roots, Special.NAN)
     ends = [(sink, root) for sink in output_sinks for root in roots.trace([sink.occurrence])]
     for sink in harmful_sinks.integers(roots):
@@ -235,7 +235,7 @@ def _handled(run: RunDir, roots: RootSearch, case: NonfiniteCase | None) -> tupl
 
 
 def _produced(roots: RootSearch, special: Special) -> Iterable[Occurrence]:
-    """What launches produced from operands without it and another launch reads, once for each kernel and argument."""
+    """The values made by launches from operands without them, and read by another: once a kernel and argument."""
     reported = set()
     for occurrence in roots.values.written[special]:
         launch, argument = occurrence.launch, occurrence.argument

@@ -74,7 +74,7 @@ def statistics_after(argument: Argument) -> Statistics | None:
 
 
 def count_before(occurrence: Occurrence) -> int:
-    """How many of the same values the memory held before the launch wrote to it, whoever had put them there."""
+    """The number of the same values that the memory held before the launch wrote to it, whoever had put them there."""
     recorded = occurrence.argument.stats.get(Phase.BEFORE) if occurrence.argument.written else None
     return 0 if recorded is None else count(recorded.statistics, occurrence.special)
 

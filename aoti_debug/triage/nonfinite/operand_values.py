@@ -23,7 +23,7 @@ _MOST = 6  # operands in one sentence
 
 @dataclass(frozen=True)
 class OperandValues:
-    """What an element was computed from, as texts; at most 6 of each.
+    """The values that an element was computed from, as texts; at most 6 of each.
 
     Attributes:
         read: "buf0 = 0", "row 3 of x (16 elements, 1 +Inf)": what the kernel's arithmetic or the operator reads.

@@ -28,7 +28,7 @@ SECONDS = 30.0  # for telling which of several elements are needed
 
 @dataclass(frozen=True)
 class Trial:
-    """What a run with finite numbers in the place of a root's values has shown.
+    """The result of a run with finite numbers in the place of a root's values.
 
     Attributes:
         is_origin: whether less harm is done without the values; None if no run could tell.
@@ -158,12 +158,12 @@ class OriginTrials:
         return other, self._left(case, other, held.elements)
 
     def _left(self, case: NonfiniteCase, held: HeldValues, replaced: tuple[int, ...]) -> int | None:
-        """How many values still do harm with these elements replaced; None if the run does not tell."""
+        """The number of values that still do harm with these elements replaced; None if the run does not tell."""
         files = self.files((*self._always, Replacement(held, replaced)))
         return count_at(self._again(files), case.sink)
 
     def _needed(self, case: NonfiniteCase, held: HeldValues, without: int) -> tuple[int | None, int | None]:
-        """Which of the values are needed: the first and the last of a shortest range that alone does the harm."""
+        """The values that are needed: the first and the last of a shortest range that alone does the harm."""
         elements, end = held.elements, time.monotonic() + SECONDS
 
         def harms(first: int, last: int) -> bool | None:
@@ -213,7 +213,7 @@ def _plural(harm: str) -> str:
 
 
 def _elements_text(held: HeldValues, first: int | None, last: int | None) -> str:
-    """What the elements hold that are needed for the harm."""
+    """The values of the elements that are needed for the harm."""
     count = len(held.elements)
     if first is None or last is None:
         return f"{held.name} holds {count} values that are {_kinds(held, 0, count - 1)}"

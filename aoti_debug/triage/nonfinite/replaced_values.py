@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """What a run is given in the place of its own; None for its own.
+    """The files that a run is given in the place of its own; None for its own.
 
     Attributes:
         inputs: a file of inputs.
@@ -58,7 +58,7 @@ class HeldValues:
     number: float = 1.0
 
     def special_of(self, element: int) -> Special:
-        """What an element is."""
+        """The special value that an element is."""
         number = float(self.values.reshape(-1)[element])
         return next(special for special in Special if special.is_value(number))
 

@@ -191,6 +191,15 @@ def test_an_index_that_selects_an_equal_element_is_right() -> None:
     assert verdict(replace(output, perturbed=(), ties=torch.tensor([True]))) is not LaunchVerdict.WRONG
 
 
+def test_an_index_that_no_rounding_leads_to_is_wrong_beside_equal_elements() -> None:
+    values = torch.tensor([[5.0, 5.0, 1.0]])
+    output = evaluated(lambda x: x.argmax(1), values, actual=torch.tensor([2]))
+    moved = (torch.tensor([1]), torch.tensor([0]))
+    assert verdict(replace(output, perturbed=moved, ties=torch.tensor([False]))) is LaunchVerdict.WRONG
+    reached = (*moved, torch.tensor([2]))
+    assert verdict(replace(output, perturbed=reached, ties=torch.tensor([False]))) is not LaunchVerdict.WRONG
+
+
 def test_units_in_the_last_place() -> None:
     steps = ulp(torch.tensor([1.0, 1.5, 2.0, -4.0, 0.0, INF], dtype=torch.float64), torch.float32)
     assert steps.tolist() == [2**-23, 2**-23, 2**-22, 2**-21, 2**-149, 2**-23]

@@ -189,6 +189,8 @@ class _Case:
         launch = self._launch_of(fault)
         if fault is None:
             return self._outside(what)
+        if launch is None and fault.domain is FaultDomain.EXCEPTION and self.exit.exception:
+            return self._outside(what)  # the record does not have the words of the exception
         text = self._fault_text(fault)
         if launch is None:
             return _Finding(text, Proof.NONE, (), f"it was noticed at the end of call {fault.call}, in no launch")

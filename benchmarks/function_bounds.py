@@ -182,8 +182,11 @@ def _errors(bound: FunctionBound, function: Function, arguments: list[Tensor], r
         for sign in (1, -1):
             changed = function(*(a + sign * o for a, o in zip(wide, off, strict=True)))
             moved = moved.maximum((changed - exact).abs().nan_to_num(math.inf, math.inf))
+    if device != "cpu":
+        flushed = [torch.where(a.abs() < torch.finfo(torch.float32).smallest_normal, 0.0, a) for a in wide]
+        moved = moved.maximum((function(*flushed) - exact).abs().nan_to_num(math.inf, math.inf))
     allowed_zero = (bound.flushes or device != "cpu") & ~is_normal & (result == 0)
-    beyond = torch.where(counted & ~allowed_zero, (difference - moved) / step, 0.0)
+    beyond = torch.where(counted & ~allowed_zero & moved.isfinite(), (difference - moved) / step, 0.0)
     return Measured(
         float(normal[worst]),
         float(errors.where(~is_normal, 0.0).max()),

@@ -155,10 +155,14 @@ class BoundedEvaluation(Evaluation):
         import torch
 
         error, bound = self._errors.get(key), FUNCTION_BOUNDS.get(_name(node))
-        units = bound.argument_on(self._device) if bound is not None else 0.0
-        if not units or not isinstance(value, torch.Tensor):
+        if bound is None or not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return error
-        rounding = units * ulp(value, torch.float32)
+        rounding = bound.argument_on(self._device) * ulp(value, torch.float32)
+        if not self._device.startswith("cpu"):
+            size = value.abs()
+            rounding = torch.where(size < torch.finfo(torch.float32).smallest_normal, size, rounding)  # flushed to 0
+        if not _is_any(rounding):
+            return error
         return rounding if error is None else error + rounding
 
     def _with(self, node: Node, current: Mapping[str, Any], number: Callable[[float], float] = float) -> Any:

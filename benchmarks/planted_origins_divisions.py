@@ -83,7 +83,8 @@ PROGRAMS = {
         Truncated, lambda: (ids(5, 8, dtype=torch.int32) * 10, ids(8, dtype=torch.int32) + 1, hashed(8))
     ),
     "modulo": Program(Remainder, lambda: (hashed(40), ids(40) + 1)),
-    "less": Program(Less, lambda: (ids(40), ids(40) + 2)),
+    "less": Program(Less, lambda: (ids(48), ids(48) + 2)),
+    "lanes": Program(Less, lambda: (ids(35), ids(35) + 2)),
     "counted": Program(Counted, lambda: (ids(6), torch.arange(240).reshape(6, 40) == torch.arange(6)[:, None] * 41)),
     "divided later": Program(Later, lambda: (hashed(12), ids(12) + 60, ids(12))),
     "looked up": Program(Chosen, lambda: (ids(12) * 10, ids(12, below=20))),
@@ -93,7 +94,6 @@ PROGRAMS = {
 }  # fmt: skip
 CASES = (
     Case("division by zero", "floor division", at("size", 22, 0), at("total", 3, 0)),
-    Case("division by zero, in a package", "floor division", at("size", 5, 0), is_compiled=True),
     Case("division by zero, int32", "floor division, int32", at("size", 31, 0)),
     Case("the least number by -1", "truncated", (*at("total", 2, 3, LEAST), *at("size", 3, -1)),
          at("total", 0, 0, LEAST)),
@@ -104,6 +104,8 @@ CASES = (
     Case("remainder by zero, in a package", "modulo", at("slots", 38, 0), is_compiled=True),
     Case("divisor less one", "less", at("count", 13, 1), at("total", 20, 1)),
     Case("divisor less one, in a package", "less", at("count", 21, 1), is_compiled=True),
+    # torch 2.13 subtracts and divides in lanes of a vector that it has not loaded: no number that comes in is bad
+    Case("zeros that no input holds", "lanes", is_element=False, is_compiled=True),
     Case("a count of none", "counted", at("mask", 3, 3, 0), is_element=False),
     Case("divisor through two launches", "divided later", at("right", 7, 62)),
     Case("divisor through two launches, the other", "divided later", at("left", 2, 17), is_compiled=True),

@@ -222,7 +222,7 @@ class Comparison:
             found.append(f"outputs and states of the exported program ({self.states_failure})")
         open_ = [error for error in self.outputs if self._is_open(error)]
         found += [f"output {error.index} (whether rounding explains the difference is not known)" for error in open_]
-        is_equal = bool(self.outputs) and not found and all(not error.different for error in self.outputs)
+        is_equal = bool(self.outputs) and not found and all(error.is_nearly_equal for error in self.outputs)
         if not is_equal:
             found += dict.fromkeys(_name_of(row) for row in self.rows if row.leaves_open)
         if not found and not self.outputs and not self.coverage.compared and self.coverage.launches:

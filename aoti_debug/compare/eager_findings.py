@@ -66,8 +66,8 @@ def differs(comparison: Comparison) -> Finding:
 
 
 def _origin(begins: Beginning | None, where: Place | None) -> Place | None:
-    """The operator in eager whose result is not finite otherwise, where it is known."""
-    if begins is None or where is None or not begins.operator:
+    """The operator in eager whose result is not finite otherwise, or the cast that is left out, where it is known."""
+    if begins is None or where is None or not (begins.operator or (begins.cast and begins.line)):
         return None
     return Place(where.launch, where.kernel, begins.operator, "", begins.argument, None, begins.line or where.frame)
 

@@ -283,7 +283,7 @@ CASES = (
     Case("index_put_past_end", scatter(ScatterAdd, 64),
          Expected("fault", inputs=("index",), says=("index[5] is 64, sin has 64 rows",))),
     Case("embedding_bag_past_end", bag,
-         Expected("fault", ("*embedding_bag*",), inputs=("ids",), says=("ids[17] is 51, bag_weight has 50 rows",)),
+         Expected("fault", ("*embedding_bag*",), inputs=("ids",), says=("ids[17] is 51, bag.weight has 50 rows",)),
          CPU),
     Case("second_call", lambda d: Example(Step().to(d), (torch.ones(4, 64, device=d),)),
          Expected("fault", GENERATED, inputs=("cursor",), call=1, says=(ROWS,)), options=("--calls", "2"),

@@ -73,6 +73,7 @@ class Case:
         imports: modules with the model's operators.
         native: whether the model uses the operators of native_library.py.
         gpus: how many it takes on CUDA.
+        not_compared: of a clean model, a part of the reason why not all is compared; "" if all is.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Case:
     imports: tuple[str, ...] = ("corpus.ops",)
     native: bool = False
     gpus: int = 1
+    not_compared: str = ""
 
     @property
     def kind(self) -> str:

@@ -198,6 +198,6 @@ CASES = (
     Case("transformer", tokens),
     Case("recurrent", of(Recurrent, (4, 4, 8))),
     Case("embedding_bag", bag, devices=CPU),
-    Case("random_numbers", of(Dropped, (8, 16))),
+    Case("random_numbers", of(Dropped, (8, 16)), not_compared="draws random numbers"),
     Case("random_numbers_of_torch", of(Dropped, (8, 16)), configs={"fallback_random": True}),
 )

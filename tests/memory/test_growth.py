@@ -88,4 +88,5 @@ def test_operators_that_keep_memory(tmp_path: Path, capsys: pytest.CaptureFixtur
     package = build_model(program, tmp_path, {}, "growing_ops").package
     assert main.run(["memory", str(package), "--calls", "8", "--out", str(tmp_path / "out")]) == 0
     keeps = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  keeps")]
+    keeps = [words for words in keeps if words[1] != "it"]  # it may be another: what the allocator adds varies
     assert [(round(float(words[1])), words[6]) for words in keeps] == [(39, "7.5"), (16, "7.3")]

@@ -35,7 +35,7 @@ def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
     assert bad.verdict is not None
     text = str(bad).splitlines()
     assert text[0].startswith("FAULT index out of bounds")
-    assert "test_debug.py:18" in text[1]
+    assert "test_debug.py:19" in text[1]
     assert bad.package.read_bytes() == good.package.read_bytes()
 
 

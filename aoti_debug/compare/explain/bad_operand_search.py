@@ -6,7 +6,7 @@ The operators are evaluated in their order; one with such an operand is not eval
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -180,7 +180,7 @@ class BadOperandSearch:
             node.name,
             node.target,
             use.name,
-            unravel(element, tuple(use.values.shape)),
+            _own_place(unravel(element, tuple(use.values.shape)), own),
             value,
             int(bad.sum()),
             use.table,
@@ -243,6 +243,12 @@ class BadOperandSearch:
 
 def _outside(values: torch.Tensor, least: int, size: int) -> torch.Tensor:
     return (values >= size) | (values < least)
+
+
+def _own_place(place: tuple[int, ...], shape: Sequence[int]) -> tuple[int, ...]:
+    """The coordinates in an operand of this shape of an element that it was broadcast to."""
+    inner = place[len(place) - len(shape) :]
+    return tuple(0 if size == 1 else at for at, size in zip(inner, shape, strict=True))
 
 
 def _is_zero(values: torch.Tensor) -> torch.Tensor:

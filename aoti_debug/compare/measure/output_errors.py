@@ -91,6 +91,16 @@ class OutputError:
         return self.dtype == "bool" or abs(int(self.example.actual) - int(self.example.expected)) > 1
 
     @property
+    def is_nearly_equal(self) -> bool:
+        """True if no element is off by more than a few units in the last place of the one that is farthest off."""
+        if not self.different:
+            return not self.fault
+        if self.fault or self.misplaced or self.example is None or self.dtype not in _UNIT or "complex" in self.dtype:
+            return False
+        actual, expected = float(self.example.actual), float(self.example.expected)
+        return abs(actual - expected) <= _UNITS * _UNIT[self.dtype] * abs(expected)
+
+    @property
     def has_lost_rounding(self) -> bool:
         """True if rounding in eager makes that difference: float64, which does not round, is much nearer to the run."""
         if not self.may_have_lost_rounding or self.double is None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import wording
+from aoti_debug import dtypes, wording
 from aoti_debug.compare.explain.culprit import Culprit, UndecidedError, find_culprit
 from aoti_debug.diagnosis.dataflow import Dataflow
 from aoti_debug.diagnosis.findings import Finding, Place
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_SECONDS = 90.0  # of runs
+_MOST_NAMED = 3
 _MOST_BYTES = 1 << 28  # of the inputs, which are written for each run
 
 
@@ -62,7 +63,19 @@ def with_changed_inputs(
         )
     if culprit is None or not (behind.by_data or _is_unusual(culprit, trials.tensors[culprit.name])):
         return finding
-    return _explained(finding, culprit, trials.tensors[culprit.name])
+    explained = _explained(finding, culprit, trials.tensors[culprit.name])
+    untried = _integer_weights(flow.run)
+    if not untried:
+        return explained
+    said = explained.evidence[0].replace("the fault comes from", "the fault may come from")
+    said += f"; other numbers in {wording.some(untried, _MOST_NAMED)} were not tried"
+    return replace(finding, possible=(said, *finding.possible))
+
+
+def _integer_weights(run: RunDir) -> tuple[str, ...]:
+    """The buffers and weights of integers, which an index may select from: their numbers may be to blame as well."""
+    kept = (c for c in run.manifest.constants if dtypes.is_integer(c.dtype) and not c.folded)
+    return tuple(constant.fqn or constant.name for constant in kept)
 
 
 def _is_unusual(culprit: Culprit, tensor: torch.Tensor) -> bool:

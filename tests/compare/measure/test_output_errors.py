@@ -153,6 +153,23 @@ def test_the_element_that_is_farthest_off_is_the_example(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("actual", "expected", "is_near"),
+    [
+        (torch.tensor([4.0, 1e-3]), torch.tensor([4.0, 1e-3]), True),
+        (torch.tensor([4.0 + 2**-20, 1e-3]), torch.tensor([4.0, 1e-3]), True),
+        (torch.tensor([4.0 + 2**-18, 1e-3]), torch.tensor([4.0, 1e-3]), False),
+        (torch.tensor([4.0, 1e-9]), torch.tensor([4.0, 0.0]), False),  # nothing says of what it is the last place
+        (torch.tensor([4.0, math.inf]), torch.tensor([4.0, 1.0]), False),
+        (torch.tensor([4, 5]), torch.tensor([4, 6]), False),
+    ],
+)
+def test_what_differs_in_the_last_places_alone_is_nearly_equal(
+    actual: torch.Tensor, expected: torch.Tensor, is_near: bool, tmp_path: Path
+) -> None:
+    assert error(actual, expected, tmp_path).is_nearly_equal is is_near
+
+
+@pytest.mark.parametrize(
     ("dtype", "actual", "expected", "decides"),
     [
         ("bool", "False", "True", True),

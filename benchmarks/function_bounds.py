@@ -15,6 +15,7 @@ Exit code 1: a function is off by more than its bound, and is none of those that
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -183,8 +184,10 @@ def _errors(bound: FunctionBound, function: Function, arguments: list[Tensor], r
             changed = function(*(a + sign * o for a, o in zip(wide, off, strict=True)))
             moved = moved.maximum((changed - exact).abs().nan_to_num(math.inf, math.inf))
     if device != "cpu":
-        flushed = [torch.where(a.abs() < torch.finfo(torch.float32).smallest_normal, 0.0, a) for a in wide]
-        moved = moved.maximum((function(*flushed) - exact).abs().nan_to_num(math.inf, math.inf))
+        least = torch.finfo(torch.float32).smallest_normal
+        flushed = [torch.where(a.abs() < least, 0.0, a) for a in wide]
+        for others in itertools.product(*zip(wide, flushed, strict=True)):  # each of them may be taken for 0
+            moved = moved.maximum((function(*others) - exact).abs().nan_to_num(math.inf, math.inf))
     allowed_zero = (bound.flushes or device != "cpu") & ~is_normal & (result == 0)
     beyond = torch.where(counted & ~allowed_zero & moved.isfinite(), (difference - moved) / step, 0.0)
     return Measured(

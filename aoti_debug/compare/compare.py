@@ -119,13 +119,14 @@ class _Session:
             require_trust(run, options.trusted)
             if self._has_no_program(run):
                 return self._with_sources(run)
+            returned = self._folder / _OUTPUTS  # of a run that was made here; any other has not saved them
             scope = Scope(
                 options.filters,
                 metric=options.metric,
                 imports=options.imports,
                 libraries=options.libraries,
                 exported=exported_of(options.model, options.exported),
-                outputs=self._folder / _OUTPUTS,
+                outputs=returned if returned.is_dir() else None,
             )
             comparison = self._with_setting(compare_run(run, scope, self._folder, self._steps), run)
             wrong = comparison.first_wrong

@@ -26,6 +26,7 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.options import CompareOptions
+from aoti_debug.compare.outcome import exit_code
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.errors import RunDirError, UsageError
 from aoti_debug.recording.site_filter import SiteFilter
@@ -68,6 +69,13 @@ def test_an_ordinary_model(saved: Runs, tmp_path: Path, name: str, least: float)
     assert all(row.reason or row.notes for row in comparison.rows if row.compared_bytes < row.bytes)
     assert schema.problems(json.loads(json.dumps(document(comparison), allow_nan=False)), COMPARE) == []
     assert comparison_lines(comparison, UNLIMITED)
+
+
+def test_what_a_run_has_not_saved_of_its_outputs_is_not_wrong(saved: Runs, tmp_path: Path) -> None:
+    comparison = compared(saved("mixed"), tmp_path)
+    assert comparison.faulty_outputs == ()
+    assert "what the model returns (the run did not save it)" in comparison.not_compared
+    assert exit_code(comparison) == 8
 
 
 def test_errors_against_the_whole_program(saved: Runs, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class Clean:
 
     Attributes:
         coverage, independent: of the bytes of outputs, those compared, and those compared with other code.
-        wrong: launches, states and outputs that were called wrong.
+        wrong: launches, states and outputs that were called wrong, or different from eager.
         reasons: what limits the comparison, and outputs that differ without being called wrong.
         run_seconds, eager_seconds, compare_seconds: a run at level 1, one call in eager, the comparison of the run.
         peak: bytes of memory of the evaluating process.

@@ -10,7 +10,7 @@ from aoti_debug.compare.comparison import Beginning, Comparison
 from aoti_debug.compare.measure.output_errors import OutputError, is_exact
 from aoti_debug.compare.outcome import DIFFERS, REFUSED
 from aoti_debug.compare.precision_setting import PRECISION
-from aoti_debug.compare.protocol.bad_operand import BadOperand
+from aoti_debug.compare.protocol.bad_operand import BadOperand, element_text
 from aoti_debug.compare.protocol.refusal import InputElement
 from aoti_debug.compare.text import output_text, short
 from aoti_debug.diagnosis.findings import Finding, Place, place_of
@@ -120,15 +120,8 @@ def _still(error: OutputError, relative: float | None) -> str:
 
 def _bad_text(bad: BadOperand, line: ModelLine | None) -> str:
     """ "`table[rows]`: aten.index.Tensor: rows[1] is -1, table has 6 rows"."""
-    place = f"[{', '.join(map(str, bad.index))}]" if bad.index else ""
-    text = f"`{line.text.strip()}`: " if line is not None and line.text.strip() else ""
-    text += f"{bad.operator}: {bad.name}{place} is {bad.value}"
-    if bad.table:
-        rows = f"{bad.size} rows" if bad.dimension == 0 else f"size {bad.size} in dimension {bad.dimension}"
-        text += f", {bad.table} has {rows}"
-    return text + (f" ({bad.count} elements are bad)" if bad.count > 1 else "")
+    return f"`{line.text.strip()}`: {bad.text}" if line is not None and line.text.strip() else bad.text
 
 
 def _element_text(element: InputElement) -> str:
-    place = f"[{', '.join(map(str, element.index))}]" if element.index else ""
-    return f"{element.name}{place} = {element.value}"
+    return f"{element_text(element.name, element.index)} = {element.value}"

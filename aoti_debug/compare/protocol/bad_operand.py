@@ -78,3 +78,19 @@ class BadOperand:
     computed: Computed | None = None
     dividend: str = ""
     source: Source | None = None
+
+    @property
+    def text(self) -> str:
+        """ "aten.index.Tensor: index[5] is 1000000, table has 1000 rows"."""
+        text = f"{self.operator}: {element_text(self.name, self.index)} is {self.value}"
+        if self.table:
+            rows = f"{self.size} rows" if self.dimension == 0 else f"size {self.size} in dimension {self.dimension}"
+            text += f", {self.table} has {rows}"
+        if self.dividend:
+            text += f", and {self.dividend} / {self.value} does not fit into its dtype"
+        return text + (f" ({self.count} elements are bad)" if self.count > 1 else "")
+
+
+def element_text(name: str, index: tuple[int, ...]) -> str:
+    """ "rows[2, 5]"; the name alone of a tensor without dimensions."""
+    return f"{name}[{', '.join(map(str, index))}]" if index else name

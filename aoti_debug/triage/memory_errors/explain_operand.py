@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aoti_debug import dtypes
 from aoti_debug.compare.locate.operand import LocatedOperand
-from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed
+from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed, element_text
 from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.triage.nonfinite.graph_operator import computation
 
@@ -38,19 +38,8 @@ def with_operand(finding: Finding, located: LocatedOperand) -> Finding:
 
 
 def words(bad: BadOperand) -> str:
-    """ "aten.index.Tensor: index[5] is 1000000, table has 1000 rows"."""
-    text = f"{bad.operator}: {_element(bad.name, bad.index)} is {bad.value}"
-    if bad.table:
-        rows = f"{bad.size} rows" if bad.dimension == 0 else f"size {bad.size} in dimension {bad.dimension}"
-        text += f", {bad.table} has {rows}"
-    if bad.dividend:
-        text += f", and {bad.dividend} / {bad.value} does not fit into its dtype"
-    text += f" ({bad.count} elements are bad)" if bad.count > 1 else ""
-    return text if bad.computed is None else f"{text}; {_computed(bad.computed, bad.value)}"
-
-
-def _element(name: str, index: tuple[int, ...]) -> str:
-    return f"{name}[{', '.join(map(str, index))}]" if index else name
+    """The text of a bad operand, and of what computed it."""
+    return bad.text if bad.computed is None else f"{bad.text}; {_computed(bad.computed, bad.value)}"
 
 
 def _from_input(located: LocatedOperand) -> Iterator[str]:
@@ -61,7 +50,7 @@ def _from_input(located: LocatedOperand) -> Iterator[str]:
     if source.element is None:
         yield f"it comes from {located.input}: several of its elements together make it"
         return
-    text = f"it comes from {_element(located.input, source.index)}, which is {source.value}"
+    text = f"it comes from {element_text(located.input, source.index)}, which is {source.value}"
     yield text + (
         f": with {source.instead} there, the graph gives a number that can be used"
         if source.alone

@@ -28,6 +28,8 @@ def first_difference(
         for output in row.outputs:
             if output.misplaced or _is_rounded_otherwise(output):
                 node = graph.by_name.get(operators.get(row.launch.id, "")) if output.misplaced else None
+                if node is not None and not _depends(graph, output.value, node.name):
+                    node = None  # it made another output of the launch so
                 return _beginning(row, output, node, _lost_cast(graph, region), reference)
     return None
 
@@ -45,6 +47,19 @@ def _beginning(row: Row, output: Measurement, node: Node | None, cast: Node | No
         None if named is None else reference.line(named),
         "" if cast is None else str(_dtype(cast)),
     )
+
+
+def _depends(graph: Graph, value: str, node: str) -> bool:
+    """True if a value is a node's, or is computed from it."""
+    waiting, seen = [value], {value}
+    while waiting:
+        name = waiting.pop()
+        if name == node:
+            return True
+        read = graph.by_name[name].inputs if name in graph.by_name else ()
+        waiting += [other for other in read if other not in seen]
+        seen.update(read)
+    return False
 
 
 def _is_rounded_otherwise(output: Measurement) -> bool:

@@ -198,9 +198,17 @@ def test_a_cast_that_is_not_stored_is_where_it_begins(comparison: Comparison, st
 
 def test_the_operator_that_is_not_finite_is_where_it_begins(comparison: Comparison) -> None:
     reference, region = graph("sin")
-    row = replace(comparison.rows[0], outputs=(replace(MEASURED, misplaced=2),))
+    row = replace(comparison.rows[0], outputs=(replace(MEASURED, value="sin", misplaced=2),))
     found = first_difference((row,), (region,), (RegionResult("0.0", begins="sin"),), reference)
     assert found == Beginning("0.0", "buf0", 2, 6, "float16", "sin", "aten.sin.default", LINE, "float16")
+
+
+def test_an_operator_behind_another_output_is_not_where_it_begins(comparison: Comparison) -> None:
+    reference, region = graph("sin")
+    row = replace(comparison.rows[0], outputs=(replace(MEASURED, value="back", misplaced=2),))
+    found = first_difference((row,), (region,), (RegionResult("0.0", begins="sin"),), reference)
+    assert found is not None
+    assert (found.node, found.operator) == ("", "")
 
 
 def test_eager_that_is_as_near_to_float64_is_no_beginning(comparison: Comparison) -> None:

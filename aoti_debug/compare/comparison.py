@@ -92,7 +92,7 @@ class Beginning:
         dtype: of the argument.
         node, operator: in eager, the first operator of the launch whose result is not finite as in float64; "" if that
             is not known, or nothing is misplaced.
-        line: the model line of the operator, or of the cast.
+        line: the model line of the operator, or of the cast, or of what the argument holds.
         cast: the coarser dtype that the program casts to within the launch, without storing the result; "" if none.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import Beginning, Comparison
@@ -47,6 +48,8 @@ def differs(comparison: Comparison) -> Finding:
     if begins is not None:
         launch = comparison.run.launch(begins.launch)
         where = place_of(launch, begins.argument)
+        if begins.line is not None and not (begins.operator or begins.cast):
+            where = replace(where, frame=begins.line)
         evidence += _beginning_sentences(begins)
     launches = wording.count(comparison.coverage.launches, "launch")
     evidence.append(f"{comparison.coverage.compared} of {launches} computed what the program says, but for rounding")

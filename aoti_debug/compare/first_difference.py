@@ -30,12 +30,21 @@ def first_difference(
                 node = graph.by_name.get(operators.get(row.launch.id, "")) if output.misplaced else None
                 if node is not None and not _depends(graph, output.value, node.name):
                     node = None  # it made another output of the launch so
-                return _beginning(row, output, node, _lost_cast(graph, region), reference)
+                held = graph.by_name.get(output.value)
+                return _beginning(row, output, (node, _lost_cast(graph, region), held), reference)
     return None
 
 
-def _beginning(row: Row, output: Measurement, node: Node | None, cast: Node | None, reference: Reference) -> Beginning:
-    named = node or cast
+def _beginning(
+    row: Row, output: Measurement, nodes: tuple[Node | None, Node | None, Node | None], reference: Reference
+) -> Beginning:
+    """The beginning in an output.
+
+    Args:
+        nodes: that whose result is not finite, the cast that is left out, that whose value the output holds.
+    """
+    node, cast, held = nodes
+    named = node or cast or held
     return Beginning(
         row.launch.id,
         output.argument,

@@ -25,8 +25,8 @@ from aoti_debug.triage.nonfinite.origin_trials import OriginTrials, values_text
 
 KIND = NONFINITE
 FOLDER = "origin"  # of the files that take the place of a run's own
-_PROGRAM = "the program itself makes it"
-_SAME = "eager computes the same from the same inputs"
+_PROGRAM = "the operators that the program was lowered to make it"
+_SAME = "those operators compute the same from the same inputs"
 
 
 def look(model: Investigation, first: RunResult) -> Suspicion | None:

@@ -57,7 +57,7 @@ def _sentence(found: WhatIf, right: str) -> str:
         case Healing.HEALED:
             return f"{what} are right: relative error {before} as it is, {after} then"
         case Healing.RIGHT_BEFORE:
-            return f"as it is, the outputs are eager's within rounding: {right}"
+            return f"as it is, the outputs are within rounding what the graph of the kernels gives in eager: {right}"
         case Healing.BROKEN:
             return f"{what} become wrong: relative error {before} as it is, {after} then"
         case _:

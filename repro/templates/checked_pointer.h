@@ -306,7 +306,8 @@ template <class T>
 T usable_divisor(T dividend, T divisor, int line) {
   if constexpr (std::is_signed_v<T> && sizeof(T) >= sizeof(int)) {
     if (dividend == std::numeric_limits<T>::min() && divisor == T(-1)) {
-      const auto text = std::to_string(dividend) + " / -1, which does not fit into " + std::to_string(8 * sizeof(T)) + " bits";
+      const auto text =
+          std::to_string(dividend) + " / -1, which does not fit into " + std::to_string(8 * sizeof(T)) + " bits";
       reached(line, -1, 1);
       count(Kind::division, line, -1, 0, sizeof(T), 1, "integer division of " + text);
       return T(1);

@@ -84,16 +84,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Beginning:
-    """The first launch whose result eager rounds otherwise, from the inputs that the launch had.
+    """The first launch whose result eager has otherwise by rounding, from the inputs that the launch had.
 
     Attributes:
         argument: of the launch.
         misplaced: of its `count` elements, those that are NaN or infinite otherwise than eager's.
         dtype: of the argument.
-        node, operator: in eager, the first operator of the launch whose result is not finite as in float64; "" if that
-            is not known, or nothing is misplaced.
-        line: the model line of the operator, or of the cast, or of what the argument holds.
-        cast: the coarser dtype that the program casts to within the launch, without storing the result; "" if none.
+        node, operator: in eager, the first operator of the launch whose result is not finite as in float64, or the one
+            whose rounding makes most of the difference; "" if that is not known.
+        line: the model line of the operator, or of what the argument holds.
+        rounded_to: the dtype of the operator's result, if it is the rounding that makes the difference; else "".
+        share: the part of the difference that this rounding makes.
+        sensitivity: of an ill-conditioned argument, how many times as far as its inputs it moves; 0 for others.
     """
 
     launch: str
@@ -104,7 +106,9 @@ class Beginning:
     node: str = ""
     operator: str = ""
     line: ModelLine | None = None
-    cast: str = ""
+    rounded_to: str = ""
+    share: float = 0.0
+    sensitivity: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -185,25 +189,26 @@ class Comparison:
 
     @property
     def suspects_of_rounding(self) -> tuple[OutputError, ...]:
-        """The outputs that rounding in eager makes differ by more than that of its operators explains."""
-        return tuple(error for error in self.outputs if error.misplaced or error.has_lost_rounding)
+        """The outputs that rounding to less than 32 bits in eager may make differ."""
+        return tuple(
+            error
+            for error in self.outputs
+            if error.misplaced or error.has_lost_rounding or (error.may_have_lost_rounding and error.is_far_off)
+        )
 
     @property
     def differing_outputs(self) -> tuple[OutputError, ...]:
-        """The outputs that differ from eager's by more than rounding explains, while no launch is wrong."""
+        """The outputs that are not eager's up to the rounding of their numbers, while no launch is wrong."""
         return tuple(error for error in self.outputs if not error.fault and self._differs(error))
 
     def _differs(self, error: OutputError) -> bool:
-        if error.misplaced or (not error.is_right and error.is_explained_by_noise is False):
-            return True
-        return error.has_lost_rounding and (error.has_lost_cast or error.is_another_decision or self.is_healed(error))
+        is_wrong = not error.is_right and error.is_explained_by_noise is False
+        return bool(error.misplaced) or error.is_far_off or error.has_lost_rounding or is_wrong
 
     def _is_open(self, error: OutputError) -> bool:
         """True if it is not known whether rounding explains how an output differs."""
         if error.fault or self._differs(error):
             return False
-        if error.has_lost_rounding:
-            return self.setting is None or bool(self.setting.failure)
         return not error.is_right and error.is_explained_by_noise is None
 
     def is_healed(self, error: OutputError) -> bool:

@@ -61,6 +61,7 @@ def _row(row: Row) -> dict[str, Any]:
                 "operator": suspect.operator,
                 "line": _line(suspect.line),
                 "how": suspect.how,
+                "partial": suspect.is_partial,
                 "place": suspect.place,
             }
             for suspect in row.suspects

@@ -48,7 +48,7 @@ def differs(comparison: Comparison) -> Finding:
     if begins is not None:
         launch = comparison.run.launch(begins.launch)
         where = place_of(launch, begins.argument)
-        if begins.line is not None and not (begins.operator or begins.cast):
+        if begins.line is not None and not begins.operator:
             where = replace(where, frame=begins.line)
         evidence += _beginning_sentences(begins)
     launches = wording.count(comparison.coverage.launches, "launch")
@@ -69,8 +69,8 @@ def differs(comparison: Comparison) -> Finding:
 
 
 def _origin(begins: Beginning | None, where: Place | None) -> Place | None:
-    """The operator in eager whose result is not finite otherwise, or the cast that is left out, where it is known."""
-    if begins is None or where is None or not (begins.operator or (begins.cast and begins.line)):
+    """The operator in eager whose result is not finite otherwise, or rounds otherwise, where it is known."""
+    if begins is None or where is None or not begins.operator:
         return None
     return Place(where.launch, where.kernel, begins.operator, "", begins.argument, None, begins.line or where.frame)
 
@@ -87,17 +87,26 @@ def _beginning_sentences(begins: Beginning) -> Iterator[str]:
             f"it begins in launch {begins.launch}: eager rounds what {begins.argument} is decided by, and has others "
             "from the same inputs"
         )
+    elif begins.sensitivity:
+        yield (
+            f"it begins in launch {begins.launch}: rounding decides {begins.argument}, which moves "
+            f"{short(begins.sensitivity)} times as far as its inputs when these move by 1 ULP (relative)"
+        )
     else:
         yield (
             f"it begins in launch {begins.launch}: eager rounds {begins.argument} otherwise, from the same inputs; the "
             "launch is nearer to float64"
         )
-    if begins.operator:
-        at = f" at {begins.line.place}" if begins.line is not None else ""
-        yield f"in eager, {begins.operator} ({begins.node}){at} is the first whose result is not finite as in float64"
-    elif begins.cast:
-        at = f" at {begins.line.place}" if begins.line is not None else ""
-        yield f"the program casts to {begins.cast}{at}, and the kernel does not store the result of the cast"
+    if not begins.operator:
+        return
+    operator = f"{begins.operator} ({begins.node}){f' at {begins.line.place}' if begins.line is not None else ''}"
+    if begins.misplaced:
+        yield f"in eager, {operator} is the first whose result is not finite as in float64"
+    else:
+        yield (
+            f"in float64 with only the result of {operator} rounded to {begins.rounded_to}, "
+            f"{100 * begins.share:.0f} % of the difference of {begins.argument} from eager is gone"
+        )
 
 
 def _setting_sentences(comparison: Comparison) -> Iterator[str]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aoti_debug.compare.comparison import Beginning, Row
-from aoti_debug.compare.measure.output_errors import is_exact
+from aoti_debug.compare.measure.verdicts import LaunchVerdict, is_rounded_otherwise, verdict_on_output
 from aoti_debug.compare.protocol.measurement import Measurement, RegionResult
 from aoti_debug.compare.protocol.request import Region
-from aoti_debug.dtypes import of_name
-from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, is_cast
-
-_MULTIPLE = 8.0  # of the launch's own error: what eager's rounding makes worse
+from aoti_debug.reference.program import Graph, Reference
 
 
 def first_difference(
@@ -19,32 +16,31 @@ def first_difference(
 ) -> Beginning | None:
     """The first launch whose result eager has otherwise from the same inputs; None if there is none."""
     region_of = {region.launch: region for region in regions}
-    operators = {result.launch: result.begins for result in results}
+    result_of = {result.launch: result for result in results}
     for row in rows:
         region = region_of.get(row.launch.id)
         graph = None if region is None else reference.graph(region.graph, region.function)
-        if region is None or graph is None:
+        if graph is None:
             continue
         for output in row.outputs:
-            if output.misplaced or _is_rounded_otherwise(output):
-                node = graph.by_name.get(operators.get(row.launch.id, "")) if output.misplaced else None
-                if node is not None and not _depends(graph, output.value, node.name):
-                    node = None  # it made another output of the launch so
-                held = graph.by_name.get(output.value)
-                return _beginning(row, output, (node, _lost_cast(graph, region), held), reference)
+            if output.misplaced or is_rounded_otherwise(output) or _is_ill_conditioned(output):
+                result = result_of.get(row.launch.id, RegionResult(row.launch.id))
+                return _beginning(row, output, result, graph, reference)
     return None
 
 
-def _beginning(
-    row: Row, output: Measurement, nodes: tuple[Node | None, Node | None, Node | None], reference: Reference
-) -> Beginning:
-    """The beginning in an output.
+def _is_ill_conditioned(output: Measurement) -> bool:
+    return verdict_on_output(output) is LaunchVerdict.ILL_CONDITIONED
 
-    Args:
-        nodes: that whose result is not finite, the cast that is left out, that whose value the output holds.
-    """
-    node, cast, held = nodes
-    named = node or cast or held
+
+def _beginning(row: Row, output: Measurement, result: RegionResult, graph: Graph, reference: Reference) -> Beginning:
+    """The beginning in an output."""
+    node = graph.by_name.get(result.begins)
+    is_of_other_kind = bool(output.misplaced) == bool(result.share)
+    if node is not None and (is_of_other_kind or not _depends(graph, output.value, node.name)):
+        node = None  # it made another output of the launch so
+    named = node or graph.by_name.get(output.value)
+    kind = node.types[0] if node is not None and node.types else None
     return Beginning(
         row.launch.id,
         output.argument,
@@ -54,7 +50,9 @@ def _beginning(
         "" if node is None else node.name,
         "" if node is None else node.target,
         None if named is None else reference.line(named),
-        "" if cast is None else str(_dtype(cast)),
+        kind.dtype if kind is not None and result.share else "",
+        result.share if node is not None else 0.0,
+        output.sensitivity if _is_ill_conditioned(output) else 0.0,
     )
 
 
@@ -69,35 +67,3 @@ def _depends(graph: Graph, value: str, node: str) -> bool:
         waiting += [other for other in read if other not in seen]
         seen.update(read)
     return False
-
-
-def _is_rounded_otherwise(output: Measurement) -> bool:
-    """True if eager rounds a result worse than the launch, or decides otherwise by what it has rounded."""
-    if output.equals_eager:
-        return False
-    return is_exact(output.dtype) or output.eager_rms > _MULTIPLE * output.rms
-
-
-def _lost_cast(graph: Graph, region: Region) -> Node | None:
-    """The first cast of a region to a coarser dtype whose result no launch of it stores."""
-    stored = {item.value.node for item in region.outputs}
-    for name in region.nodes:
-        node = graph.by_name[name]
-        if node.kind is not NodeKind.CALL or not is_cast(node) or name in stored or not node.inputs:
-            continue
-        wide, narrow = (_size(graph, name_) for name_ in (node.inputs[0], name))
-        if narrow and narrow < wide:
-            return node
-    return None
-
-
-def _dtype(node: Node) -> str:
-    kind = node.types[0] if node.types else None
-    return "" if kind is None else kind.dtype
-
-
-def _size(graph: Graph, name: str) -> int:
-    """The bytes of an element of a node's result, if that is floating; else 0."""
-    dtype = _dtype(graph.by_name[name])
-    info = of_name(dtype)
-    return info.item_bytes if info is not None and "float" in dtype else 0

@@ -20,7 +20,7 @@ REFUSED = FindingKind(
 )
 DIFFERS = FindingKind(
     "differs",
-    "an output differs from eager's by more than rounding explains, and no launch is wrong",
+    "an output is not eager's, by more than its numbers are rounded, and no launch is wrong",
     "DIFFERS FROM EAGER",
     "differs from eager",
     "Δ",

@@ -24,6 +24,7 @@ class Suspect:
         line: its model line; None if it is unknown.
         how: the way of computing it wrongly that explains the outputs, "with its operands swapped"; "" if none does.
         place: its node in the body of a branch or loop; "" elsewhere.
+        is_partial: `how` explains the wrong elements; it was not tried in the others, which are right without it.
     """
 
     node: str
@@ -31,6 +32,15 @@ class Suspect:
     line: ModelLine | None
     how: str = ""
     place: str = ""
+    is_partial: bool = False
+
+    @property
+    def text(self) -> str:
+        """ "aten.tanh.default (tanh_1) times 2 explains it"."""
+        what = f"{self.operator} ({self.node})"
+        if not self.how:
+            return what
+        return f"{what} {self.how} " + ("would explain the wrong elements" if self.is_partial else "explains it")
 
 
 def suspects_of(
@@ -70,7 +80,7 @@ def suspects_of(
     other_results = [n for n in blamed - innocent if graph.by_name[n].is_member]
     innocent -= {name for result in other_results for name in graph.by_name[result].inputs}
     held = {item.recorded.argument: item.value.after or item.value.node for item in region.outputs}
-    explained = {item.node: item.how for item in result.explanations if item.node in blamed}
+    explained = {item.node: item for item in result.explanations if item.node in blamed}
     ordered: dict[str, None] = dict.fromkeys(explained)
     for output in graph.sorted(held[argument] for argument in wrong):  # the later ones may only have inherited it
         same = {argument for argument in wrong if held[argument] == output}
@@ -84,8 +94,9 @@ def suspects_of(
             node.name,
             node.target,
             reference.line(node),
-            explained.get(node.name, ""),
+            explained[node.name].how if node.name in explained else "",
             place_in_subgraph(graph, node, loops),
+            node.name in explained and explained[node.name].is_partial,
         )
         for node in nodes
         if node.kind is NodeKind.CALL and not node.is_member

@@ -251,8 +251,7 @@ def _suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
     for n, suspect in enumerate(suspects[:MAX_SUSPECTS]):
         line = suspect.line
         where = f"{line.place} in {line.function}: {line.text}" if line else "model line unknown"
-        how = f" {suspect.how} explains it" if suspect.how else ""
-        lines.append(f"  {'operator' if n == 0 else '':8} {suspect.operator} ({suspect.node}){how}  {where}")
+        lines.append(f"  {'operator' if n == 0 else '':8} {suspect.text}  {where}")
         lines += [f"           {suspect.place}"] if suspect.place else []
     if len(suspects) > MAX_SUSPECTS:
         lines.append(f"           and {len(suspects) - MAX_SUSPECTS} more operators before it")

@@ -20,6 +20,7 @@ _MULTIPLE = 8.0  # of eager's own error: other orders of summing may round as mu
 NOISE_MULTIPLE = 16.0  # of how far an output moves when every operator rounds otherwise
 _UNIT = {"float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23, "complex64": 2.0**-23}
 _UNIT |= {"float16": 2.0**-10, "complex32": 2.0**-10, "bfloat16": 2.0**-7}
+_FAR = 1e-2  # relative, root mean square: what no user takes for rounding
 _UNITS = 4.0  # of the dtype of an output: a difference that is no rounding in its last place
 _COARSE = 0.25  # of floating dtypes of 8 bits and less
 _ROUNDING |= dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _COARSE)
@@ -84,6 +85,13 @@ class OutputError:
         return self.is_another_decision if is_exact(self.dtype) else self.relative > _rounding_of(self)
 
     @property
+    def is_far_off(self) -> bool:
+        """True if it is farther off than numbers of these dtypes are rounded, although eager may be as far off."""
+        if self.fault or not self.different:
+            return False
+        return self.dtype == "bool" if is_exact(self.dtype) else self.relative > max(_FAR, _rounding_of(self))
+
+    @property
     def is_another_decision(self) -> bool:
         """True if a truth value differs, or an integer by more than 1: that is more than a step of quantisation."""
         if self.example is None or not is_exact(self.dtype):
@@ -107,11 +115,6 @@ class OutputError:
             return False
         least = 0.0 if is_exact(self.dtype) else _UNITS * _UNIT.get(self.dtype, _COARSE)
         return self.relative > least and self.eager_double > _MULTIPLE * self.double
-
-    @property
-    def has_lost_cast(self) -> bool:
-        """True if it has lost rounding that the program has asked for: no operator computes in such a dtype."""
-        return self.has_lost_rounding and not is_low_precision(self.arithmetic)
 
     @property
     def is_explained_by_noise(self) -> bool | None:

@@ -18,11 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from aoti_debug.compare.measure.output_errors import is_exact
 from aoti_debug.compare.protocol.measurement import Measurement
 
 CLOSE = 4.0
 CONDITION = 64.0
 BETTER = 0.5
+MULTIPLE = 8.0  # of the launch's own error: what eager's rounding makes worse
 
 
 class LaunchVerdict(str, Enum):
@@ -59,6 +61,13 @@ def verdict_on_output(output: Measurement) -> LaunchVerdict:
     if output.sensitivity > CONDITION:
         return LaunchVerdict.ILL_CONDITIONED
     return LaunchVerdict.ROUNDING
+
+
+def is_rounded_otherwise(output: Measurement) -> bool:
+    """True if eager rounds an output worse than the launch, or decides otherwise by what it has rounded."""
+    if output.equals_eager:
+        return False
+    return is_exact(output.dtype) or output.eager_rms > MULTIPLE * output.rms
 
 
 def worst_output(outputs: Sequence[Measurement]) -> Measurement | None:

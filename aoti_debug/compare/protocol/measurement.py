@@ -93,11 +93,13 @@ class Explanation:
     Attributes:
         how: "with its operands swapped".
         left: the part of the error that is left.
+        is_partial: only the elements that are wrong were looked at: the others are right without it.
     """
 
     node: str
     how: str
     left: float
+    is_partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,9 @@ class RegionResult:
         seconds: the time that it took.
         explanations: of the first region with a wrong output, the best ones first.
         begins: where an output has misplaced elements, the first node whose result is finite otherwise in eager than in
-            float64; "" if none is, and after the first such region.
+            float64; where eager rounds one otherwise, the node whose rounding makes most of that difference. "" if none
+            does, and after the first such region.
+        share: the part of the difference that this rounding makes.
     """
 
     launch: str
@@ -121,6 +125,7 @@ class RegionResult:
     seconds: float = 0.0
     explanations: tuple[Explanation, ...] = ()
     begins: str = ""
+    share: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ alone, with the outputs that are right as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -96,7 +97,8 @@ def explanations_of(blamed: Blamed, right: Evaluation, copy: Callable[[], Evalua
         return ()
     output = WrittenOutput(first.actual[wrong], lambda evaluation: first.expected(evaluation)[wrong])
     kept = frozenset(blamed.kept)
-    return WrongOperators(blamed.graph, right, blamed.nodes, [output], copy, kept).explanations()
+    partial = WrongOperators(blamed.graph, right, blamed.nodes, [output], copy, kept).explanations()
+    return tuple(replace(explanation, is_partial=True) for explanation in partial)
 
 
 def _wrong_elements(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:

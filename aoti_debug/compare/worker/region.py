@@ -21,9 +21,11 @@ from aoti_debug.compare.measure import index_ties
 from aoti_debug.compare.measure.choices import ChoiceRange, choice_range
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure
+from aoti_debug.compare.measure.verdicts import is_rounded_otherwise
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import Explanation, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Region
+from aoti_debug.compare.worker.decisive_rounding import Rounding, decisive_rounding
 from aoti_debug.compare.worker.error_bounds import BoundedEvaluation, followed
 from aoti_debug.compare.worker.explanations import Blamed, WrittenValue, explanations_of
 from aoti_debug.compare.worker.inputs import region_inputs
@@ -41,6 +43,8 @@ Metric = Callable[[Any, Any], float]
 _UNITS = (1.0,) * 3  # how far the inputs are moved, in one evaluation each
 _SENSITIVE_FROM = 8.0  # relative ULP: from here on it is worth knowing how sensitive an output is
 _HALF = ("float16", "bfloat16")
+_NOWHERE = Rounding("", 0.0)
+_ROUNDINGS = 4  # regions in which the rounding that makes a difference is looked for
 _EAGER_AND_DOUBLE = (Arithmetic.EAGER, Arithmetic.DOUBLE)
 _SPREADS = 16  # outputs whose distribution of errors is kept
 
@@ -67,7 +71,8 @@ class RegionEvaluator:
         self._kept = kept
         self._weights = weights
         self._spreads = _SPREADS
-        self._begins = True  # of no region was looked for where it begins to be not finite otherwise than in eager
+        self._nonfinite = True  # of no region was looked for where it begins to be not finite otherwise than in eager
+        self._roundings = _ROUNDINGS
 
     def measure(self, region: Region) -> RegionResult:
         """Evaluates a region and measures its outputs; what prevents it is in the result."""
@@ -78,9 +83,12 @@ class RegionEvaluator:
             return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
         except (RuntimeError, MemoryError) as error:  # no memory for a copy in float64, a device that is lost
             return RegionResult(region.launch, failure=failure_text(error), seconds=time.monotonic() - began)
-        return RegionResult(region.launch, outputs, "", notes, time.monotonic() - began, explanations, begins)
+        seconds = time.monotonic() - began
+        return RegionResult(region.launch, outputs, "", notes, seconds, explanations, begins.node, begins.share)
 
-    def _measure(self, region: Region) -> tuple[tuple[Measurement, ...], tuple[str, ...], tuple[Explanation, ...], str]:
+    def _measure(
+        self, region: Region
+    ) -> tuple[tuple[Measurement, ...], tuple[str, ...], tuple[Explanation, ...], Rounding]:
         import torch
 
         graph = self._reference.graph(region.graph, region.function)
@@ -125,10 +133,7 @@ class RegionEvaluator:
             if self._metric is not None:
                 without = any(output.metric is None for output in measured)
                 notes += ["--metric gives no finite number for one of its outputs"] if without else []
-            begins = ""
-            if self._begins and any(output.misplaced for output in measured):
-                self._begins = False
-                begins = first_nonfinite(graph, region, *(evaluate(a, known, kept=None) for a in _EAGER_AND_DOUBLE))
+            begins = self._beginning(graph, region, symbols, measured, eager, double, known, evaluate)
             explanations: tuple[Explanation, ...] = ()
             if self._kept is not None and any(output.wrong for output in measured):
                 self._keep(self._kept, graph, region, symbols, double)
@@ -149,6 +154,40 @@ class RegionEvaluator:
         if not measured:
             raise NotEvaluableError(notes[-1])
         return tuple(measured), tuple(notes), explanations, begins
+
+    def _beginning(
+        self,
+        graph: Graph,
+        region: Region,
+        symbols: Symbols,
+        measured: Sequence[Measurement],
+        eager: Evaluation,
+        double: Evaluation,
+        known: dict[ValueKey, Any],
+        evaluate: Callable[..., Evaluation],
+    ) -> Rounding:
+        """The node in which outputs begin to be otherwise in eager; it is looked for in the first such regions."""
+
+        if any(output.misplaced for output in measured):
+            if not self._nonfinite:
+                return _NOWHERE
+            self._nonfinite = False
+            node = first_nonfinite(graph, region, *(evaluate(a, known, kept=None) for a in _EAGER_AND_DOUBLE))
+            return Rounding(node, 0.0)
+        differing = next((output.argument for output in measured if is_rounded_otherwise(output)), None)
+        if differing is None or self._roundings == 0:
+            return _NOWHERE
+        self._roundings -= 1
+        item = next(item for item in region.outputs if item.recorded.argument == differing)
+        actual = load(graph, item, self._device)
+
+        def written(evaluation: Evaluation) -> torch.Tensor:
+            return as_written(evaluation.value(item.value), actual, item, symbols)
+
+        def rounded(adjust: Adjustment) -> torch.Tensor:
+            return written(evaluate(Arithmetic.DOUBLE, known, adjust=adjust))
+
+        return decisive_rounding(graph, region, written(double), written(eager), rounded) or _NOWHERE
 
     def _require_recorded(
         self,

@@ -52,11 +52,13 @@ def _wrong(comparison: Comparison) -> Finding:
     where = place_of(launch, worst.argument, None if worst.worst is None else worst.worst.index)
     what = f"{worst.wrong} of {wording.count(worst.count, 'element')} of {worst.argument} are not what the program says"
     evidence = (*_element(worst), *_operators(row), *_others(comparison, row))
-    explaining = [suspect for suspect in row.suspects if suspect.how]
+    explaining = [suspect for suspect in row.suspects if suspect.how and not suspect.is_partial]
+    maybe = [f"{suspect.text}: it may be what is wrong" for suspect in row.suspects if suspect.is_partial]
     candidates = explaining or row.suspects
     only = candidates[0] if len(candidates) == 1 else None
     origin = None if only is None else replace(where, operator=only.operator, frame=only.line or where.frame)
-    return Finding(WRONG_VALUE, what, where, evidence=evidence, origin=None if origin == where else origin)
+    origin = None if origin == where else origin
+    return Finding(WRONG_VALUE, what, where, evidence=evidence, possible=tuple(maybe[:1]), origin=origin)
 
 
 def bytes_to_save(run: RunDir) -> int:
@@ -129,8 +131,6 @@ def _clean(comparison: Comparison) -> Finding:
     notes: tuple[str, ...] = ()
     if comparison.wrong_outputs:
         notes = (*map(output_text, comparison.wrong_outputs), *alteration_sentences(comparison))
-    rounded = [error for error in comparison.suspects_of_rounding if not comparison.is_healed(error)]
-    notes += tuple(f"{output_text(error)}; it is nearer to float64 than eager" for error in rounded)
     if comparison.not_compared[MOST_NAMED:]:
         notes += ("aoti-debug compare tells what else was not compared",)
     return Finding(kind_of(comparison), compared_text(comparison), warnings=notes)
@@ -145,7 +145,7 @@ def _element(worst: Measurement) -> tuple[str, ...]:
 
 def _operators(row: Row) -> tuple[str, ...]:
     names = [f"{suspect.operator} ({suspect.node})" for suspect in row.suspects]
-    how = [f"{suspect.operator} ({suspect.node}) {suspect.how} explains it" for suspect in row.suspects if suspect.how]
+    how = [suspect.text for suspect in row.suspects if suspect.how and not suspect.is_partial]
     places = [suspect.place for suspect in row.suspects if suspect.place]
     return (*how[:1], *places[:1], *((f"it is computed by {wording.some(names, 3)}",) if len(names) > 1 else ()))
 

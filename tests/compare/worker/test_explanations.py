@@ -49,7 +49,10 @@ def explained(columns: int, rows: int = 8) -> tuple[Explanation, ...]:
 
 def test_an_operator_explains_the_elements_that_are_wrong() -> None:
     (best, *_) = explained(columns=20)
-    assert (best.node, best.how) == ("erf", "as tanh")
+    assert (best.node, best.how, best.is_partial) == ("erf", "as tanh", True)
+    (best, *_) = explained(columns=32)
+    how = "as tanh, but not where sum reads it"
+    assert (best.node, best.how, best.is_partial) == ("erf", how, False), "of all elements"
 
 
 def test_few_elements_are_explained_by_nothing() -> None:

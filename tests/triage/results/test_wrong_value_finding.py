@@ -153,6 +153,19 @@ def test_the_operator_that_alone_explains_it_is_the_origin(run: RunDir) -> None:
     assert finding.evidence[1] == "aten.mul.Tensor (mul) without its second operand explains it"
 
 
+def test_an_operator_that_explains_the_wrong_elements_alone_may_be_it(run: RunDir) -> None:
+    comparison = compared(run, RIGHT, WRONG, RIGHT)
+    partial = Suspect("mul", "aten.mul.Tensor", LINE, "times 2", is_partial=True)
+    several = (partial, Suspect("tanh", "aten.tanh.default", LINE))
+    rows = (comparison.rows[0], replace(comparison.rows[1], suspects=several), comparison.rows[2])
+    finding = wrong_value_finding.finding_of(replace(comparison, rows=rows))
+    assert finding.origin is None
+    assert not any("times 2" in sentence for sentence in finding.evidence)
+    assert finding.possible == (
+        "aten.mul.Tensor (mul) times 2 would explain the wrong elements: it may be what is wrong",
+    )
+
+
 def test_a_run_without_a_wrong_launch_says_how_much_was_compared(run: RunDir) -> None:
     whole = wrong_value_finding.finding_of(compared(run, RIGHT, RIGHT, SILENT))
     assert (whole.kind, whole.what, whole.warnings) == (CLEAN, "2 of 2 launches computed what the program says", ())

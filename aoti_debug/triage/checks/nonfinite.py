@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug import wording
 from aoti_debug.compare.locate.origin import trace
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.origin import TracedElement
+from aoti_debug.compare.text import output_text
 from aoti_debug.diagnosis.findings import CLEAN, Finding
 from aoti_debug.run.runner import RunResult
 from aoti_debug.rundir.run_directory import RunDir
@@ -25,6 +28,7 @@ from aoti_debug.triage.nonfinite.origin_trials import OriginTrials, values_text
 
 KIND = NONFINITE
 FOLDER = "origin"  # of the files that take the place of a run's own
+_MOST_OUTPUTS = 2
 _PROGRAM = "the operators that the program was lowered to make it"
 _SAME = "those operators compute the same from the same inputs"
 
@@ -55,7 +59,16 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
         return outcome
     right = _SAME if finding.origin is not None and not finding.origin.launch else _PROGRAM
     proved = proof(model, model.first.run, (where.launch,), right)
-    return replace(outcome, finding=replace(outcome.finding, evidence=(*outcome.finding.evidence, *proved)))
+    eager = _in_eager(wrong_value.outputs_in_eager(model))
+    return replace(outcome, finding=replace(outcome.finding, evidence=(*outcome.finding.evidence, *eager, *proved)))
+
+
+def _in_eager(outputs: Sequence[OutputError]) -> tuple[str, ...]:
+    """What the exported program returns in eager where the model returns NaN or infinities; none if it is not known."""
+    differing = [error for error in outputs if error.misplaced or error.fault]
+    if differing or not outputs:
+        return tuple(map(output_text, differing[:_MOST_OUTPUTS]))
+    return ("the exported program returns its NaN and infinities in the same places in eager",)
 
 
 def _with_origin(model: Investigation, search: NonFinite) -> Suspicion | None:

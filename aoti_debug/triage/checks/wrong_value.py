@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.comparison import NO_PROGRAM, Comparison
+from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import WRONG_VALUE, incomplete_text
 from aoti_debug.compare.precision_setting import with_setting
@@ -46,7 +49,9 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
     if saved.verdict is not None:
         return fault.of_ended(model, saved)
     try:
-        comparison = _compared(model, saved)
+        with _returned_outputs(model):
+            comparison = _with_setting(model, _compared(model, saved))
+        stored_comparison.keep_in_run(comparison, model.steps)
     except AotiDebugError as error:
         return _not_compared(wording.first_line(str(error)), saved)
     wrong = tuple(row.launch.id for row in comparison.rows if row.verdict is LaunchVerdict.WRONG)
@@ -120,25 +125,50 @@ def _with_search(finding: Finding, model: Investigation) -> Finding:
     return replace(finding, next=(command,))
 
 
+def outputs_in_eager(model: Investigation) -> tuple[OutputError, ...]:
+    """How what the model returns differs from what the exported program returns in eager; () if it is not known."""
+    if not model.options.compare or model.first.run.package is None or reason_against(model, model.first.run):
+        return ()
+    saved = model.trials.all_tensors()
+    with model.steps.step("outputs in eager") as note, _returned_outputs(model):
+        try:
+            found = () if saved.verdict is not None else _compared(model, saved).outputs
+        except AotiDebugError as error:
+            note.text = f"not known: {wording.first_line(str(error))}"
+            return ()
+        differing = sum(bool(error.misplaced) for error in found)
+        note.text = f"{differing} of {wording.count(len(found), 'output')} not finite otherwise"
+    return found
+
+
 def _compared(model: Investigation, saved: RunResult) -> Comparison:
     options = model.options
-    exported = exported_of(options.model, options.exported)
     scope = Scope(
         inherited=False,
         imports=options.imports,
         libraries=options.libraries,
-        exported=exported,
+        exported=exported_of(options.model, options.exported),
         outputs=model.trials.outputs,
     )
+    return compare_run(saved.run, scope, model.repro.parent, model.steps, model.trials.evaluation)
+
+
+def _with_setting(model: Investigation, comparison: Comparison) -> Comparison:
+    """The comparison with what the setting that makes kernels round as eager does makes of the outputs."""
+    exported, folder = exported_of(model.options.model, model.options.exported), model.repro.parent
+    program = archive.inspect(exported) if exported is not None else None
+    if program is None:
+        return comparison
+    building = model.options.building(program, folder / "package.pt2")
+    return with_setting(comparison, building, model.trials.running, folder / EXPORTED_EAGER, folder, model.steps)
+
+
+@contextlib.contextmanager
+def _returned_outputs(model: Investigation) -> Iterator[None]:
+    """Removes in the end what the model and the program returned."""
     folder = model.repro.parent
     try:
-        comparison = compare_run(saved.run, scope, folder, model.steps, model.trials.evaluation)
-        program = archive.inspect(exported) if exported is not None else None
-        if program is not None:
-            building, running = options.building(program, folder / "package.pt2"), model.trials.running
-            comparison = with_setting(comparison, building, running, folder / EXPORTED_EAGER, folder, model.steps)
+        yield
     finally:
         for returned in (model.trials.outputs, folder / EXPORTED_EAGER, folder / EXPORTED_DOUBLE):
             shutil.rmtree(returned, ignore_errors=True)
-    stored_comparison.keep_in_run(comparison, model.steps)
-    return comparison

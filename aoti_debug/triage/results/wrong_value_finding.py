@@ -111,7 +111,9 @@ def _output(comparison: Comparison) -> Finding:
     """An output that is wrong while no launch, no state and no pass is."""
     first, *others = map(output_text, comparison.faulty_outputs)
     right = f"{comparison.coverage.compared} launches computed what the graph says that they were generated from"
-    return Finding(WRONG_VALUE, first, evidence=(*others, *map(state_text, comparison.wrong_states), right))
+    evidence = (*others, *map(state_text, comparison.wrong_states), right)
+    maybe = "what is returned, or a launch that was not compared, may be wrong"
+    return Finding(WRONG_VALUE, first, evidence=evidence, possible=(maybe,))
 
 
 def _altered(comparison: Comparison) -> Finding:

@@ -14,6 +14,7 @@ So is 7: a finding for which nothing was found that a triage confirms; and 8: cl
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
@@ -38,6 +39,8 @@ class AotiDebugError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint and sys.version_info >= (3, 11):
+            self.add_note(f"hint: {hint}")  # for a traceback; the command line prints the hint itself
 
 
 class UsageError(AotiDebugError):

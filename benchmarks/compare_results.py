@@ -56,7 +56,8 @@ class Clean:
 
     Attributes:
         coverage, independent: of the bytes of outputs, those compared, and those compared with other code.
-        wrong: launches, states and outputs that were called wrong, or different from eager.
+        wrong: launches, states and outputs that were called wrong.
+        differing: the outputs that differ from eager's by more than rounding.
         reasons: what limits the comparison, and outputs that differ without being called wrong.
         run_seconds, eager_seconds, compare_seconds: a run at level 1, one call in eager, the comparison of the run.
         peak: bytes of memory of the evaluating process.
@@ -68,6 +69,7 @@ class Clean:
     coverage: float
     independent: float
     wrong: tuple[str, ...]
+    differing: tuple[int, ...]
     reasons: tuple[str, ...]
     run_seconds: float
     eager_seconds: float

@@ -10,7 +10,7 @@ from aoti_debug import wording
 from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
-from aoti_debug.compare.protocol.measurement import Advance, Measurement, StateChange
+from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Advance, Measurement, StateChange
 from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.lazy.dataclass import dataclass
@@ -69,12 +69,13 @@ class Row:
 
     @property
     def leaves_open(self) -> bool:
-        """True if its result matters, was not compared, and was not computed by code that eager runs, too.
+        """True if its result matters, was not compared, and was not computed by repeatable code that eager runs, too.
 
         A launch that is only compared through its readers leaves nothing open that they do not.
         """
         is_needless = self.reason in (SILENT, PRIVATE) or self.reason.startswith(RANDOM_NUMBERS)
-        return not (self.is_compared or is_needless or self.is_unread or self.same_code)
+        is_same_code = self.same_code and self.reason != NOT_REPEATABLE
+        return not (self.is_compared or is_needless or self.is_unread or is_same_code)
 
     @property
     def worst(self) -> Measurement | None:
@@ -203,11 +204,12 @@ class Comparison:
 
     def _differs(self, error: OutputError) -> bool:
         is_wrong = not error.is_right and error.is_explained_by_noise is False
-        return bool(error.misplaced) or error.is_far_off or error.has_lost_rounding or is_wrong
+        is_garbage = error.is_noise and self.unrepeatable is not None
+        return bool(error.misplaced) or error.is_far_off or error.has_lost_rounding or is_wrong or is_garbage
 
     def _is_open(self, error: OutputError) -> bool:
         """True if it is not known whether rounding explains how an output differs."""
-        if error.fault or self._differs(error):
+        if error.fault or error.is_noise or self._differs(error):
             return False
         return not error.is_right and error.is_explained_by_noise is None
 
@@ -257,6 +259,11 @@ class Comparison:
         """
         is_proved = self.alteration is not None and self.alteration.is_proved
         return bool(self.wrong_outputs) and is_proved and not self.other_weights
+
+    @property
+    def unrepeatable(self) -> Launch | None:
+        """The first launch whose operator gives something else when it is evaluated again; None without any."""
+        return next((row.launch for row in self.rows if row.reason == NOT_REPEATABLE), None)
 
     @property
     def other_weights(self) -> tuple[StateChange, ...]:

@@ -12,10 +12,12 @@ from aoti_debug.compare.measure.output_errors import OutputError, is_exact
 from aoti_debug.compare.outcome import DIFFERS, REFUSED
 from aoti_debug.compare.precision_setting import PRECISION
 from aoti_debug.compare.protocol.bad_operand import BadOperand, element_text
+from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE
 from aoti_debug.compare.protocol.refusal import InputElement
 from aoti_debug.compare.text import output_text, short
 from aoti_debug.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.manifest import ModelLine
+from aoti_debug.rundir.timeline import Launch
 
 _MOST_OUTPUTS = 3
 
@@ -42,10 +44,11 @@ def refused(comparison: Comparison) -> Finding:
 def differs(comparison: Comparison) -> Finding:
     """The finding that outputs differ from eager's by more than rounding explains, while no launch is wrong."""
     first, *others = comparison.differing_outputs
-    begins = comparison.beginning
-    evidence = [*_setting_sentences(comparison), *map(output_text, others[:_MOST_OUTPUTS])]
-    where = None
-    if begins is not None:
+    begins, unrepeatable = comparison.beginning, comparison.unrepeatable
+    evidence = [] if unrepeatable is None else [unrepeatable_text(unrepeatable)]
+    evidence += [*_setting_sentences(comparison), *map(output_text, others[:_MOST_OUTPUTS])]
+    where = None if unrepeatable is None else place_of(unrepeatable)
+    if begins is not None and unrepeatable is None:
         launch = comparison.run.launch(begins.launch)
         where = place_of(launch, begins.argument)
         if begins.line is not None and not begins.operator:
@@ -54,6 +57,8 @@ def differs(comparison: Comparison) -> Finding:
     launches = wording.count(comparison.coverage.launches, "launch")
     evidence.append(f"{comparison.coverage.compared} of {launches} computed what the program says, but for rounding")
     is_open = comparison.setting is None and bool(comparison.suspects_of_rounding)
+    possible = [f"{PRECISION} may remove the difference; it was not tried"] if is_open else []
+    possible += [] if unrepeatable is None else [may_be_unrepeatable(unrepeatable)]
     healed = any(map(comparison.is_healed, comparison.differing_outputs))
     program = "PROGRAM.pt2" if comparison.setting is None else comparison.setting.program
     command = ("aoti-debug", "build", program, "--inductor-config", PRECISION)
@@ -62,10 +67,20 @@ def differs(comparison: Comparison) -> Finding:
         output_text(first),
         where,
         evidence=tuple(evidence),
-        possible=(f"{PRECISION} may remove the difference; it was not tried",) if is_open else (),
-        origin=_origin(begins, where),
+        possible=tuple(possible),
+        origin=_origin(begins, where) if unrepeatable is None else None,
         next=(shlex.join(command),) if healed or is_open else (),
     )
+
+
+def unrepeatable_text(launch: Launch) -> str:
+    """ "0.0 mylib::op.default: evaluated again in eager, …"."""
+    return f"{launch.id} {launch.kernel}: {NOT_REPEATABLE}"
+
+
+def may_be_unrepeatable(launch: Launch) -> str:
+    """What a launch that gives something else each time may have done to the outputs."""
+    return f"{launch.kernel} may be what makes the outputs differ"
 
 
 def _origin(begins: Beginning | None, where: Place | None) -> Place | None:

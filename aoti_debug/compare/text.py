@@ -112,22 +112,24 @@ def state_lines(comparison: Comparison) -> list[str]:
 
 def output_lines(comparison: Comparison, width: int) -> list[str]:
     """The outputs that no wrong launch or state explains, and what passes have made of the program."""
-    if comparison.first_wrong is not None or not comparison.wrong_outputs:
+    lines = [f"note: {noise_text(error)}" for error in comparison.outputs if error.is_noise]
+    if comparison.first_wrong is None:
+        lines = [*_wrong_output_lines(comparison), *lines]
+    return [line for sentence in lines for line in wording.wrapped(sentence, width)]
+
+
+def _wrong_output_lines(comparison: Comparison) -> list[str]:
+    faulty, is_proved = comparison.faulty_outputs, comparison.is_program_altered
+    others = [error for error in comparison.wrong_outputs if not error.fault and not error.is_noise]
+    if not (others or faulty or is_proved) or (comparison.wrong_states and not is_proved and not faulty):
         return []
-    faulty = comparison.faulty_outputs
-    if comparison.wrong_states and not comparison.is_program_altered and not faulty:
-        return []
-    is_proved = comparison.is_program_altered
-    lines = [(f"WRONG: {output_text(error)}") for error in faulty]
-    head = "WRONG: " if is_proved else "note: "
-    others = [error for error in comparison.wrong_outputs if not error.fault]
     sentences = [*map(output_text, others), *alteration_sentences(comparison)]
     if is_proved:
         sentences[-1] += "; aoti-debug bisect PROGRAM.pt2 --settings looks for the pass"
     elif others:
         sentences[-1] += ", and no launch that was compared is wrong"
-    lines += [f"{head}{sentence}" for sentence in sentences]
-    return [line for sentence in lines for line in wording.wrapped(sentence, width)]
+    head = "WRONG: " if is_proved else "note: "
+    return [*(f"WRONG: {output_text(error)}" for error in faulty), *(f"{head}{sentence}" for sentence in sentences)]
 
 
 def alteration_sentences(comparison: Comparison) -> list[str]:
@@ -168,10 +170,15 @@ def output_text(error: OutputError) -> str:
     return off + example
 
 
+def noise_text(error: OutputError) -> str:
+    """A sentence about an output that holds little but rounding."""
+    return f"{output_text(error)}; hardly a digit of it is right in eager either, against float64: it is rounding"
+
+
 def _returned_text(element: ReturnedElement) -> str:
     """ "[0, 3] is 0.0, eager returns nan"."""
-    place = ", ".join(map(str, element.index))
-    return f"[{place}] is {element.actual}, eager returns {element.expected}"
+    place = f"[{', '.join(map(str, element.index))}]" if element.index else "it"
+    return f"{place} is {element.actual}, eager returns {element.expected}"
 
 
 def state_text(state: StateChange) -> str:

@@ -21,8 +21,9 @@ from aoti_debug.errors import ArtifactError, ToolchainError, UsageError
 from aoti_debug.frontend import hashed_kernels, inductor_cache, sources
 from aoti_debug.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.frontend.protocol import build_failure, messages
-from aoti_debug.frontend.protocol.build_failure import Ending
+from aoti_debug.frontend.protocol.build_failure import BuildFailureError, Ending
 from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
+from aoti_debug.frontend.protocol.part_text import part_text
 from aoti_debug.machine import cache
 from aoti_debug.machine.compiler import Torch
 from aoti_debug.machine.fork_server import python_process
@@ -96,8 +97,11 @@ def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -
     """
     from aoti_debug.frontend.worker.lower import run
 
+    def answer_to(worker_request: Request) -> Answer:
+        return _answered(run(worker_request, program), Path(request.folder), _no_log, lambda: "")
+
     with inductor_cache.environment(Path(request.folder), torch) as changes, inductor_cache.apply(changes):
-        return _lower(request, lambda worker_request: _raise_failure(run(worker_request, program), _no_log))
+        return _lower(request, answer_to)
 
 
 def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> LoweredModel:
@@ -164,7 +168,7 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
                     hint="more time: aoti-debug triage --build-timeout SECONDS, aoti_debug.build(…, timeout=SECONDS)",
                 )
                 what = f"no end within {timeout:g} s"
-                raise build_failure.explain(error, folder, Ending.TIMEOUT, what, _stack(folder)) from None
+                raise _explained(error, folder, Ending.TIMEOUT, what, _stack(folder)) from None
     answer = messages.read_answer(folder)
     if answer is None:
         ended = child_process.describe_exit(status)
@@ -172,13 +176,8 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
             f"the process that lowered the model ended without an answer ({ended}){_keep_log(log)}",
             hint="see whether torch._inductor.aoti_compile_and_package alone crashes as well",
         )
-        raise build_failure.explain(error, folder, Ending.DEATH, ended, _stack(folder))
-    try:
-        return _raise_failure(answer, lambda lines: _keep_log(log, lines))
-    except ToolchainError as error:
-        raised = f"{answer.error}: {answer.message}" if isinstance(answer, Failure) else ""
-        what = build_failure.innermost_exception(raised)
-        raise build_failure.explain(error, folder, Ending.EXCEPTION, what, _text(log)) from None
+        raise _explained(error, folder, Ending.DEATH, ended, _stack(folder))
+    return _answered(answer, folder, lambda lines: _keep_log(log, lines), lambda: _text(log))
 
 
 def _request_stack(child: Child, file: Path) -> None:
@@ -197,10 +196,38 @@ def _stack(folder: Path) -> str:
     return _text(file) if file.exists() else ""
 
 
-def _raise_failure(answer: Answer | Failure, log: Callable[[int], str]) -> Answer:
-    if isinstance(answer, Failure):
-        raise messages.error_of(answer, log)
-    return answer
+def _answered(
+    answer: Answer | Failure, folder: Path, keep_log: Callable[[int], str], output: Callable[[], str]
+) -> Answer:
+    """An answer that is no failure.
+
+    Args:
+        keep_log: makes the end of the message, with the given number of last lines.
+        output: the text that the lowering has printed.
+
+    Raises:
+        AotiDebugError: it is one.
+    """
+    if isinstance(answer, Answer):
+        return answer
+    error = messages.error_of(answer, keep_log)
+    if not isinstance(error, ToolchainError):
+        raise error
+    what = build_failure.innermost_exception(f"{answer.error}: {answer.message}")
+    raise _explained(error, folder, Ending.EXCEPTION, what, output(), answer.hint) from None
+
+
+def _explained(
+    error: ToolchainError, folder: Path, ending: Ending, what: str, output: str, note: str = ""
+) -> ToolchainError:
+    """The error of a lowering, with the part of Inductor that was at work, which its hint names, too."""
+    found = build_failure.explain(error, folder, ending, what, output, note)
+    if not isinstance(found, BuildFailureError):
+        return found
+    position, how = found.failure.position, "it came out of" if ending is Ending.EXCEPTION else "at work was"
+    line = found.failure.line(position)
+    at = "" if line is None else f", {line.place}: {line.text.strip()}"
+    return BuildFailureError(str(found), found.failure, hint=f"{how} the {part_text(position)}{at}; {found.hint}")
 
 
 def _unpack(archive: Artifact, directory: Path, folder: Path) -> None:

@@ -172,7 +172,7 @@ REPORTS = (
         "package dies",
         ("fault",),
         (r"aten\.div",),
-        ("x[18]",),
+        ("x[18]", "y[18]"),
     ),
     Report(
         185482,

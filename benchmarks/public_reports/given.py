@@ -329,7 +329,7 @@ REPORTS = (
         "the body of a loop overwrites what it carries, through an operator",
         lambda: Example(Advancing(), _pairs()),
         "no package",
-        ("build_failure", *CHANGED),
+        ("build_failure", "error", *CHANGED),
         (r"advance|while_loop",),
     ),
     Report(

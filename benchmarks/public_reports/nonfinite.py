@@ -86,7 +86,7 @@ REPORTS = (
         "a half of a tensor is never written",
         lambda: Example(Partial(), (torch.ones(32, 3),)),
         "",
-        ("uninitialised",),
+        ("uninitialised", "incomplete", *CHANGED),
         (r"half_filled",),
         options=("--guards",),
     ),

@@ -10,9 +10,10 @@ import click
 from aoti_debug.cli.arguments import options
 from aoti_debug.cli.terminal.lines import print_lines
 from aoti_debug.cli.terminal.step_lines import StepLines
-from aoti_debug.errors import UsageError
+from aoti_debug.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.machine.progress.last_durations import LastDurations
 from aoti_debug.memory.document import document
+from aoti_debug.memory.growth import kept_memory
 from aoti_debug.memory.memory import memory
 from aoti_debug.memory.options import BASE, MemoryOptions
 from aoti_debug.memory.text import MOST, memory_lines
@@ -30,7 +31,9 @@ from aoti_debug.memory.text import MOST, memory_lines
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a picture: bytes over launches, by buffer.")
 @options.page_output("With --plot: the file to write.  [default: report/memory.html in the run]")
 @options.json_output("docs/memory.schema.json")
+@click.pass_context
 def command(
+    context: click.Context,
     what: Path,
     inputs: Path | None,
     calls: int,
@@ -46,7 +49,8 @@ def command(
     """Show the peak of a model's memory, its launch and model line, and which buffers are alive then.
 
     MODEL.pt2 is an exported program, a compiled or an instrumented package; it is built and run at level 3. Of a RUN,
-    nothing is run. The peak counts what a call allocates: buffers and outputs, not inputs and weights.
+    nothing is run. The peak counts what a call allocates: buffers and outputs, not inputs and weights. Exit code 1:
+    what is allocated grows from call to call, and a launch was seen to keep it.
     """
     if output is not None and not plot:
         raise UsageError("-o needs --plot", hint="aoti-debug memory MODEL.pt2 --plot -o FILE")
@@ -62,3 +66,5 @@ def command(
         click.echo(json.dumps(document(found), indent=1, allow_nan=False))
     else:
         print_lines(["", *memory_lines(found, None if show_all else MOST), *written])
+    is_kept = any(kept.is_measured for kept in kept_memory(found.memory, found.measured))
+    context.exit(EXIT_FINDING if is_kept else EXIT_CLEAN)

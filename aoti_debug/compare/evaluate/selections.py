@@ -23,6 +23,7 @@ WITH_VALUES = (
     "aten.kthvalue.default",
     "aten.mode.default",
 )
+SELECT_FIRST = (*INDEX_ALONE, "aten.max.dim", "aten.min.dim")  # of equal elements the first one
 _DIM_POSITION = {"aten.topk.default": 2, "aten.sort.stable": 2, "aten.kthvalue.default": 2}  # others: 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
-from aoti_debug.compare.evaluate.selections import INDEX_ALONE, WITH_VALUES, selected_dim
+from aoti_debug.compare.evaluate.selections import INDEX_ALONE, SELECT_FIRST, WITH_VALUES, selected_dim
 from aoti_debug.reference.program import Graph, Node, ValueKey
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluation) -> torch.Tensor | None:
     """True where an index selects an element that equals the one which eager's index selects, or nearly so.
+
+    Of equal integers, argmax, argmin, max and min select the first, as torch documents. Equal floating numbers need not
+    be equal in the kernel, which rounds otherwise.
 
     Args:
         name: the node whose result `actual` should be.
@@ -41,6 +44,8 @@ def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluati
     chosen, correct = (_gathered(elements, index, dim, keepdim) for index in (actual, expected))
     if chosen is None or correct is None:
         return None
+    if selection.target in SELECT_FIRST and not elements.dtype.is_floating_point:
+        return actual == expected.reshape(actual.shape)
     return torch.isclose(chosen, correct, rtol=_tolerance(elements), atol=0.0, equal_nan=True).reshape(actual.shape)
 
 

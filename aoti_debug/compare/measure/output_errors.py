@@ -21,6 +21,7 @@ NOISE_MULTIPLE = 16.0  # of how far an output moves when every operator rounds o
 _UNIT = {"float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23, "complex64": 2.0**-23}
 _UNIT |= {"float16": 2.0**-10, "complex32": 2.0**-10, "bfloat16": 2.0**-7}
 _FAR = 1e-2  # relative, root mean square: what no user takes for rounding
+_NOISE = 0.5  # relative, against float64: not one digit is right
 _UNITS = 4.0  # of the dtype of an output: a difference that is no rounding in its last place
 _COARSE = 0.25  # of floating dtypes of 8 bits and less
 _ROUNDING |= dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _COARSE)
@@ -87,9 +88,15 @@ class OutputError:
     @property
     def is_far_off(self) -> bool:
         """True if it is farther off than numbers of these dtypes are rounded, although eager may be as far off."""
-        if self.fault or not self.different:
+        if self.fault or not self.different or self.is_noise:
             return False
         return self.dtype == "bool" if is_exact(self.dtype) else self.relative > max(_FAR, _rounding_of(self))
+
+    @property
+    def is_noise(self) -> bool:
+        """True if rounding is about all that it holds, in eager as well: what is left of numbers that cancel."""
+        is_number = not (self.fault or self.misplaced or is_exact(self.dtype)) and self.relative > _FAR
+        return is_number and self.double is not None and min(self.double, self.eager_double) >= _NOISE
 
     @property
     def is_another_decision(self) -> bool:

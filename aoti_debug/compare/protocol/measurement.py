@@ -11,6 +11,11 @@ from aoti_debug.lazy.dataclass import dataclass
 # Folders beside the request: what the exported program returns.
 EXPORTED_EAGER, EXPORTED_DOUBLE = "exported_outputs", "exported_outputs_float64"
 
+NOT_REPEATABLE = (
+    "evaluated again in eager, with NaN in memory that it has not written yet, it gives something else: it is not "
+    "deterministic, or uses such memory"
+)
+
 
 @dataclass(frozen=True)
 class Element:

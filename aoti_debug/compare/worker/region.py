@@ -23,11 +23,12 @@ from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure
 from aoti_debug.compare.measure.verdicts import is_rounded_otherwise
 from aoti_debug.compare.protocol import program_values
-from aoti_debug.compare.protocol.measurement import Explanation, Measurement, RegionResult
+from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Explanation, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Region
 from aoti_debug.compare.worker.decisive_rounding import Rounding, decisive_rounding
 from aoti_debug.compare.worker.error_bounds import BoundedEvaluation, followed
 from aoti_debug.compare.worker.explanations import Blamed, WrittenValue, explanations_of
+from aoti_debug.compare.worker.fresh_memory import fresh_memory_filled
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import as_written, load
 from aoti_debug.compare.worker.nodes import evaluated, first_nonfinite
@@ -255,8 +256,13 @@ class RegionEvaluator:
         if measured.wrong and output.bound is not None:
             output = replace(output, bound=bounds.of(item, actual))
             measured = measure(subject, output)
+        if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
+            with fresh_memory_filled():
+                again = replace(output, actual=expected(evaluate(Arithmetic.EAGER, known)).to(actual.dtype))
+            if measure(subject, again).wrong:
+                raise NotEvaluableError(NOT_REPEATABLE)
         choices = None
-        if measured.wrong and any(map(may_choose, graph.nodes)):
+        if measured.wrong and ties is None and any(map(may_choose, graph.nodes)):
             choices = self._choices(graph, expected, actual, known, evaluate)
             measured = measured if choices is None else measure(subject, choices.applied(output))
         if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
@@ -267,10 +273,6 @@ class RegionEvaluator:
             )
             output = replace(output, perturbed=moved)
             measured = measure(subject, output if choices is None else choices.applied(output))
-        if measured.wrong:
-            again = replace(output, actual=expected(evaluate(Arithmetic.EAGER, known)).to(actual.dtype))
-            if measure(subject, again).wrong:
-                raise NotEvaluableError("an operator is not deterministic: two evaluations in eager differ")
         if measured.spread is not None and self._spreads == 0:
             measured = replace(measured, spread=None)
         self._spreads -= measured.spread is not None

@@ -12,6 +12,7 @@ from aoti_debug.errors import ArtifactError, ToolchainError
 from aoti_debug.frontend.protocol.python_stack import innermost_frames
 from aoti_debug.lazy.dataclass import dataclass
 from aoti_debug.machine.files import json_data
+from aoti_debug.manifest import ModelLine
 from aoti_debug.reference import program
 from aoti_debug.reference.program import MODEL, Reference
 
@@ -23,6 +24,7 @@ HINT = "aoti-debug triage MODEL.pt2 names what is to blame, and goes on without 
 class Stage(str, Enum):
     """A stage of a build."""
 
+    TRACING = "tracing"  # of the exported program by torch's AOTAutograd, with Inductor's decompositions
     PASS = "graph pass"
     LOWERING = "lowering"
     CODE = "code generation"
@@ -37,7 +39,7 @@ class Position:
 
     Attributes:
         name: of the pass, "remove_noop_ops"; of the operator, "aten.silu.default"; of the kernel, "triton_poi_fused_0".
-        node: the FX node that is lowered, "silu_1"; "" for none.
+        node: the FX node that is traced or lowered, "silu_1"; "" for none.
         graph, function: the graph of that node (Reference.graph).
         candidate: the configuration that is compiled or timed, "XBLOCK: 128, num_warps: 4"; "" for none.
         nodes: the FX nodes of the kernel whose code is generated, the likelier ones first; one of them may be `node`.
@@ -83,6 +85,7 @@ class BuildFailure:
         reference: the graphs that were being lowered; None before the first one.
         operators: those of the kernel that does not compile, or whose code cannot be generated.
         compilation: of that kernel; None where no C++ compiler fails.
+        note: what the process that built has found out about it; "" for nothing.
     """
 
     position: Position
@@ -92,6 +95,15 @@ class BuildFailure:
     reference: Reference | None = None
     operators: tuple[str, ...] = ()
     compilation: Compilation | None = None
+    note: str = ""
+
+    def line(self, position: Position) -> ModelLine | None:
+        """The model line of the node of a position; None if it is not known."""
+        reference = self.reference
+        graph = None if reference is None else reference.graph(position.graph, position.function)
+        if reference is None or graph is None or position.node not in graph.by_name:
+            return None
+        return reference.line(graph.by_name[position.node])
 
 
 class BuildFailureError(ToolchainError):
@@ -114,13 +126,16 @@ def innermost_exception(raised: str) -> str:
     return wording.first_line(raised[_WRAPPED_BY.match(raised).end() :])  # type: ignore[union-attr]  # it may be empty
 
 
-def explain(error: ToolchainError, folder: Path, ending: Ending, what: str, output: str) -> ToolchainError:
+def explain(
+    error: ToolchainError, folder: Path, ending: Ending, what: str, output: str, note: str = ""
+) -> ToolchainError:
     """The error of a lowering, with the part of Inductor that was at work; the error itself if that is not known.
 
     Args:
         folder: of the lowering.
         what: one line about its end.
         output: text of its process that ends with a Python stack, if it could write one.
+        note: what that process has found out.
     """
     position = read_position(folder)
     if position is None:
@@ -129,7 +144,7 @@ def explain(error: ToolchainError, folder: Path, ending: Ending, what: str, outp
     with contextlib.suppress(FileNotFoundError, ArtifactError):  # it may have been stopped while it wrote the file
         reference = program.from_json((folder / LOWERED_GRAPHS).read_bytes())
     operators = operators_of(position, reference)
-    failure = BuildFailure(position, ending, what, innermost_frames(output), reference, operators)
+    failure = BuildFailure(position, ending, what, innermost_frames(output), reference, operators, note=note)
     return BuildFailureError(str(error), failure, hint=f"{HINT}; {error.hint}" if error.hint else HINT)
 
 

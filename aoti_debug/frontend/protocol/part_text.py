@@ -15,7 +15,7 @@ def part_text(position: Position) -> str:
 
     Where code of several nodes was generated, it names all: "code generation of nodes relu, erf".
     """
-    of = " of" if position.stage in (Stage.LOWERING, Stage.CODE) else ""
+    of = " of" if position.stage in (Stage.TRACING, Stage.LOWERING, Stage.CODE) else ""
     name = f"{of} {position.name}" if position.name else ""
     if position.stage is Stage.CODE and not position.name and position.nodes:
         name = f"{of} {nodes_text(position.nodes)}"

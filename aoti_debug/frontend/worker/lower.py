@@ -16,6 +16,7 @@ from typing import Any
 
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.frontend.protocol import messages
+from aoti_debug.frontend.protocol.build_failure import read_position
 from aoti_debug.frontend.protocol.messages import Answer, Failure, Request
 from aoti_debug.frontend.worker import (
     autotuning_candidates,
@@ -28,6 +29,7 @@ from aoti_debug.frontend.worker.answer_request import StepError, answer_or_failu
 from aoti_debug.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
 from aoti_debug.frontend.worker.called_operators import find_overload, operator_stacks, shims_and_schemas
 from aoti_debug.frontend.worker.decompositions_and_lowerings import leaving_out
+from aoti_debug.frontend.worker.node_at_work import node_at_work
 from aoti_debug.frontend.worker.overwritten_operands import overwritten_operands
 from aoti_debug.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.frontend.worker.triton_configs import triton_configs
@@ -88,7 +90,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     stacks = operator_stacks(program)
     nodes = program.graph.nodes
     with (
-        step("lower", times, hint=lambda: overwritten_operands(program, sys.exc_info()[1])),
+        step("lower", times, hint=lambda: _failure_hint(program, sys.exc_info()[1], folder)),
         position_file.watched(folder, nodes) as noted,
         autotuning_candidates.noted(noted),
         code_generation.noted(noted),
@@ -119,6 +121,11 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
 
 _EXAMPLES_HINT = "export it again and leave the example inputs in, or pass --inputs FILE"
 _REGISTER_HINT = "pass --import MODULE or --load-library PATH"
+
+
+def _failure_hint(program: Any, error: BaseException | None, folder: Path) -> str:
+    """What is known of an exception that ended the lowering, beside the part that was at work."""
+    return overwritten_operands(program, error) or ("" if read_position(folder) else node_at_work(error))
 
 
 def _config_exists(key: str) -> bool:

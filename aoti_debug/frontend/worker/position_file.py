@@ -18,6 +18,7 @@ from typing import Any
 
 from aoti_debug.errors import AotiDebugError
 from aoti_debug.frontend.protocol.build_failure import LOWERED_GRAPHS, POSITION, Position, Stage
+from aoti_debug.frontend.worker.node_at_work import traced_node
 from aoti_debug.frontend.worker.patched_method import replaced
 from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.machine.files import json_data
@@ -50,7 +51,8 @@ class Positions:
         chain = list(_chain(error))
         is_outside = any(isinstance(link, AotiDebugError | OSError | MemoryError) for link in chain)
         raised = [] if is_outside else [place for seen, place in self._raised if any(seen is link for link in chain)]
-        self._write(raised[0] if raised else None)
+        traced = None if is_outside or raised else _traced(error)
+        self._write(raised[0] if raised else traced)
         if self._file is not None:
             self._file.close()
 
@@ -84,6 +86,12 @@ class Positions:
             text = self._texts[position] = _line(position) or _line(replace(position, nodes=()))
         if self._file is not None:
             self._file[: len(text)] = text
+
+
+def _traced(error: BaseException | None) -> Position | None:
+    """The call of the exported program that was traced when an exception was raised; None if none was."""
+    node = traced_node(error)
+    return None if node is None else Position(Stage.TRACING, str(node.target), node.name)
 
 
 def _mapped(path: Path) -> mmap.mmap | None:

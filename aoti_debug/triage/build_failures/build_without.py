@@ -62,7 +62,8 @@ def build_without(
         described: the result of the step of a build that succeeds.
 
     Raises:
-        UsageError, ArtifactError, ToolchainError: it cannot be built, and nothing that fails alone is to blame.
+        UsageError, ArtifactError, ToolchainError: it cannot be built, and nothing that fails alone is to blame, nor
+            what the process that built has found out.
     """
     changes: list[LeaveOut | SkipCandidate] = []
     met: list[_Failed] = []
@@ -86,7 +87,7 @@ def build_without(
         if known is not None and not is_found:
             found.append(known)
         if is_found or not more or len(met) > MOST:
-            if not any(done.is_same for _, done in found):
+            if not any(done.is_same or failure.note for failure, done in found):
                 raise ToolchainError(str(error), hint=_HINT) from error
             findings = _unbuildable(_findings(found, options), changes)
             return BuiltWithout(None, findings, "", _notes(met, found))

@@ -12,7 +12,6 @@ from aoti_debug.diagnosis.findings import Finding, Place
 from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Position, Stage
 from aoti_debug.frontend.protocol.part_text import nodes_text, part_text
 from aoti_debug.frontend.protocol.python_stack import is_of_user
-from aoti_debug.manifest import ModelLine
 from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.build_failures.proof_script import Replay
 from aoti_debug.triage.build_failures.script_text import SCRIPT
@@ -70,25 +69,19 @@ def blamed_of(failure: BuildFailure, replay: Replay) -> Position:
 
 
 def _place(failure: BuildFailure, position: Position) -> Place | None:
-    if position.stage in (Stage.LOWERING, Stage.CODE):
-        return Place(operator=position.name, frame=_line(failure, position)) if position.node else None
+    if position.stage in (Stage.TRACING, Stage.LOWERING, Stage.CODE):
+        return Place(operator=position.name, frame=failure.line(position)) if position.node else None
     return (
-        Place(kernel=position.name, frame=_line(failure, position))
+        Place(kernel=position.name, frame=failure.line(position))
         if position.stage in (Stage.CPP, Stage.TRITON, Stage.AUTOTUNING)
         else None
     )
 
 
-def _line(failure: BuildFailure, position: Position) -> ModelLine | None:
-    reference = failure.reference
-    graph = None if reference is None else reference.graph(position.graph, position.function)
-    if reference is None or graph is None or position.node not in graph.by_name:
-        return None
-    return reference.line(graph.by_name[position.node])
-
-
 def _evidence(failure: BuildFailure, replay: Replay) -> Iterator[str]:
     position = failure.position
+    if failure.note:
+        yield failure.note
     if failure.compilation is not None:
         yield "the compiler fails on this kernel alone, and compiles an empty file with the same options"
         if failure.operators:
@@ -99,7 +92,8 @@ def _evidence(failure: BuildFailure, replay: Replay) -> Iterator[str]:
         yield f"the call of {blamed.name} alone, node {blamed.node}, fails in the same way"
     names = (position.node,) if position.node else position.nodes
     code = "code of " if position.stage is Stage.CODE else ""
-    of = f"{code}{nodes_text(names)} of the graph that Inductor lowers: " if names else ""
+    graph = "exported program" if position.stage is Stage.TRACING else "graph that Inductor lowers"
+    of = f"{code}{nodes_text(names)} of the {graph}: " if names else ""
     yield f"{of}{_HOW[failure.ending]}"
     if len(position.nodes) > 1:
         yield f"the kernel computes {wording.some(list(_operators(failure)), _MOST)}"
@@ -117,6 +111,6 @@ def _operators(failure: BuildFailure) -> Iterator[str]:
     for name in position.nodes:
         graph = None if reference is None else reference.graph(position.graph, position.function)
         if graph is not None and name in graph.by_name:
-            line = _line(failure, replace(position, node=name))
+            line = failure.line(replace(position, node=name))
             place = "" if line is None else f" ({Path(line.file).name}:{line.line})"
             yield f"{graph.by_name[name].target}{place}"

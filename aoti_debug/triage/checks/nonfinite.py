@@ -54,13 +54,29 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
         return Outcome(suspicion.finding, suspicion.run)
     finding = _with_operator(model, nonfinite.explain(suspicion.finding, saved.run), saved.run)
     outcome = replay.same_values(model, Suspicion(finding, saved.diagnosed))
-    where = finding.where
-    if where is None or not where.launch or not model.options.compare or wrong_value.reason_against(model, saved.run):
+    compared = wrong_value.with_program(model)
+    if compared is None:
         return outcome
+    comparison, wrong = compared
+    where = finding.where
+    if where is None or not where.launch:
+        return outcome if wrong is None else _behind(wrong_value.confirm(model, wrong), outcome.finding)
     right = _SAME if finding.origin is not None and not finding.origin.launch else _PROGRAM
     proved = proof(model, model.first.run, (where.launch,), right)
-    eager = _in_eager(wrong_value.outputs_in_eager(model))
-    return replace(outcome, finding=replace(outcome.finding, evidence=(*outcome.finding.evidence, *eager, *proved)))
+    evidence = (*outcome.finding.evidence, *_in_eager(comparison.outputs), *_of_program(wrong, where.launch), *proved)
+    also = (wrong.finding,) if wrong is not None and where.launch not in wrong.needed else ()
+    return replace(outcome, finding=replace(outcome.finding, evidence=evidence, also=also))
+
+
+def _behind(found: Outcome, nonfinite_input: Finding) -> Outcome:
+    """A wrong launch of a model that NaN or infinities come into: they are the second finding."""
+    return replace(found, finding=replace(found.finding, also=(*found.finding.also, nonfinite_input)))
+
+
+def _of_program(wrong: Suspicion | None, launch: str) -> tuple[str, ...]:
+    if wrong is None or wrong.launch is None or wrong.launch.id != launch:
+        return ()
+    return (f"from the same inputs, its program computes something else: {wrong.finding.what}",)
 
 
 def _in_eager(outputs: Sequence[OutputError]) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from aoti_debug import wording
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.comparison import NO_PROGRAM, Comparison
-from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import WRONG_VALUE, incomplete_text
 from aoti_debug.compare.precision_setting import with_setting
@@ -54,8 +53,7 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
         stored_comparison.keep_in_run(comparison, model.steps)
     except AotiDebugError as error:
         return _not_compared(wording.first_line(str(error)), saved)
-    wrong = tuple(row.launch.id for row in comparison.rows if row.verdict is LaunchVerdict.WRONG)
-    return Suspicion(wrong_value_finding.finding_of(comparison), saved.diagnosed, needed=wrong)
+    return _suspicion(comparison, saved)
 
 
 def begin(model: Investigation, first: RunResult) -> None:
@@ -98,7 +96,7 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     Where no launch is wrong (eager refuses the inputs, or returns something else), there is nothing to replay.
     """
     launch = suspicion.launch
-    if suspicion.finding.kind != KIND:
+    if suspicion.finding.kind != KIND or (suspicion.finding.possible and not suspicion.needed):
         return Outcome(suspicion.finding, suspicion.run)
     if launch is None:
         return Outcome(_with_search(suspicion.finding, model), suspicion.run)
@@ -125,20 +123,30 @@ def _with_search(finding: Finding, model: Investigation) -> Finding:
     return replace(finding, next=(command,))
 
 
-def outputs_in_eager(model: Investigation) -> tuple[OutputError, ...]:
-    """How what the model returns differs from what the exported program returns in eager; () if it is not known."""
+def with_program(model: Investigation) -> tuple[Comparison, Suspicion | None] | None:
+    """The comparison with the program, for a finding of another kind, and its wrong launches if there are any.
+
+    None where it is not compared, or ends in a fault.
+    """
     if not model.options.compare or model.first.run.package is None or reason_against(model, model.first.run):
-        return ()
+        return None
     saved = model.trials.all_tensors()
-    with model.steps.step("outputs in eager") as note, _returned_outputs(model):
+    if saved.verdict is not None:
+        return None
+    with model.steps.step("compare with the program") as note, _returned_outputs(model):
         try:
-            found = () if saved.verdict is not None else _compared(model, saved).outputs
+            comparison = _compared(model, saved)
         except AotiDebugError as error:
             note.text = f"not known: {wording.first_line(str(error))}"
-            return ()
-        differing = sum(bool(error.misplaced) for error in found)
-        note.text = f"{differing} of {wording.count(len(found), 'output')} not finite otherwise"
-    return found
+            return None
+        suspicion = _suspicion(comparison, saved)
+        note.text = f"{wording.count(len(suspicion.needed), 'launch')} wrong"
+    return comparison, suspicion if suspicion.needed else None
+
+
+def _suspicion(comparison: Comparison, saved: RunResult) -> Suspicion:
+    wrong = tuple(row.launch.id for row in comparison.rows if row.verdict is LaunchVerdict.WRONG)
+    return Suspicion(wrong_value_finding.finding_of(comparison), saved.diagnosed, needed=wrong)
 
 
 def _compared(model: Investigation, saved: RunResult) -> Comparison:

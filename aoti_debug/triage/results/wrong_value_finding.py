@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from aoti_debug import wording
 from aoti_debug.compare.comparison import Comparison, Row
-from aoti_debug.compare.eager_findings import differs, refused
+from aoti_debug.compare.eager_findings import differs, may_be_unrepeatable, refused, unrepeatable_text
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, MOST_NAMED, REFUSED, WRONG_VALUE, compared_text, kind_of
 from aoti_debug.compare.protocol.measurement import Measurement
-from aoti_debug.compare.text import alteration_sentences, output_text, state_text, values_text
+from aoti_debug.compare.text import alteration_sentences, noise_text, output_text, state_text, values_text
 from aoti_debug.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.recording.values import unravel
 from aoti_debug.rundir.run_directory import RunDir
@@ -112,8 +112,12 @@ def _output(comparison: Comparison) -> Finding:
     first, *others = map(output_text, comparison.faulty_outputs)
     right = f"{comparison.coverage.compared} launches computed what the graph says that they were generated from"
     evidence = (*others, *map(state_text, comparison.wrong_states), right)
-    maybe = "what is returned, or a launch that was not compared, may be wrong"
-    return Finding(WRONG_VALUE, first, evidence=evidence, possible=(maybe,))
+    launch = comparison.unrepeatable
+    if launch is None:
+        maybe = "what is returned, or a launch that was not compared, may be wrong"
+        return Finding(WRONG_VALUE, first, evidence=evidence, possible=(maybe,))
+    evidence = (unrepeatable_text(launch), *evidence)
+    return Finding(WRONG_VALUE, first, place_of(launch), evidence=evidence, possible=(may_be_unrepeatable(launch),))
 
 
 def _altered(comparison: Comparison) -> Finding:
@@ -130,9 +134,10 @@ def _altered(comparison: Comparison) -> Finding:
 
 
 def _clean(comparison: Comparison) -> Finding:
-    notes: tuple[str, ...] = ()
-    if comparison.wrong_outputs:
-        notes = (*map(output_text, comparison.wrong_outputs), *alteration_sentences(comparison))
+    notes = tuple(noise_text(error) for error in comparison.outputs if error.is_noise)
+    wrong = [error for error in comparison.wrong_outputs if not error.is_noise]
+    if wrong:
+        notes += (*map(output_text, wrong), *alteration_sentences(comparison))
     if comparison.not_compared[MOST_NAMED:]:
         notes += ("aoti-debug compare tells what else was not compared",)
     return Finding(kind_of(comparison), compared_text(comparison), warnings=notes)

@@ -22,7 +22,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, exit_code, kind_of
 from aoti_debug.compare.outcome_text import report_lines
 from aoti_debug.compare.protocol.bad_operand import BadOperand
-from aoti_debug.compare.protocol.measurement import Measurement, RegionResult
+from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Measurement, RegionResult
 from aoti_debug.compare.protocol.refusal import InputElement, Refusal
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.text import comparison_lines
@@ -184,6 +184,20 @@ def test_an_error_column_is_never_zero_where_nan_differ(comparison: Comparison) 
 def lines_of(comparison: Comparison, output: Measurement) -> list[str]:
     row = replace(comparison.rows[0], outputs=(output,))
     return [line.replace("model line unknown", "?") for line in comparison_lines(replace(comparison, rows=(row,)), 400)]
+
+
+def test_an_operator_that_is_not_repeatable_is_named(comparison: Comparison) -> None:
+    row = replace(comparison.rows[0], verdict=LaunchVerdict.NOT_COMPARABLE, reason=NOT_REPEATABLE, same_code=True)
+    garbage = OutputError(0, "float32", 6, 6, 1e30, "float32", 1e30, 1.0)
+    comparison = replace(comparison, rows=(row,), outputs=(garbage,))
+    assert kind_of(comparison) is DIFFERS
+    finding = differs(comparison)
+    assert finding.where is not None
+    assert finding.where.launch == "0.0"
+    assert finding.evidence[0] == f"0.0 a: {NOT_REPEATABLE}"
+    assert finding.possible == ("a may be what makes the outputs differ",)
+    near = replace(comparison, outputs=(replace(garbage, relative=5e-3, double=5e-3, eager_double=5e-3),))
+    assert kind_of(near) is INCOMPLETE
 
 
 # Where it begins

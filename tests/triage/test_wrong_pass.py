@@ -64,3 +64,41 @@ def test_the_operator_and_its_line_are_named(tmp_path: Path, monkeypatch: pytest
     assert finding["next"] == ["aoti-debug bisect model.pt2 --settings --import sigmoid_for_tanh"]
     (folder,) = (path for path in (tmp_path / "aoti_debug_triages").iterdir() if not path.is_symlink())
     assert not [path.name for path in folder.iterdir() if "outputs" in path.name]
+
+
+LOWERING = """
+from torch._inductor import lowering
+from torch._inductor.virtualized import ops
+import torch
+
+right = lowering.lowerings[torch.ops.aten.argmax.default]
+
+
+def without_nan(x, *args, **keywords):
+    number = lowering.make_pointwise(lambda a: ops.where(ops.eq(a, a), a, ops.constant(-1e30, x.get_dtype())))(x)
+    return right(number, *args, **keywords)
+
+
+lowering.lowerings[torch.ops.aten.argmax.default] = without_nan
+"""
+
+
+class Largest(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.argmax(x * 2, 1)  # origin
+
+
+def test_a_wrong_launch_is_found_beside_nan_that_comes_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "argmax_without_nan.py").write_text(LOWERING)
+    x = torch.arange(24.0).reshape(3, 8)
+    x[1, 3] = torch.nan
+    torch.export.save(torch.export.export(Largest(), (x,)), tmp_path / "model.pt2")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(group, ["triage", "model.pt2", "--import", "argmax_without_nan", "--json"])
+    assert result.exit_code == 1, result.output
+    finding = json.loads(result.stdout)
+    (line,) = origin_lines(Largest())
+    assert finding["kind"] == "wrong_value"
+    assert (finding["file"], finding["line"]) == (str(line.file), line.line)
+    (other,) = finding["also"]
+    assert (other["kind"], other["input"], other["element"]) == ("nonfinite", "x", 11)

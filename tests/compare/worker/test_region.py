@@ -8,7 +8,7 @@ from typing import Any
 import saved_tensors
 import torch
 
-from aoti_debug.compare.protocol.measurement import Measurement, RegionResult
+from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.region import RegionEvaluator
 from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
@@ -153,3 +153,26 @@ def test_nan_that_only_eager_has_are_counted_and_their_operator_is_named(tmp_pat
     eager = x * torch.rsqrt(x + 1e-9)
     as_eager = evaluated(tmp_path, DIVIDED, x, eager)
     assert (as_eager.outputs[0].misplaced, as_eager.outputs[0].lost, as_eager.begins) == (0, 2, "")
+
+
+def test_an_operator_that_returns_memory_that_it_has_not_written(tmp_path: Path) -> None:
+    node = call("half", "aoti_debug_test_region.half_filled.default", X, dtype="float32", shape=(64,))
+    graph = Graph("", MODEL, (Node("x", NodeKind.INPUT, types=typed("float32", 64)), node), ())
+    x = torch.ones(64)
+    tensors = {"x": x, "half": torch.cat((x[:32], torch.full((32,), 1e30)))}
+    for name, tensor in tensors.items():
+        saved_tensors.save(tmp_path / f"{name}.safetensors", name, tensor)
+    given, written = (
+        KnownValue(ValueKey(name), Recorded("0.0", name, str(tmp_path / f"{name}.safetensors"))) for name in tensors
+    )
+
+    @torch.library.custom_op("aoti_debug_test_region::half_filled", mutates_args={})
+    def half_filled(x: torch.Tensor) -> torch.Tensor:
+        filled = torch.empty_like(x)
+        filled[:32] = x[:32]
+        return filled
+
+    half_filled.register_fake(torch.empty_like)
+    region = Region("0.0", ("0.0",), "", MODEL, ("half",), (given,), (written,))
+    result = RegionEvaluator(Reference(FORMAT, "2.13", (graph,)), "cpu").measure(region)
+    assert result.failure == NOT_REPEATABLE

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -146,3 +147,27 @@ def test_nodes_are_noted_while_they_are_lowered(tmp_path: Path, monkeypatch: pyt
         GraphLowering.run_node(lowered, x)  # type: ignore[arg-type]
         GraphLowering.run_node(lowered, call)  # type: ignore[arg-type]
     assert seen == [("x", None), ("erf_default", Position(Stage.LOWERING, "aten.erf.default", "erf_default"))]
+
+
+class Refusing(torch.fx.Interpreter):
+    """Traces a graph, and refuses its sine."""
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Refuses it.
+
+        Raises:
+            RuntimeError: it is the sine.
+        """
+        if target is torch.ops.aten.sin.default:
+            raise RuntimeError("no sines")
+        return super().call_function(target, args, kwargs)
+
+
+def test_an_exception_of_no_part_is_of_the_call_that_was_traced(tmp_path: Path) -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(torch.ops.aten.sin.default, (graph.call_function(torch.neg, (x,)),)))
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    with pytest.raises(RuntimeError, match="no sines"), watched(tmp_path, ()):
+        Refusing(module).run(torch.ones(2))
+    assert at(tmp_path) == Position(Stage.TRACING, "aten.sin.default", "sin_default")

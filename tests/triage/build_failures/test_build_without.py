@@ -110,6 +110,16 @@ def test_what_does_not_fail_alone_and_does_not_help_stays_an_error(builds: Build
     assert caught.value.hint.startswith("see whether torch._inductor")
 
 
+def test_what_the_build_has_found_out_is_a_finding_without_a_script(builds: Builds) -> None:
+    position = Position(Stage.TRACING, "while_loop", "while_loop")
+    failure = BuildFailure(position, Ending.EXCEPTION, "RuntimeError: refused", note="mylib.add_ overwrites arg1_1")
+    result, asked = builds(failure, failure, is_same=False)
+    assert (result.summary, len(asked)) == (None, 2)
+    (finding,) = result.failures
+    assert finding.what == "tracing of while_loop: RuntimeError: refused"
+    assert finding.evidence[0] == "mylib.add_ overwrites arg1_1"
+
+
 DEATH = replace(failures.LOWERING, ending=Ending.DEATH, what="SIGKILL")
 ONCE = "the build failed once: lowering of aten.erf.default: SIGKILL; a second one did not fail in this way"
 

@@ -39,8 +39,6 @@ class AotiDebugError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
-        if hint and sys.version_info >= (3, 11):
-            self.add_note(f"hint: {hint}")  # for a traceback; the command line prints the hint itself
 
 
 class UsageError(AotiDebugError):
@@ -95,9 +93,17 @@ class InputMismatch(ArtifactError):  # noqa: N818 - a public name
 
 
 class ToolchainError(AotiDebugError):
-    """The compiler, linker or torch is missing, or failed."""
+    """The compiler, linker or torch is missing, or failed.
+
+    A traceback has the hint as well: a program that calls this library may raise it.
+    """
 
     exit_code = 4
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        if hint and sys.version_info >= (3, 11):
+            self.add_note(f"hint: {hint}")
 
 
 class TargetError(AotiDebugError):

@@ -79,7 +79,7 @@ def unrepeatable_text(launch: Launch) -> str:
 
 
 def may_be_unrepeatable(launch: Launch) -> str:
-    """What a launch that gives something else each time may have done to the outputs."""
+    """The sentence that a launch which gives something else each time may be to blame."""
     return f"{launch.kernel} may be what makes the outputs differ"
 
 

@@ -182,7 +182,9 @@ def test_a_lowering_that_fails_is_named(
     (modules / "breaks_relu.py").write_text(BROKEN.format(body=body))
     error = fails(request(program, folder, imports=("breaks_relu",)), timeout)
     assert isinstance(error, BuildFailureError)
-    assert error.hint.startswith("aoti-debug triage MODEL.pt2 names what is to blame")
+    how = "it came out of" if ending is Ending.EXCEPTION else "at work was"
+    assert error.hint.startswith(f"{how} the lowering of aten.relu.default, ")
+    assert "; aoti-debug triage MODEL.pt2 names what is to blame" in error.hint
     failure = error.failure
     assert (failure.position.stage, failure.position.name) == (Stage.LOWERING, "aten.relu.default")
     assert (failure.ending, failure.what) == (ending, what)

@@ -104,8 +104,8 @@ def _beginning_sentences(begins: Beginning) -> Iterator[str]:
         )
     elif begins.sensitivity:
         yield (
-            f"it begins in launch {begins.launch}: rounding decides {begins.argument}, which moves "
-            f"{short(begins.sensitivity)} times as far as its inputs when these move by 1 ULP (relative)"
+            f"it begins in launch {begins.launch}: when its inputs move by 1 ULP, {begins.argument} moves "
+            f"{short(begins.sensitivity)} times as far (relative)"
         )
     else:
         yield (

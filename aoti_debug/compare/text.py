@@ -171,8 +171,8 @@ def output_text(error: OutputError) -> str:
 
 
 def noise_text(error: OutputError) -> str:
-    """A sentence about an output that holds little but rounding."""
-    return f"{output_text(error)}; hardly a digit of it is right in eager either, against float64: it is rounding"
+    """A sentence about an output whose numbers float64 does not have, of the run or of eager."""
+    return f"{output_text(error)}; against float64, hardly a digit is right in eager either"
 
 
 def _returned_text(element: ReturnedElement) -> str:

@@ -240,8 +240,7 @@ def test_it_begins_where_rounding_decides(comparison: Comparison) -> None:
     assert found == Beginning("0.0", "buf0", 0, 6, "float16", line=LINE, sensitivity=3e5)
     finding = differs(replace(comparison, outputs=(ROUNDED,), beginning=found))
     assert finding.evidence[0] == (
-        "it begins in launch 0.0: rounding decides buf0, which moves 3e+05 times as far as its inputs when these move "
-        "by 1 ULP (relative)"
+        "it begins in launch 0.0: when its inputs move by 1 ULP, buf0 moves 3e+05 times as far (relative)"
     )
     assert finding.where is not None
     assert (finding.where.frame, finding.origin) == (LINE, None)

@@ -94,7 +94,7 @@ class OutputError:
 
     @property
     def is_noise(self) -> bool:
-        """True if rounding is about all that it holds, in eager as well: what is left of numbers that cancel."""
+        """True if hardly a digit is right, in eager as well: mostly what is left of numbers that cancel."""
         is_number = not (self.fault or self.misplaced or is_exact(self.dtype)) and self.relative > _FAR
         return is_number and self.double is not None and min(self.double, self.eager_double) >= _NOISE
 

@@ -102,3 +102,21 @@ def test_a_wrong_launch_is_found_beside_nan_that_comes_in(tmp_path: Path, monkey
     assert (finding["file"], finding["line"]) == (str(line.file), line.line)
     (other,) = finding["also"]
     assert (other["kind"], other["input"], other["element"]) == ("nonfinite", "x", 11)
+
+
+class Reached(nn.Module):
+    """Decides by sums that are about 1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.softmax(1).sum(1) >= 1.0
+
+
+def test_truth_values_that_rounding_decides_are_no_wrong_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    torch.export.save(torch.export.export(Reached(), (torch.randn(200, 11),)), tmp_path / "model.pt2")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(group, ["triage", "model.pt2", "--json"])
+    finding = json.loads(result.stdout)
+    assert finding["kind"] == "differs", "the kernel sums in another order"
+    assert finding["what"].startswith("output 0: ")
+    assert not any("decomposition" in said for said in finding["evidence"])

@@ -41,11 +41,13 @@ from aoti_debug.compare.worker.recorded_tensor import recorded_tensor
 from aoti_debug.run import saved_outputs
 
 if TYPE_CHECKING:
-    pass
+    import torch
 
 Judged = ExportedOutputs | AlteredProgram | FaultyOutput | OutputNoise | StatesFailure
 _NOISE_SEEDS, _NOISE_UNITS = range(4), 8.0
 _SURE, _SURE_MULTIPLE = 10.0, 64.0  # of rounding, and of eager's own error: what no operator without float64 makes
+_DECIDED = 4.0  # times as far as another rounding moves an element
+_FEW = 0.5  # of the elements of an output
 _GROSS = 0.01  # relative error, root mean square: a decision that rounding makes otherwise changes few elements
 
 
@@ -77,20 +79,24 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     judged = with_double(found, actual, eager, double)
     wrong = {error.index for error in judged if not error.is_right}
     yield ExportedOutputs(str(folder / EXPORTED_EAGER), str(folder / EXPORTED_DOUBLE))
-    outputs = _wrong_outputs(suspicious, wrong, actual, eager, double, coarsest)
+    outputs = _undecided(source, _wrong_outputs(suspicious, wrong, actual, eager, double, coarsest), double)
     for item in (item for item in judged if item.index in outputs):
         least = max(_SURE * rounding_in(item.computed or item.dtype), _SURE_MULTIPLE * item.eager_double)
         outputs[item.index] = replace(outputs[item.index], rounding=least)
     program = source.program(Arithmetic.DOUBLE)
-    if not outputs or source.run.last is None or not isinstance(program, ExportedCalls):
+    if source.run.last is None or not isinstance(program, ExportedCalls):
         return
-    for _ in range(source.run.calls - 1):
-        program.call()
-    altered = altered_program(source.reference, program, source.run.last, source.device, outputs)
-    explained = {output.index for output in altered.outputs if output.explained >= EXPLAINED}
-    if wrong or explained:
-        yield altered
-    if not altered.is_rounded and not source.is_random:
+    explained: set[int] = set()
+    if outputs:
+        for _ in range(source.run.calls - 1):
+            program.call()
+        altered = altered_program(source.reference, program, source.run.last, source.device, outputs)
+        explained = {output.index for output in altered.outputs if output.explained >= EXPLAINED}
+        if wrong or explained:
+            yield altered
+        if altered.is_rounded:
+            return
+    if not source.is_random:
         unexplained = {error.index: error for error in judged if error.index in wrong - explained}
         yield from _unexplained(source, unexplained, double)
 
@@ -130,6 +136,56 @@ def _wrong_outputs(
     return found
 
 
+def _undecided(
+    source: ExportedSource, outputs: Mapping[int, WrongOutput], double: Mapping[int, Path]
+) -> dict[int, WrongOutput]:
+    """The outputs with the elements that rounding does not decide.
+
+    Where another rounding makes another truth value of an element, or a number that is about as far off, float64 proves
+    nothing: the graph of the kernels sums in another order in float64, too. If most elements are decided so, all are.
+
+    Raises:
+        NotEvaluableError: the program cannot be called.
+    """
+    import torch
+
+    returned = list(_with_other_rounding(source)) if outputs else []
+    found: dict[int, WrongOutput] = {}
+    for index, output in outputs.items():
+        exact = recorded_tensor(double[index])
+        assert exact is not None
+        off = _distances(output.actual, exact)
+        decided = torch.zeros(off.numel(), dtype=torch.bool)
+        for leaves in returned:
+            other = saved_outputs.as_tensor(leaves[index])
+            if other is not None and other.shape == exact.shape:
+                decided |= _distances(other.cpu(), exact) * _DECIDED >= off
+        count, left = int(output.elements.sum()), output.elements & ~decided
+        if int(left.sum()) > _FEW * count:
+            found[index] = replace(output, elements=left)
+    return found
+
+
+def _with_other_rounding(source: ExportedSource) -> Iterator[Sequence[Any]]:
+    """Yields what the program returns in float64 when every operator rounds otherwise."""
+    for seed in _NOISE_SEEDS:
+        program = source.program(Arithmetic.DOUBLE, RoundingNoise(seed, _NOISE_UNITS))
+        returned: Sequence[Any] = ()
+        for _ in range(source.run.calls):
+            returned = program.call()
+        yield returned
+
+
+def _distances(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """The absolute difference of each element, in row-major order; inf where only one of them is finite."""
+    import torch
+
+    wide = torch.complex128 if second.is_complex() else torch.float64
+    a, b = (tensor.reshape(-1).to(wide) for tensor in (first, second))
+    same = (a == b) | (a.isnan() & b.isnan())
+    return torch.where(same, 0.0, (a - b).abs().nan_to_num(math.inf))
+
+
 def _unexplained(
     source: ExportedSource, wrong: Mapping[int, OutputError], double: Mapping[int, Path]
 ) -> Iterator[FaultyOutput | OutputNoise | StatesFailure]:
@@ -141,17 +197,13 @@ def _unexplained(
     if not wrong:
         return
     moved = dict.fromkeys(wrong, 0.0)
-    for seed in _NOISE_SEEDS:
-        try:
-            program = source.program(Arithmetic.DOUBLE, RoundingNoise(seed, _NOISE_UNITS))
-            returned: Sequence[Any] = ()
-            for _ in range(source.run.calls):
-                returned = program.call()
-        except NotEvaluableError as failure:
-            yield StatesFailure(f"whether rounding explains how far outputs are off is not known: {failure}")
-            return
-        for index in wrong:
-            moved[index] = max(moved[index], _distance(returned[index], double[index]))
+    try:
+        for returned in _with_other_rounding(source):
+            for index in wrong:
+                moved[index] = max(moved[index], _distance(returned[index], double[index]))
+    except NotEvaluableError as failure:
+        yield StatesFailure(f"whether rounding explains how far outputs are off is not known: {failure}")
+        return
     for index, error in wrong.items():
         yield OutputNoise(index, min(moved[index], LARGEST))
         if not error.misplaced and far_off(error) > max(_GROSS, NOISE_MULTIPLE * moved[index]):

@@ -204,8 +204,7 @@ class Comparison:
 
     def _differs(self, error: OutputError) -> bool:
         is_wrong = not error.is_right and error.is_explained_by_noise is False
-        is_garbage = error.is_noise and self.unrepeatable is not None
-        return bool(error.misplaced) or error.is_far_off or error.has_lost_rounding or is_wrong or is_garbage
+        return bool(error.misplaced) or error.is_far_off or error.has_lost_rounding or is_wrong
 
     def _is_open(self, error: OutputError) -> bool:
         """True if it is not known whether rounding explains how an output differs."""

@@ -22,6 +22,7 @@ _UNIT = {"float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23, "comp
 _UNIT |= {"float16": 2.0**-10, "complex32": 2.0**-10, "bfloat16": 2.0**-7}
 _FAR = 1e-2  # relative, root mean square: what no user takes for rounding
 _NOISE = 0.5  # relative, against float64: not one digit is right
+_NEAR = 10.0  # times the rounding of a model with results of about 1
 _UNITS = 4.0  # of the dtype of an output: a difference that is no rounding in its last place
 _COARSE = 0.25  # of floating dtypes of 8 bits and less
 _ROUNDING |= dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), _COARSE)
@@ -94,9 +95,12 @@ class OutputError:
 
     @property
     def is_noise(self) -> bool:
-        """True if hardly a digit is right, in eager as well: mostly what is left of numbers that cancel."""
+        """True if it is next to zero and hardly a digit is right, in eager as well: what numbers that cancel leave."""
         is_number = not (self.fault or self.misplaced or is_exact(self.dtype)) and self.relative > _FAR
-        return is_number and self.double is not None and min(self.double, self.eager_double) >= _NOISE
+        if not is_number or self.example is None or self.double is None or "complex" in self.dtype:
+            return False
+        off = abs(float(self.example.actual) - float(self.example.expected))
+        return min(self.double, self.eager_double) >= _NOISE and off <= _NEAR * _rounding_of(self)
 
     @property
     def is_another_decision(self) -> bool:

@@ -47,7 +47,7 @@ Judged = ExportedOutputs | AlteredProgram | FaultyOutput | OutputNoise | StatesF
 _NOISE_SEEDS, _NOISE_UNITS = range(4), 8.0
 _SURE, _SURE_MULTIPLE = 10.0, 64.0  # of rounding, and of eager's own error: what no operator without float64 makes
 _DECIDED = 4.0  # times as far as another rounding moves an element
-_FEW = 0.5  # of the elements of an output
+_MOST = 0.5  # of the elements of an output that differ
 _GROSS = 0.01  # relative error, root mean square: a decision that rounding makes otherwise changes few elements
 
 
@@ -79,7 +79,7 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     judged = with_double(found, actual, eager, double)
     wrong = {error.index for error in judged if not error.is_right}
     yield ExportedOutputs(str(folder / EXPORTED_EAGER), str(folder / EXPORTED_DOUBLE))
-    outputs = _undecided(source, _wrong_outputs(suspicious, wrong, actual, eager, double, coarsest), double)
+    outputs = undecided(source, _wrong_outputs(suspicious, wrong, actual, eager, double, coarsest), double)
     for item in (item for item in judged if item.index in outputs):
         least = max(_SURE * rounding_in(item.computed or item.dtype), _SURE_MULTIPLE * item.eager_double)
         outputs[item.index] = replace(outputs[item.index], rounding=least)
@@ -136,7 +136,7 @@ def _wrong_outputs(
     return found
 
 
-def _undecided(
+def undecided(
     source: ExportedSource, outputs: Mapping[int, WrongOutput], double: Mapping[int, Path]
 ) -> dict[int, WrongOutput]:
     """The outputs with the elements that rounding does not decide.
@@ -149,7 +149,9 @@ def _undecided(
     """
     import torch
 
-    returned = list(_with_other_rounding(source)) if outputs else []
+    if source.is_random or not outputs:
+        return dict(outputs)
+    returned = list(_with_other_rounding(source))
     found: dict[int, WrongOutput] = {}
     for index, output in outputs.items():
         exact = recorded_tensor(double[index])
@@ -160,9 +162,10 @@ def _undecided(
             other = saved_outputs.as_tensor(leaves[index])
             if other is not None and other.shape == exact.shape:
                 decided |= _distances(other.cpu(), exact) * _DECIDED >= off
-        count, left = int(output.elements.sum()), output.elements & ~decided
-        if int(left.sum()) > _FEW * count:
-            found[index] = replace(output, elements=left)
+        differing = output.elements & (off > 0)
+        decided &= differing
+        if int(decided.sum()) < _MOST * int(differing.sum()) or not bool(differing.any()):
+            found[index] = replace(output, elements=output.elements & ~decided)
     return found
 
 

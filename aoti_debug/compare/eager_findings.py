@@ -42,7 +42,7 @@ def refused(comparison: Comparison) -> Finding:
 
 
 def differs(comparison: Comparison) -> Finding:
-    """The finding that outputs differ from eager's by more than rounding explains, while no launch is wrong."""
+    """The finding that outputs are not eager's, by more than their numbers are rounded, while no launch is wrong."""
     first, *others = comparison.differing_outputs
     begins, unrepeatable = comparison.beginning, comparison.unrepeatable
     evidence = [] if unrepeatable is None else [unrepeatable_text(unrepeatable)]

@@ -55,10 +55,10 @@ def decisive_rounding(
 
 
 def _rounds(node: Node) -> bool:
-    return node.kind is NodeKind.CALL and len(node.types) == 1 and is_low_precision(rounded_to(node))
+    return node.kind is NodeKind.CALL and len(node.types) == 1 and is_low_precision(_dtype(node))
 
 
-def rounded_to(node: Node) -> str:
+def _dtype(node: Node) -> str:
     """The dtype of a node's result; "" if it is no tensor."""
     kind = node.types[0] if node.types else None
     return "" if kind is None else kind.dtype
@@ -68,7 +68,7 @@ def _rounding_of(rounded: Node) -> Adjustment:
     """What rounds the result of one node."""
     import torch
 
-    dtype = getattr(torch, rounded_to(rounded))
+    dtype = getattr(torch, _dtype(rounded))
 
     def adjust(node: Node, _: list[Any], result: Any) -> Any:
         is_rounded = node is rounded and isinstance(result, torch.Tensor)

@@ -168,7 +168,6 @@ class RegionEvaluator:
         evaluate: Callable[..., Evaluation],
     ) -> Rounding:
         """The node in which outputs begin to be otherwise in eager; it is looked for in the first such regions."""
-
         if any(output.misplaced for output in measured):
             if not self._nonfinite:
                 return _NOWHERE

@@ -84,7 +84,7 @@ def _in_eager(outputs: Sequence[OutputError]) -> tuple[str, ...]:
     differing = [error for error in outputs if error.misplaced or error.fault]
     if differing or not outputs:
         return tuple(map(output_text, differing[:_MOST_OUTPUTS]))
-    return ("the exported program returns its NaN and infinities in the same places in eager",)
+    return ("in the last call, what the model returns is NaN or infinite where it is in eager, and nowhere else",)
 
 
 def _with_origin(model: Investigation, search: NonFinite) -> Suspicion | None:

@@ -53,12 +53,14 @@ class Measured:
     Attributes:
         at: the argument of the largest error of a normal result.
         beyond_argument: the largest error, but for what an argument that is off as the bound says may make.
+        beyond_at: the arguments of that error.
     """
 
     normal: float
     subnormal: float
     at: float
     beyond_argument: float
+    beyond_at: tuple[float, ...]
 
 
 def main() -> int:
@@ -81,7 +83,8 @@ def main() -> int:
                 half = measured[mode, dtype].get(name)
                 row.append("-" if half is None else _text(max(half.normal, half.subnormal)))
             if single is not None and single.beyond_argument > bound.on(options.device):
-                failed.append((name, f"{name}, {mode}: {single.normal:.4g} ULP at {single.at!r}"))
+                at = ", ".join(map(repr, single.beyond_at))
+                failed.append((name, f"{name}, {mode}: {single.beyond_argument:.4g} ULP at {at}"))
         rows.append([*row, _bound_text(bound, options.device)])
     columns = [
         f"{mode} {what}" for mode in _MODES[options.device] for what in ("float32", "subnormal", "float16", "bfloat16")
@@ -185,16 +188,20 @@ def _errors(bound: FunctionBound, function: Function, arguments: list[Tensor], r
             moved = moved.maximum((changed - exact).abs().nan_to_num(math.inf, math.inf))
     if device != "cpu":
         least = torch.finfo(torch.float32).smallest_normal
-        flushed = [torch.where(a.abs() < least, 0.0, a) for a in wide]
-        for others in itertools.product(*zip(wide, flushed, strict=True)):  # each of them may be taken for 0
+        taken = [0.0, least] if bound.misreads_subnormals else [0.0]  # what a subnormal argument may be taken for
+        read = [[a, *(torch.where(a.abs() < least, a.sign() * other, a) for other in taken)] for a in wide]
+        for others in itertools.product(*read):
             moved = moved.maximum((function(*others) - exact).abs().nan_to_num(math.inf, math.inf))
     allowed_zero = (bound.flushes or device != "cpu") & ~is_normal & (result == 0)
     beyond = torch.where(counted & ~allowed_zero & moved.isfinite(), (difference - moved) / step, 0.0)
+    beyond = beyond.nan_to_num(math.inf, math.inf)
+    furthest = int(beyond.argmax())
     return Measured(
         float(normal[worst]),
         float(errors.where(~is_normal, 0.0).max()),
         float(arguments[0][worst]),
-        float(beyond.nan_to_num(math.inf, math.inf).max()),
+        float(beyond[furthest]),
+        tuple(float(argument[furthest]) for argument in arguments),
     )
 
 

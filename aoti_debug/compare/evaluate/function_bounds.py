@@ -26,6 +26,8 @@ class FunctionBound:
         summand: how far a result that is computed from this one, by more than a product, may be off besides, in ULP: in
             vectors Inductor computes the function with an absolute error. That hides in 1 + erf(x), and not in erf(x).
         flushes: True if a subnormal result may be 0 on a CPU too; on a GPU any may, and so may a subnormal argument be.
+        misreads_subnormals: True if a Triton kernel may take a subnormal argument for any number up to the smallest
+            normal one, and not only for 0.
     """
 
     name: str
@@ -36,6 +38,7 @@ class FunctionBound:
     cuda_argument: float = 0.0
     summand: float = 0.0
     flushes: bool = False
+    misreads_subnormals: bool = False
 
     def on(self, device: str) -> float:
         """The bound on a device, "cpu" or "cuda:0", in ULP of the result."""
@@ -78,7 +81,9 @@ _ALL = (
     FunctionBound("log1p", 3, 2, _LIBRARIES),
     FunctionBound("log2", 3, 2, _LIBRARIES),
     FunctionBound("ndtri", 6, 6, _ATEN),
-    FunctionBound("pow", 3, 4, _LIBRARIES),
+    FunctionBound(
+        "pow", 3, 24, f"{_LIBRARIES}; libdevice's powf in Triton kernels: 23 ULP, measured", misreads_subnormals=True
+    ),
     FunctionBound("reciprocal", 1, 2, "IEEE 754; Triton: div.full, PTX ISA: 2 ULP"),
     FunctionBound("rsqrt", 3, 2, "a root and a quotient: 1.5 ULP"),
     FunctionBound(

@@ -159,8 +159,9 @@ class BoundedEvaluation(Evaluation):
             return error
         rounding = bound.argument_on(self._device) * ulp(value, torch.float32)
         if not self._device.startswith("cpu"):
-            size = value.abs()
-            rounding = torch.where(size < torch.finfo(torch.float32).smallest_normal, size, rounding)  # flushed to 0
+            size, least = value.abs(), torch.finfo(torch.float32).smallest_normal
+            misread = torch.where(size > 0, least, 0.0) if bound.misreads_subnormals else size
+            rounding = torch.where(size < least, misread, rounding)
         if not _is_any(rounding):
             return error
         return rounding if error is None else error + rounding

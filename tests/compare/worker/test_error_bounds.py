@@ -15,7 +15,7 @@ from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
 from aoti_debug.compare.measure.ulp import ulp
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
-from aoti_debug.compare.worker.error_bounds import followed
+from aoti_debug.compare.worker.error_bounds import BoundedEvaluation, followed
 from aoti_debug.compare.worker.region import RegionEvaluator
 from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
@@ -271,3 +271,18 @@ def test_only_operators_on_single_elements_are_followed() -> None:
         call("wide", "prims.convert_element_type.default", {"node": "tanh"}, {"dtype": "float64"}, dtype="float64"),
     )
     assert followed(graph_of({"x": x}, nodes), [node.name for node in nodes]) == {"tanh"}
+
+
+@pytest.mark.parametrize(("device", "excused"), [("cpu", False), ("cuda:0", True)])
+def test_a_triton_kernel_may_take_a_subnormal_base_for_a_larger_one(device: str, excused: bool) -> None:
+    """What one on an H100 returned: 2**-149 to the power of 0.832 as if the base were 2**-127."""
+    inputs = {"x": torch.tensor([2.0**-149, 0.5]), "y": torch.tensor([0.8324345946311951, 2.0])}
+    node = call("f", "aten.pow.Tensor_Tensor", X, Y)
+    graph = graph_of(inputs, (node,))
+    evaluation = BoundedEvaluation(Reference(FORMAT, "2.13", (graph,)), graph, device)
+    for name, value in inputs.items():
+        evaluation.set(ValueKey(name), value)
+    evaluation.run(node)
+    subnormal, normal = evaluation.error(ValueKey("f")).tolist()
+    assert (subnormal >= 1.4974477067699206e-32) == excused
+    assert normal < 1e-5

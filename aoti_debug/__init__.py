@@ -1,7 +1,7 @@
 """Debugger for PyTorch AOTInductor models: names the guilty kernel, saves its real inputs, replays it alone.
 
     import aoti_debug
-    from aoti_debug.abi import Phase
+    from aoti_debug.base.abi import Phase
 
     result = aoti_debug.debug(model, x)  # export, build and run: result.outputs, result.verdict, result.run
     package = aoti_debug.build("model.pt2")  # or an ExportedProgram
@@ -19,16 +19,16 @@ TYPE_CHECKING = False  # as in typing, which would be compiled here before the b
 if TYPE_CHECKING:
     from typing import Any
 
-    from aoti_debug.builder.build import build
-    from aoti_debug.diagnosis.diagnose import diagnose
-    from aoti_debug.printing.inspectors import inspector
-    from aoti_debug.printing.module_inspectors import inspect_modules
-    from aoti_debug.printing.print_operator import print_
-    from aoti_debug.run.inspect import inspect
-    from aoti_debug.rundir.load_tensors import load_file, load_launch
-    from aoti_debug.rundir.run_directory import open_run
-    from aoti_debug.torch_compile.debug import debug
-    from aoti_debug.version import __version__
+    from aoti_debug.app.torch_compile.debug import debug
+    from aoti_debug.base.version import __version__
+    from aoti_debug.instrument.builder.build import build
+    from aoti_debug.package.printing.inspectors import inspector
+    from aoti_debug.package.printing.module_inspectors import inspect_modules
+    from aoti_debug.package.printing.print_operator import print_
+    from aoti_debug.runs.diagnosis.diagnose import diagnose
+    from aoti_debug.runs.run.inspect import inspect
+    from aoti_debug.runs.rundir.load_tensors import load_file, load_launch
+    from aoti_debug.runs.rundir.run_directory import open_run
 
 __all__ = [
     "__version__",
@@ -45,17 +45,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "__version__": "aoti_debug.version",
-    "build": "aoti_debug.builder.build",
-    "debug": "aoti_debug.torch_compile.debug",
-    "diagnose": "aoti_debug.diagnosis.diagnose",
-    "inspect": "aoti_debug.run.inspect",
-    "inspect_modules": "aoti_debug.printing.module_inspectors",
-    "inspector": "aoti_debug.printing.inspectors",
-    "load_file": "aoti_debug.rundir.load_tensors",
-    "load_launch": "aoti_debug.rundir.load_tensors",
-    "open_run": "aoti_debug.rundir.run_directory",
-    "print_": "aoti_debug.printing.print_operator",
+    "__version__": "aoti_debug.base.version",
+    "build": "aoti_debug.instrument.builder.build",
+    "debug": "aoti_debug.app.torch_compile.debug",
+    "diagnose": "aoti_debug.runs.diagnosis.diagnose",
+    "inspect": "aoti_debug.runs.run.inspect",
+    "inspect_modules": "aoti_debug.package.printing.module_inspectors",
+    "inspector": "aoti_debug.package.printing.inspectors",
+    "load_file": "aoti_debug.runs.rundir.load_tensors",
+    "load_launch": "aoti_debug.runs.rundir.load_tensors",
+    "open_run": "aoti_debug.runs.rundir.run_directory",
+    "print_": "aoti_debug.package.printing.print_operator",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from aoti_debug.machine import bytecode_cache
+from aoti_debug.base.machine import bytecode_cache
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     """
     gc.disable()
     bytecode_cache.use()
-    from aoti_debug.cli.main import main as command_line
+    from aoti_debug.app.cli.main import main as command_line
 
     command_line()
 

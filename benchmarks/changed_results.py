@@ -26,16 +26,16 @@ from compare_model import models
 from flipped_bits import MODELS
 from overhead import table
 
-from aoti_debug.diff.diff_runs import diff_runs
-from aoti_debug.diff.explain_differences import explain_differences
-from aoti_debug.diff.explanation import Cause
-from aoti_debug.diff.options import DiffOptions
-from aoti_debug.frontend.exported_program import WORKER
-from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.run.preloaded_modules import PRELOADED
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.compare.diff.explain_differences import explain_differences
+from aoti_debug.compare.diff.explanation import Cause
+from aoti_debug.compare.diff.options import DiffOptions
+from aoti_debug.instrument.frontend.exported_program import WORKER
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 VARIABLE = "AOTI_CHANGED_LAUNCH"  # "cpp_fused_add_0:2": the third launch of that kernel
 _KERNEL = re.compile(r'extern "C"\s+void\s+(\w+)\(([^)]*)\)\n\{\n.*?\n\}\n', re.DOTALL)

@@ -16,16 +16,16 @@ import torch
 from compare_results import Clean
 from planted_models import Example
 
-from aoti_debug.builder import build as builder
-from aoti_debug.builder import frontend_requests
+from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.compare_run import Scope, compare_run
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.run.options import recording_everything
-from aoti_debug.run.runner import run_with
-from aoti_debug.run.supervise import Observer
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder import frontend_requests
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.runs.run.options import recording_everything
+from aoti_debug.runs.run.runner import run_with
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 _CALLS = 2
 

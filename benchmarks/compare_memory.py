@@ -24,12 +24,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from aoti_debug.builder import build as builder
+from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.compare_run import Scope, compare_run
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 ROOM = 512 << 20  # beyond the tensors of two launches
 _SECONDS = 0.002

@@ -25,9 +25,9 @@ from held_out import HeldOutBench
 from planted import PlantedBench
 from planted_models import DIFFICULT, EXAMPLES, Example
 
-from aoti_debug.frontend.exported_program import WORKER
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.run.preloaded_modules import PRELOADED
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.instrument.frontend.exported_program import WORKER
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
 
 HERE = Path(__file__).resolve().parent
 

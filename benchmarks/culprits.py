@@ -25,14 +25,14 @@ from overhead import table
 from planted_models import Example
 from torch import Tensor, nn
 
-from aoti_debug.bisect.bisect_packages import bisect_packages
-from aoti_debug.bisect.options import BisectOptions
-from aoti_debug.frontend.exported_program import WORKER
-from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.replay.healed_outputs import Healing
-from aoti_debug.run import runner
-from aoti_debug.run.preloaded_modules import PRELOADED
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.compare.bisect.bisect_packages import bisect_packages
+from aoti_debug.compare.bisect.options import BisectOptions
+from aoti_debug.compare.replay.healed_outputs import Healing
+from aoti_debug.instrument.frontend.exported_program import WORKER
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
 
 _KERNEL = re.compile(r'extern "C"\s+void\s+(cpp_fused_\w+)\(([^)]*)\)\n\{\n.*?\n\}\n', re.DOTALL)
 _WRITTEN = re.compile(r"(?:^|,)\s*(?!const )([\w:]+)\* (\w+)")

@@ -25,14 +25,14 @@ from compare_bench import Bench
 from compare_model import models
 from overhead import table
 
-from aoti_debug.diff.diff_runs import diff_runs
-from aoti_debug.frontend.exported_program import WORKER
-from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.manifest import Kind
-from aoti_debug.run import runner
-from aoti_debug.run.preloaded_modules import PRELOADED
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.instrument.frontend.exported_program import WORKER
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.package.manifest import Kind
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 MODELS = ("classifier", "operators", "mixer_bfloat16", "encoder", "image")
 VARIABLE = "AOTI_FLIPPED_LAUNCH"  # "cpp_fused_add_0:2": the third launch of that kernel

@@ -15,7 +15,7 @@ from compare_bench import Bench, named
 from compare_results import HeldOut
 from held_out_faults import Fault, faults, kernel_span
 
-from aoti_debug.frontend.lowered_model import LoweredModel
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 
 
 class HeldOutBench:

@@ -27,15 +27,15 @@ import inside_examples
 import torch
 from click.testing import CliRunner
 
-from aoti_debug.builder import build as builder
-from aoti_debug.cli.main import group
-from aoti_debug.frontend.exported_program import WORKER
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.fork_server.python_process import PythonCommand
-from aoti_debug.manifest import Form, Manifest
-from aoti_debug.run import inspector, runner
-from aoti_debug.run.preloaded_modules import PRELOADED
-from aoti_debug.rundir import summaries
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.fork_server.python_process import PythonCommand
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.frontend.exported_program import WORKER
+from aoti_debug.package.manifest import Form, Manifest
+from aoti_debug.runs.run import inspector, runner
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir import summaries
 
 HERE = Path(__file__).resolve().parent
 IMPORTED = (*PRELOADED, "torch._inductor.compile_fx", "torch._inductor.package", WORKER)

@@ -30,10 +30,10 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 import aoti_debug
-from aoti_debug.abi import Variable
-from aoti_debug.builder.build import BuildOptions, build_report
-from aoti_debug.run import cpp_loader, runner
-from aoti_debug.rundir import summaries
+from aoti_debug.base.abi import Variable
+from aoti_debug.instrument.builder.build import BuildOptions, build_report
+from aoti_debug.runs.run import cpp_loader, runner
+from aoti_debug.runs.rundir import summaries
 
 QUIET = {Variable.LEVEL: "3", Variable.PRINT: "none"}
 WATCH = "*: nan"

@@ -17,7 +17,7 @@ import inside_examples
 import torch
 
 import aoti_debug
-from aoti_debug.run.inspector import InspectorError
+from aoti_debug.runs.run.inspector import InspectorError
 
 
 def main() -> None:

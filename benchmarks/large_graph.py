@@ -15,12 +15,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from aoti_debug.base.machine.progress.steps import Step, StepListener, Steps
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
-from aoti_debug.machine.progress.steps import Step, StepListener, Steps
-from aoti_debug.report import report
+from aoti_debug.views.report import report
 
 
 class Ended(StepListener):

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from aoti_debug.manifest import Kernel
+from aoti_debug.package.manifest import Kernel
 from aoti_debug.repro.templates.triton_kernel import TritonKernel, compile_kernel
 from aoti_debug.repro.triton_meta import specialisation
 from aoti_debug.repro.triton_source import TritonSource, standalone_source

@@ -23,13 +23,13 @@ from ordinary_models import ordinary
 from planted_models import Example
 from torch.profiler import ProfilerActivity, profile
 
-from aoti_debug.abi import CallKind
-from aoti_debug.builder import build as builder
-from aoti_debug.memory.run_memory import run_memory
-from aoti_debug.run.options import recording_everything
-from aoti_debug.run.runner import run_with
-from aoti_debug.run.supervise import Observer
-from aoti_debug.rundir import memory_file
+from aoti_debug.base.abi import CallKind
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.runs.run.options import recording_everything
+from aoti_debug.runs.run.runner import run_with
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.runs.rundir import memory_file
+from aoti_debug.views.memory.run_memory import run_memory
 
 GOAL = 0.01  # of torch's counter
 TESTS = Path(__file__).resolve().parents[1] / "tests"

@@ -55,31 +55,36 @@ class Group:
 GROUPS = (
     Group(
         "diagnose",
-        ("aoti_debug/diagnosis/diagnose.py", "aoti_debug/diagnosis/verdict_finding.py"),
+        ("aoti_debug/runs/diagnosis/diagnose.py", "aoti_debug/runs/diagnosis/verdict_finding.py"),
         ("tests/diagnosis/test_diagnose.py", "tests/diagnosis/test_verdict_finding.py"),
         4,
     ),
-    Group("dataflow", ("aoti_debug/diagnosis/dataflow.py",), ("tests/diagnosis/test_dataflow.py",), 3),
+    Group("dataflow", ("aoti_debug/runs/diagnosis/dataflow.py",), ("tests/diagnosis/test_dataflow.py",), 3),
     Group(
         "journal",
-        ("aoti_debug/rundir/formats/journal.py", "aoti_debug/rundir/formats/journal_records.py"),
+        ("aoti_debug/runs/rundir/formats/journal.py", "aoti_debug/runs/rundir/formats/journal_records.py"),
         ("tests/rundir/formats/test_journal.py", "tests/rundir/test_run_directory.py"),
         4,
     ),
     Group(
         "launches",
-        ("aoti_debug/rundir/timeline.py",),
+        ("aoti_debug/runs/rundir/timeline.py",),
         ("tests/rundir/test_timeline.py", "tests/rundir/test_run_directory.py"),
         4,
     ),
-    Group("wrapper", ("aoti_debug/wrapper/**/*.py",), ("tests/wrapper",), 8),
+    Group("wrapper", ("aoti_debug/instrument/wrapper/**/*.py",), ("tests/wrapper",), 8),
     Group(
         "archive",
-        ("aoti_debug/pt2/archive.py", "aoti_debug/pt2/archive_safety.py"),
+        ("aoti_debug/package/pt2/archive.py", "aoti_debug/package/pt2/archive_safety.py"),
         ("tests/pt2/test_archive.py", "tests/pt2/test_archive_safety.py"),
         4,
     ),
-    Group("input checks", ("aoti_debug/inputs/validate.py", "aoti_debug/inputs/input_files.py"), ("tests/inputs",), 4),
+    Group(
+        "input checks",
+        ("aoti_debug/package/inputs/validate.py", "aoti_debug/package/inputs/input_files.py"),
+        ("tests/inputs",),
+        4,
+    ),
     Group("compare", ("repro/templates/compare.py",), ("tests/repro/test_compare.py",), 3),
     Group("contracts", ("aoti_debug/triage/contracts/*.py",), ("tests/triage/contracts",), 4),
     Group(

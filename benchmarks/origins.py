@@ -35,10 +35,10 @@ from overhead import table
 from planted_origins import OPERATORS, Case, inputs_of
 from planted_origins_cases import CASES, PROGRAMS
 
-from aoti_debug.cli import main
-from aoti_debug.frontend.exported_program import WORKER
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.run.preloaded_modules import PRELOADED
+from aoti_debug.app.cli import main
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.instrument.frontend.exported_program import WORKER
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
 
 HERE = Path(__file__).resolve().parent
 PATHS = (str(HERE), str(HERE.parent))

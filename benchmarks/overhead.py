@@ -35,7 +35,7 @@ torch._inductor.aoti_compile_and_package(program, package_path=sys.argv[2])
 BUILD = """
 import sys
 from pathlib import Path
-from aoti_debug.builder.build import BuildOptions, build_report
+from aoti_debug.instrument.builder.build import BuildOptions, build_report
 program, output, plain = map(Path, sys.argv[1:])
 build_report(BuildOptions(program=program, output=output, plain=plain))
 """

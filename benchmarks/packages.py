@@ -19,14 +19,14 @@ from pathlib import Path
 
 import torch
 
-from aoti_debug.builder import build as builder
-from aoti_debug.builder.build import BuildOptions
-from aoti_debug.builder.compiling.compile_library import LibraryCompilation
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.frontend import compiled_package
-from aoti_debug.frontend.protocol.messages import Request
-from aoti_debug.machine.compiler import find_compiler, find_torch
-from aoti_debug.pt2 import archive
+from aoti_debug.base.machine.compiler import find_compiler, find_torch
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.build import BuildOptions
+from aoti_debug.instrument.builder.compiling.compile_library import LibraryCompilation
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.frontend import compiled_package
+from aoti_debug.instrument.frontend.protocol.messages import Request
+from aoti_debug.package.pt2 import archive
 
 HERE = Path(__file__).resolve().parent
 MODELS = ("blocks", "mixed", "launches")

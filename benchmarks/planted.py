@@ -17,7 +17,7 @@ from wrong_lowerings import VARIABLE, WRONG
 
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.text import MAX_SUSPECTS
-from aoti_debug.frontend.lowered_model import LoweredModel
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 
 
 class PlantedBench:

@@ -24,7 +24,7 @@ import torch
 from overhead import table
 from planted_settings_faults import VARIABLE as SETTINGS
 
-from aoti_debug.errors import EXIT_FINDING
+from aoti_debug.base.errors import EXIT_FINDING
 
 HERE = Path(__file__).resolve().parent
 SEARCH = (HERE, HERE.parent / "tests")

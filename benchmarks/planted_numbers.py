@@ -27,7 +27,7 @@ from overhead import table
 from planted_numbers_faults import FAULTS
 from planted_numbers_models import MODELS
 
-from aoti_debug.errors import EXIT_INCOMPLETE
+from aoti_debug.base.errors import EXIT_INCOMPLETE
 
 HERE = Path(__file__).resolve().parent
 VARIABLE = "AOTI_PLANTED_NUMBER"

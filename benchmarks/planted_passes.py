@@ -26,7 +26,7 @@ import torch
 from overhead import table
 from torch import Tensor, nn
 
-from aoti_debug.errors import EXIT_INCOMPLETE
+from aoti_debug.base.errors import EXIT_INCOMPLETE
 
 HERE = Path(__file__).resolve().parent
 VARIABLE = "AOTI_PLANTED_PASS"

@@ -27,10 +27,10 @@ import timed_models
 import torch
 from overhead import table
 
-from aoti_debug.builder.build import BuildOptions, build_report
-from aoti_debug.profile.model_profile import ModelProfile
-from aoti_debug.profile.options import ProfileOptions
-from aoti_debug.profile.profile import profile
+from aoti_debug.instrument.builder.build import BuildOptions, build_report
+from aoti_debug.views.profile.model_profile import ModelProfile
+from aoti_debug.views.profile.options import ProfileOptions
+from aoti_debug.views.profile.profile import profile
 
 LARGE = 20e-6  # seconds: what is shorter is not judged
 NEAR = 0.05  # of the time of a launch, and of all of them

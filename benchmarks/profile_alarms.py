@@ -21,17 +21,17 @@ from compare_bench import Bench
 from compare_model import models
 from overhead import table
 
-from aoti_debug.frontend.exported_program import WORKER
-from aoti_debug.frontend.lowered_model import LoweredModel
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.manifest import Kind
-from aoti_debug.profile.against import compare_with
-from aoti_debug.profile.changes import Change, Changes, Verdict
-from aoti_debug.profile.options import ProfileOptions
-from aoti_debug.profile.recorded import run_options, run_to_the_end
-from aoti_debug.run.options import RunOptions
-from aoti_debug.run.preloaded_modules import PRELOADED
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.instrument.frontend.exported_program import WORKER
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.package.manifest import Kind
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.views.profile.against import compare_with
+from aoti_debug.views.profile.changes import Change, Changes, Verdict
+from aoti_debug.views.profile.options import ProfileOptions
+from aoti_debug.views.profile.recorded import run_options, run_to_the_end
 
 VARIABLE = "AOTI_SLOWED_KERNEL"  # "cpp_fused_add_0:10": by ten percent
 LONG_ENOUGH = 2000  # ns: a shorter launch is mostly its own bookkeeping

@@ -69,7 +69,7 @@ def build(folder: Path) -> Path:
         import rank_model
         import torch
 
-        from aoti_debug.builder.build import build as build_package
+        from aoti_debug.instrument.builder.build import build as build_package
 
         torch.export.save(rank_model.program(), folder / "ranks.pt2")
         build_package(folder / "ranks.pt2", output=package, imports=("rank_model",))
@@ -134,8 +134,8 @@ def launch(ranks: int, run_id: str, main: Callable[..., None], *arguments: objec
 
 def try_failure(package: Path, folder: Path, number: int, draw: random.Random) -> Trial:
     """Lets one rank fail and asks who it was."""
-    from aoti_debug.ranks.ranks_analysis import analyse
-    from aoti_debug.ranks.ranks_run import open_ranks
+    from aoti_debug.runs.ranks.ranks_analysis import analyse
+    from aoti_debug.runs.ranks.ranks_run import open_ranks
 
     rank, call, failure = draw.randrange(RANKS), draw.randrange(CALLS), FAILURES[number % len(FAILURES)]
     base = folder / f"trial-{number}"

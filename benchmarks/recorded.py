@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from aoti_debug.manifest import Form
-from aoti_debug.pt2 import archive as pt2_archive
-from aoti_debug.rundir import run_directory
-from aoti_debug.wrapper.cpp_syntax.expressions import is_null
+from aoti_debug.instrument.wrapper.cpp_syntax.expressions import is_null
+from aoti_debug.package.manifest import Form
+from aoti_debug.package.pt2 import archive as pt2_archive
+from aoti_debug.runs.rundir import run_directory
 
 TENSORS = (Form.TENSOR, Form.OUTPUT_SLOT, Form.OPTIONAL, Form.LIST, Form.OPTIONAL_LIST, Form.POINTER)
 SAVE = re.compile(r'aoti_torch_save_tensor_handle\(.+, "(.+)", "(before|after)_launch", "(.+)"\);')

@@ -82,7 +82,7 @@ def build(folder: Path) -> list[tuple[Path, int]]:
     """The packages and the launches of one call of each; what lies in the folder is taken as it is."""
     import torch
 
-    from aoti_debug.builder import build as builder
+    from aoti_debug.instrument.builder import build as builder
 
     class Model(torch.nn.Module):
         def __init__(self, depth: int) -> None:

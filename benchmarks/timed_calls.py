@@ -26,7 +26,9 @@ from typing import Any
 import torch
 from torch.export import load
 
-from aoti_debug.run import cpp_loader  # torch's own Python loader compiles C++ in each process, to know the processor
+from aoti_debug.runs.run import (
+    cpp_loader,  # torch's own Python loader compiles C++ in each process, to know the processor
+)
 
 
 def peak_mib() -> float:

@@ -64,8 +64,8 @@ def measure(name: str, device: str, training: bool) -> str:
     import compare_model
     import planted_models
 
-    from aoti_debug.torch_compile.backend import aoti_debug
-    from aoti_debug.torch_compile.directory import read_graphs
+    from aoti_debug.app.torch_compile.backend import aoti_debug
+    from aoti_debug.app.torch_compile.directory import read_graphs
 
     example = compare_model.models()[name]
     model, inputs = planted_models.module_of(example, device), planted_models.inputs_of(example, device)

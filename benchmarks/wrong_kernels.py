@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from aoti_debug.manifest import Role
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 _KERNEL = re.compile(r'extern "C"\s+void\s+(\w+)\(')
 _ARITHMETIC = ("add", "sub", "sum", "mean", "var", "layer_norm", "gelu", "silu", "erf", "cumsum")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Role
-from aoti_debug.recording.values import Layout, Tensor
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Role
+from aoti_debug.package.recording.values import Layout, Tensor
 from aoti_debug.repro.literals import identifiers
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable
 
-from aoti_debug import dtypes
-from aoti_debug.abi import LAYOUTS, device_name
-from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Form, Kind, Manifest, OperatorSchema, Parameter
-from aoti_debug.recording.values import Number
+from aoti_debug.base import dtypes
+from aoti_debug.base.abi import LAYOUTS, device_name
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.manifest import Form, Kind, Manifest, OperatorSchema, Parameter
+from aoti_debug.package.recording.values import Number
 from aoti_debug.repro import literals, schema
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.custom_operators import is_operator, with_operator_libraries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.manifest import CType
+from aoti_debug.package.manifest import CType
 from aoti_debug.repro import literals
 
 CTYPES = {  # C++ type -> the type of ctypes

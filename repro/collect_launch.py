@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import aoti_debug
-from aoti_debug.abi import Phase, SaveStatus
-from aoti_debug.manifest import Form
-from aoti_debug.recording.values import Absent, Tensor
+from aoti_debug.base.abi import Phase, SaveStatus
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.manifest import Form
+from aoti_debug.package.recording.values import Absent, Tensor
 from aoti_debug.repro.kernel_binary import kernel_binary
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedRun, RecordedSlot
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
-from aoti_debug.wrapper.launches.launch_traits import traits_of
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 
 
 def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Kernel, KernelCompilation, Manifest
-from aoti_debug.recording.values import Number
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.manifest import Kernel, KernelCompilation, Manifest
+from aoti_debug.package.recording.values import Number
 from aoti_debug.repro import c_numbers, literals
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from dataclasses import replace
 
-from aoti_debug.manifest import Manifest
+from aoti_debug.package.manifest import Manifest
 from aoti_debug.repro.script import Script
 
 # Namespaces of operators that `import torch` registers.

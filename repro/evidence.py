@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine.files import json_data
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.fork_server.python_process import PythonCommand
-from aoti_debug.machine.processes import child_process
-from aoti_debug.machine.processes.child_process import FinishedProcess
-from aoti_debug.manifest import KernelCompilation, Kind
-from aoti_debug.wrapper.launches.launch_traits import traits_of
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.fork_server.python_process import PythonCommand
+from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes.child_process import FinishedProcess
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.manifest import KernelCompilation, Kind
 
 FAILED = "failed"
 

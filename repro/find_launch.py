@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aoti_debug.diagnosis.verdict import Verdict
-from aoti_debug.errors import UsageError
-from aoti_debug.rundir.run_directory import RunDir, name_hint
-from aoti_debug.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.base.errors import UsageError
+from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
+from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 
 def find_launch(run: RunDir, kernel: str, launch: str | None, suspects: Sequence[Launch] = ()) -> Launch:

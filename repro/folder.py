@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.machine.files import atomic_write
+from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.repro.replay_modules import PACKAGE, modules_of
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.runs.rundir.timeline import Launch
 
 if TYPE_CHECKING:
     from aoti_debug.repro.kernel_header import KernelHeader

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aoti_debug.manifest import Kind, Manifest, Provenance
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.manifest import Kind, Manifest, Provenance
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.repro.script import Script, render
-from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 def generate(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> dict[str, str | bytes]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Kernel
-from aoti_debug.pt2 import archive
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.package.manifest import Kernel
+from aoti_debug.package.pt2 import archive
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 
 def kernel_binary(run: RunDir, kernel: Kernel | None) -> tuple[bytes | None, str]:

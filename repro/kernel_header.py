@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug.builder.compiling import precompiled_headers
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.errors import ToolchainError
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine.compiler import check_compiler, find_torch
-from aoti_debug.manifest import KernelCompilation
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.compiler import check_compiler, find_torch
+from aoti_debug.instrument.builder.compiling import precompiled_headers
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.package.manifest import KernelCompilation
 from aoti_debug.repro.templates.header_name import header_name
 
 

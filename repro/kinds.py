@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Manifest
+from aoti_debug.base.errors import UsageError
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.manifest import Manifest
 from aoti_debug.repro import aten, cpp, proxy, triton
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.repro.script import Script
-from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 class ReproKind(Protocol):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.machine.files import json_data
-from aoti_debug.manifest import Manifest, Operand
-from aoti_debug.recording.values import Number
+from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.package.manifest import Manifest, Operand
+from aoti_debug.package.recording.values import Number
 from aoti_debug.repro import export_numbers, literals, schema
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.custom_operators import is_of_torch, is_operator, with_operator_libraries

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Arg, Form, Site
-from aoti_debug.recording.values import Absent, Tensor, Value
-from aoti_debug.rundir.timeline import Grid
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Arg, Form, Site
+from aoti_debug.package.recording.values import Absent, Tensor, Value
+from aoti_debug.runs.rundir.timeline import Grid
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
-from aoti_debug.errors import RunDirError
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Kind, Manifest
-from aoti_debug.recording import levels
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Kind, Manifest
+from aoti_debug.package.recording import levels
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.collect_launch import recorded_launch
 from aoti_debug.repro.find_launch import fault_of, find_launch
@@ -20,7 +18,9 @@ from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.repro.required_trust import require_trust
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
+from aoti_debug.runs.rundir.timeline import Launch
 
 if TYPE_CHECKING:
     from aoti_debug.repro.kernel_header import KernelHeader

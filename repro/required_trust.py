@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aoti_debug.errors import UsageError
-from aoti_debug.pt2 import trust
-from aoti_debug.pt2.archive_safety import printable
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.pt2 import trust
+from aoti_debug.package.pt2.archive_safety import printable
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
 
 
 def require_trust(run: RunDir, launch: Launch, trusted: bool) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.errors import RunDirError
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.run_json import ExitKind
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.timeline import Launch
 
 HANG_SECONDS = 300.0  # for the package to run again where the first run was ended by its time-out
 

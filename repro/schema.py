@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from itertools import accumulate
 
-from aoti_debug.manifest import Manifest, OperatorSchema, Parameter
+from aoti_debug.package.manifest import Manifest, OperatorSchema, Parameter
 
 _PAIRS = ("List[", "Device")  # a pointer and a length; a device's type and index
 _VERSION = re.compile(r"_v(\d+)\Z")

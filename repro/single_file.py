@@ -10,8 +10,8 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from aoti_debug import wording
-from aoti_debug.errors import UsageError
+from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
 from aoti_debug.repro.replay_modules import PACKAGE, TEMPLATES, modules_of
 from aoti_debug.repro.templates.unpack import MARK
 

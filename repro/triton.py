@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aoti_debug.manifest import Kernel, Manifest, Origin, PackageOrigin
+from aoti_debug.package.manifest import Kernel, Manifest, Origin, PackageOrigin
+from aoti_debug.package.triton_config.infer import result_affecting_parameters
 from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch
@@ -12,7 +13,6 @@ from aoti_debug.repro.script import Script, call, mapping_of, tuple_of
 from aoti_debug.repro.triton_meta import Specialisation, specialisation
 from aoti_debug.repro.triton_source import TritonSource, standalone_source
 from aoti_debug.repro.triton_values import value_of
-from aoti_debug.triton_config.infer import result_affecting_parameters
 
 BINARY = "kernel.cubin"
 CONSTANT = "constexpr"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from aoti_debug.errors import UsageError
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Kernel
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Kernel
 from aoti_debug.repro.triton_source import kernel_of
 
 DIVISIBILITY = ["tt.divisibility", 16]

@@ -6,10 +6,9 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 
-from aoti_debug.errors import UsageError
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.repro.literals import RESERVED
-from aoti_debug.wrapper.callees.triton_helpers import (
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.instrument.wrapper.callees.triton_helpers import (
     MODULE,
     Definition,
     attributes_of,
@@ -18,6 +17,7 @@ from aoti_debug.wrapper.callees.triton_helpers import (
     definitions,
     free_names,
 )
+from aoti_debug.repro.literals import RESERVED
 
 BASIC = ("import triton", "import triton.language as tl")
 # Names that Inductor's modules take from elsewhere, and where they come from.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aoti_debug.errors import UsageError
-from aoti_debug.recording.values import Absent, Number
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.repro import c_numbers
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot

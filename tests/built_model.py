@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import machine_results
 
-from aoti_debug.builder import build as builder
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

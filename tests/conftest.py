@@ -26,11 +26,11 @@ from built_model import Built, FromPackage, importable
 from once import once
 from session_models import SessionModels
 
-from aoti_debug.builder import build as builder
-from aoti_debug.frontend.exported_program import WORKER
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.run.preloaded_modules import PRELOADED
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.frontend.exported_program import WORKER
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 if TYPE_CHECKING:
     from wrong_model import Wrong

@@ -10,10 +10,10 @@ import torch
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from flight_file import FlightFile, Given
 
-from aoti_debug.manifest import OperatorSchema, Parameter, Role
-from aoti_debug.recording.values import Tensor
-from aoti_debug.rundir.formats import shared_files
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.package.manifest import OperatorSchema, Parameter, Role
+from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.rundir.formats import shared_files
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
 
 NOBODY = 4194304  # no process has this number
 SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aoti_debug import abi, dtypes, manifest
-from aoti_debug.abi import CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, RecordType, SaveStatus, ValueTag
-from aoti_debug.manifest import (
+from aoti_debug.base import abi, dtypes
+from aoti_debug.base.abi import CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, RecordType, SaveStatus, ValueTag
+from aoti_debug.package import manifest
+from aoti_debug.package.manifest import (
     Arg,
     Certainty,
     CType,
@@ -24,11 +25,11 @@ from aoti_debug.manifest import (
     Role,
     Site,
 )
-from aoti_debug.pt2 import trust
-from aoti_debug.recording.values import Absent, Layout, Number, Tensor, Value
-from aoti_debug.rundir import run_json
-from aoti_debug.rundir.formats.statistics import Statistics
-from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo
+from aoti_debug.package.pt2 import trust
+from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value
+from aoti_debug.runs.rundir import run_json
+from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo
 
 _DTYPE_NUMBERS = {dtype.name: number for number, dtype in enumerate(dtypes.DTYPES)}
 _LAYOUT_NUMBERS = {name: number for number, name in abi.LAYOUTS.items()}

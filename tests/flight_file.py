@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aoti_debug.abi import CallKind
-from aoti_debug.rundir.formats import flight_recorder_format
-from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
+from aoti_debug.base.abi import CallKind
+from aoti_debug.runs.rundir.formats import flight_recorder_format
+from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
 
 DATA = 8192  # where the bytes begin
 LAUNCHES, TENSORS, BYTES = 8, 32, 4096

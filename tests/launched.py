@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aoti_debug.recording.values import Tensor
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument
+from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument
 
 
 def launched(run: RunDir) -> list[tuple[Any, ...]]:

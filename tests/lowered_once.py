@@ -13,10 +13,10 @@ from filelock import FileLock
 from torch import Tensor, nn
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-from aoti_debug.frontend import exported_program, inductor_cache
-from aoti_debug.frontend.protocol.messages import Request
-from aoti_debug.machine import cache
-from aoti_debug.machine.compiler import find_torch
+from aoti_debug.base.machine import cache
+from aoti_debug.base.machine.compiler import find_torch
+from aoti_debug.instrument.frontend import exported_program, inductor_cache
+from aoti_debug.instrument.frontend.protocol.messages import Request
 
 
 class Model(nn.Module):

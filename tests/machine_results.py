@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.machine import cache, compiler
+from aoti_debug.base.machine import cache, compiler
 
 
 def link_into(inductor_cache: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.report import subject
-from aoti_debug.rundir import run_json
-from aoti_debug.rundir.formats import journal
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.rundir import run_json
+from aoti_debug.runs.rundir.formats import journal
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.report import subject
 
 
 @dataclass

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aoti_debug.frontend.worker.called_operators import find_overload
-from aoti_debug.frontend.worker.operator_schema import describe
-from aoti_debug.manifest import OperatorSchema
+from aoti_debug.instrument.frontend.worker.called_operators import find_overload
+from aoti_debug.instrument.frontend.worker.operator_schema import describe
+from aoti_debug.package.manifest import OperatorSchema
 
 
 def registered(*names: str) -> tuple[OperatorSchema, ...]:

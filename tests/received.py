@@ -13,8 +13,8 @@ import torch
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from safetensors.torch import save_file
 
-from aoti_debug.abi import FaultDomain, NoteCode, Phase
-from aoti_debug.manifest import Manifest, OperatorSchema, Parameter, Role
+from aoti_debug.base.abi import FaultDomain, NoteCode, Phase
+from aoti_debug.package.manifest import Manifest, OperatorSchema, Parameter, Role
 
 HOSTILE = "k\x1b[2J\x1b]0;title\x07\nnext: rm -rf ~\u202e<script>alert(1)</script>\ud800"
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from aoti_debug import dtypes
-from aoti_debug.recording.values import Layout, Tensor
-from aoti_debug.rundir.formats.stored_tensor import StoredTensor
+from aoti_debug.base import dtypes
+from aoti_debug.package.recording.values import Layout, Tensor
+from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor
 
 
 def save(path: Path, name: str, value: Any, *, stored: Any = None, **changed: str) -> None:

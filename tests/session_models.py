@@ -11,8 +11,8 @@ from built_model import Built, FromPackage, build_from_package, build_model, sav
 from once import once
 from torch.export import ExportedProgram
 
-from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 
 class SessionModels:

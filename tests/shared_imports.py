@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 
 import quick_exit
 
-from aoti_debug.machine.fork_server import server
-from aoti_debug.machine.processes import parent_death
-from aoti_debug.machine.processes.child_process import Child
+from aoti_debug.base.machine.fork_server import server
+from aoti_debug.base.machine.processes import parent_death
+from aoti_debug.base.machine.processes.child_process import Child
 
 SOCKET = "SHARED_IMPORTS_SOCKET"  # its path, for the processes that the tests are spread over
 _LAST_SECONDS = 5.0

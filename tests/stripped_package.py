@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 
 def stripped(package: Path, output: Path) -> Path:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug import abi, dtypes, manifest
-from aoti_debug.rundir.formats import flight_recorder_format, summaries_format
+from aoti_debug.base import abi, dtypes
+from aoti_debug.package import manifest
+from aoti_debug.runs.rundir.formats import flight_recorder_format, summaries_format
 
 SHIMS = Path(__file__).parent.parent / "runtime_shims"
 FORMATS = tuple(f"formats/{name}.h" for name in ("journal_format", "flight_recorder_format", "summaries_format"))

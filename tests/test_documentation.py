@@ -13,9 +13,9 @@ from document_text import OptionUse
 from paths import ROOT
 
 import aoti_debug
-from aoti_debug import errors
-from aoti_debug.abi import Variable
-from aoti_debug.cli import main
+from aoti_debug.app.cli import main
+from aoti_debug.base import errors
+from aoti_debug.base.abi import Variable
 
 PACKAGE = ROOT / "aoti_debug"
 DOCS = ROOT / "docs"
@@ -256,23 +256,28 @@ def test_source_files_are_found() -> None:
 
 
 def test_modules_are_found_and_resolved() -> None:
-    lines = ["aoti_debug.rundir.formats.journal", "runtime_shims/aoti_debug.h", "aoti_debug.h", 'aoti_debug.build("x")']
-    assert text.modules(lines) == ["aoti_debug.rundir.formats.journal", "aoti_debug.build"]
+    lines = [
+        "aoti_debug.runs.rundir.formats.journal",
+        "runtime_shims/aoti_debug.h",
+        "aoti_debug.h",
+        'aoti_debug.build("x")',
+    ]
+    assert text.modules(lines) == ["aoti_debug.runs.rundir.formats.journal", "aoti_debug.build"]
 
 
 @pytest.mark.parametrize(
     ("dotted", "exists"),
     [
-        ("aoti_debug.rundir", True),
-        ("aoti_debug.errors", True),
-        ("aoti_debug.errors.UsageError", True),
-        ("aoti_debug.errors.EXIT_CLEAN", True),
-        ("aoti_debug.wrapper.analysis.analyse", True),
+        ("aoti_debug.runs.rundir", True),
+        ("aoti_debug.base.errors", True),
+        ("aoti_debug.base.errors.UsageError", True),
+        ("aoti_debug.base.errors.EXIT_CLEAN", True),
+        ("aoti_debug.instrument.wrapper.analysis.analyse", True),
         ("aoti_debug.offered", True),
-        ("aoti_debug.errors.NoSuchError", False),
-        ("aoti_debug.errors.UsageError.hint", False),
+        ("aoti_debug.base.errors.NoSuchError", False),
+        ("aoti_debug.base.errors.UsageError.hint", False),
         ("aoti_debug.no_such_room", False),
-        ("aoti_debug.rundir.no_such_module", False),
+        ("aoti_debug.runs.rundir.no_such_module", False),
         ("aoti_debug.offered.more", False),
     ],
 )

@@ -8,8 +8,8 @@ import numpy as np
 import paths
 import pytest
 
-from aoti_debug import dtypes
-from aoti_debug.dtypes import Category
+from aoti_debug.base import dtypes
+from aoti_debug.base.dtypes import Category
 
 torch = pytest.importorskip("torch")
 

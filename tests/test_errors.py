@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aoti_debug import errors
-from aoti_debug.errors import AotiDebugError, InputMismatch, Mismatch
+from aoti_debug.base import errors
+from aoti_debug.base.errors import AotiDebugError, InputMismatch, Mismatch
 
 
 def derived(cls: type[AotiDebugError]) -> Iterator[type[AotiDebugError]]:

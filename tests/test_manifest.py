@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from factories import make_manifest
 
-from aoti_debug import manifest
-from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import OperatorSchema
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.package import manifest
+from aoti_debug.package.manifest import OperatorSchema
 
 
 def test_operators_are_found_under_both_spellings() -> None:

@@ -9,10 +9,10 @@ import pytest
 import shared_imports
 from shell_children import is_dead
 
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.fork_server.client import ForkServer
-from aoti_debug.machine.fork_server.python_process import PythonCommand
-from aoti_debug.machine.processes import child_process
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.fork_server.client import ForkServer
+from aoti_debug.base.machine.fork_server.python_process import PythonCommand
+from aoti_debug.base.machine.processes import child_process
 
 ONCE = "import os\nos.environ['IMPORTED_IN'] = str(os.getpid())\n"
 SCRIPT = "import os, imported_once\nprint(os.environ['IMPORTED_IN'], os.environ['MORE'], os.getppid())\n"

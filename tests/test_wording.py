@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug import wording
+from aoti_debug.base import wording
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from pathlib import Path
 from filelock import FileLock
 from torch._inductor import codecache, cpp_builder
 
-from aoti_debug.builder.compiling import library_interface
-from aoti_debug.builder.compiling.regex_templates import DECLARATIONS, compile_templates
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.machine import cache
-from aoti_debug.machine.compiler import find_compiler, find_torch
+from aoti_debug.base.machine import cache
+from aoti_debug.base.machine.compiler import find_compiler, find_torch
+from aoti_debug.instrument.builder.compiling import library_interface
+from aoti_debug.instrument.builder.compiling.regex_templates import DECLARATIONS, compile_templates
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 
 Run = Callable[[str, str], None]  # runs the command line of a compiler, in a folder
 WRAPPER_HEADERS = "torch/csrc/inductor/aoti_include"

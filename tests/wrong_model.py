@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.builder import build as builder
+from aoti_debug.instrument.builder import build as builder
 
 CONFIGS = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}
 

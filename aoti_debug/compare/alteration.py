@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from aoti_debug import wording
+from aoti_debug.base import wording
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.protocol.limits import EXPLAINED, LEAST
 from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import ModelLine
-from aoti_debug.recording.values import unravel
-from aoti_debug.reference.node_text import node_text
-from aoti_debug.reference.program import Reference
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.reference.node_text import node_text
+from aoti_debug.package.reference.program import Reference
 
 
 @dataclass(frozen=True)

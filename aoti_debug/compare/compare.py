@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wording
-from aoti_debug.builder.build import BuildOptions
-from aoti_debug.builder.build_step import build_step, require_inputs
-from aoti_debug.builder.checked_options import COMPILED
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.compare_sources import FOLDER, compare_sources
@@ -23,23 +24,22 @@ from aoti_debug.compare.precision_setting import with_setting
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER
 from aoti_debug.compare.protocol.request import metric_function
-from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
-from aoti_debug.machine.files import stamped_directories
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.progress.steps import StepListener, Steps
-from aoti_debug.manifest import PackageOrigin
-from aoti_debug.pt2 import archive, trust
-from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.recording import site_filter
+from aoti_debug.instrument.builder.build import BuildOptions
+from aoti_debug.instrument.builder.build_step import build_step, require_inputs
+from aoti_debug.instrument.builder.checked_options import COMPILED
+from aoti_debug.package.manifest import PackageOrigin
+from aoti_debug.package.pt2 import archive, trust
+from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.package.recording import site_filter
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.run.options import RunOptions, recording_everything
-from aoti_debug.run.preloaded_modules import PRELOADED
-from aoti_debug.run.runner import run_with
-from aoti_debug.run.supervise import Observer
-from aoti_debug.rundir import ranks_directory, run_directory, run_json
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.run.options import RunOptions, recording_everything
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.runner import run_with
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.runs.rundir import ranks_directory, run_directory, run_json
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
 
 PACKAGE = "package.pt2"
 _OUTPUTS = "outputs"

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wording
+from aoti_debug.base import wording
+from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.alteration import alteration_of, changed_text, is_proof
 from aoti_debug.compare.comparison import Comparison, SettingTrial
 from aoti_debug.compare.first_difference import first_difference
@@ -28,19 +31,16 @@ from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.regions.states import call_states, untouched_states
 from aoti_debug.compare.rows import assemble
 from aoti_debug.compare.run_worker import Evaluated, EvaluationProcess, evaluate
-from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.manifest import ModelLine
-from aoti_debug.pt2 import archive
-from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.recording import site_filter
-from aoti_debug.recording.site_filter import EVERYTHING, SiteFilter
-from aoti_debug.reference import program
-from aoti_debug.reference.program import MODEL, Reference
-from aoti_debug.run import saved_outputs
-from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.package.recording import site_filter
+from aoti_debug.package.recording.site_filter import EVERYTHING, SiteFilter
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import MODEL, Reference
+from aoti_debug.runs.run import saved_outputs
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from aoti_debug import wording
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.comparison import NO_PROGRAM, NOT_SELECTED, SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.regions.regions import UNRETURNED
-from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.recording.site_filter import SiteFilter
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.repro.evidence import FAILED, Mode, gather, modes, this_machine
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch, LaunchStatus
-from aoti_debug.wrapper.launches.launch_traits import traits_of
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 FOLDER = "sources"
 INDEPENDENT = ("checked", "interpret")  # modes of a repro that do not run the kernel's machine code

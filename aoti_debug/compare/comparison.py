@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
 
-from aoti_debug import wording
+from aoti_debug.base import wording
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, worst_output
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Advance, Measurement, StateChange
 from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.suspects import Suspect
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import ModelLine
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.run_json import ExitKind
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.timeline import Launch
 
 _HEALED = 8.0  # times nearer to eager
 BAD = (LaunchVerdict.WRONG, LaunchVerdict.DIFFERS_FROM_SOURCE)

@@ -12,7 +12,7 @@ from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import verdict_on_output
 from aoti_debug.compare.outcome import kind_of
 from aoti_debug.compare.protocol.measurement import Measurement
-from aoti_debug.manifest import ModelLine
+from aoti_debug.package.manifest import ModelLine
 
 FORMAT = 1
 

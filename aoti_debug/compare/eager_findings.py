@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
-from aoti_debug import wording
+from aoti_debug.base import wording
 from aoti_debug.compare.comparison import Beginning, Comparison
 from aoti_debug.compare.measure.output_errors import OutputError, is_exact
 from aoti_debug.compare.outcome import DIFFERS, REFUSED
@@ -15,9 +15,9 @@ from aoti_debug.compare.protocol.bad_operand import BadOperand, element_text
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE
 from aoti_debug.compare.protocol.refusal import InputElement
 from aoti_debug.compare.text import output_text, short
-from aoti_debug.diagnosis.findings import Finding, Place, place_of
-from aoti_debug.manifest import ModelLine
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
+from aoti_debug.runs.rundir.timeline import Launch
 
 _MOST_OUTPUTS = 3
 

@@ -8,7 +8,7 @@ from aoti_debug.compare.comparison import Beginning, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, is_rounded_otherwise, verdict_on_output
 from aoti_debug.compare.protocol.measurement import Measurement, RegionResult
 from aoti_debug.compare.protocol.request import Region
-from aoti_debug.reference.program import Graph, Reference
+from aoti_debug.package.reference.program import Graph, Reference
 
 
 def first_difference(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aoti_debug import wording
+from aoti_debug.base import wording
+from aoti_debug.base.errors import EXIT_FINDING
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE, FindingKind
-from aoti_debug.errors import EXIT_FINDING
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, FindingKind
 
 WRONG_VALUE = FindingKind(
     "wrong_value", "a launch computes something else than its program says", "WRONG VALUE", "wrong value", "≉"

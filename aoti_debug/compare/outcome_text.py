@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aoti_debug import wording
+from aoti_debug.base import wording
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.eager_findings import differs, refused
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE, compared_text, kind_of
 from aoti_debug.compare.text import comparison_lines
-from aoti_debug.show.finding import finding_lines
+from aoti_debug.runs.show.finding import finding_lines
 
 
 def outcome_lines(comparison: Comparison, width: int) -> list[str]:

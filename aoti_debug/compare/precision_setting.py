@@ -7,18 +7,18 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wording
-from aoti_debug.builder.build import build_report
-from aoti_debug.builder.options import BuildOptions
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError, TargetError
+from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.comparison import Comparison, SettingTrial
 from aoti_debug.compare.measure.output_errors import errors
-from aoti_debug.errors import AotiDebugError, TargetError
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.pt2.archive import Artifact
-from aoti_debug.run import saved_outputs
-from aoti_debug.run.options import RunOptions
-from aoti_debug.run.runner import run_with
-from aoti_debug.run.supervise import Observer
+from aoti_debug.instrument.builder.build import build_report
+from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.runs.run import saved_outputs
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.runner import run_with
+from aoti_debug.runs.run.supervise import Observer
 
 SETTING = "emulate_precision_casts"  # torch/_inductor/config.py: rounds between fused operators
 PRECISION = f"{SETTING}=True"

@@ -12,11 +12,11 @@ from aoti_debug.compare.regions.programs import returned_values
 from aoti_debug.compare.regions.recorded_values import Write
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.suspects import suspects_of
-from aoti_debug.reference.program import MODEL, USER_TRITON, NodeKind, Reference
-from aoti_debug.rundir.formats.journal_records import LaunchKey
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
-from aoti_debug.wrapper.launches.launch_traits import traits_of
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.reference.program import MODEL, USER_TRITON, NodeKind, Reference
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
 
 
 def assemble(

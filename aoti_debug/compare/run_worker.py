@@ -13,6 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from aoti_debug.base.errors import TargetError
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PythonCommand
+from aoti_debug.base.machine.processes import child_process
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.measurement import (
     AlteredProgram,
@@ -32,11 +37,6 @@ from aoti_debug.compare.protocol.messages import Failed, Message, Started, read_
 from aoti_debug.compare.protocol.origin import Origin
 from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.protocol.request import CompareRequest
-from aoti_debug.errors import TargetError
-from aoti_debug.machine.files import json_data
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.fork_server.python_process import DESCRIPTOR, PythonCommand
-from aoti_debug.machine.processes import child_process
 
 WORKER = "aoti_debug.compare.worker.main"
 REQUEST = "request.json"

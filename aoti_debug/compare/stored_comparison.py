@@ -8,6 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_files
+from aoti_debug.base.machine.files.json_data import DamagedJsonError, OtherFormatError
+from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.alteration import Alteration, LostOperator
 from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
 from aoti_debug.compare.document import FORMAT, document
@@ -17,14 +22,9 @@ from aoti_debug.compare.protocol.limits import LEAST
 from aoti_debug.compare.protocol.measurement import Measurement, StateChange
 from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.suspects import Suspect
-from aoti_debug.errors import RunDirError
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine.files import atomic_write, json_data, untrusted_files
-from aoti_debug.machine.files.json_data import DamagedJsonError, OtherFormatError
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.manifest import ModelLine
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
 
 NAME = "compare.json"
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from aoti_debug import dtypes
+from aoti_debug.base import dtypes
+from aoti_debug.base.dtypes import Category
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on_output
 from aoti_debug.compare.protocol.measurement import RegionResult
 from aoti_debug.compare.protocol.request import Region
-from aoti_debug.dtypes import Category
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import ModelLine
-from aoti_debug.reference.node_text import place_in_subgraph
-from aoti_debug.reference.program import NodeKind, Reference
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.reference.node_text import place_in_subgraph
+from aoti_debug.package.reference.program import NodeKind, Reference
 
 _JOINS = "aten.cat.default"
 

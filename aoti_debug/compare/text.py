@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from aoti_debug import wording
+from aoti_debug.base import wording
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement, is_exact
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.limits import LARGEST
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
-from aoti_debug.recording.values import unravel
-from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show import text, text_table
-from aoti_debug.show.text_table import Column
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.show import text, text_table
+from aoti_debug.runs.show.text_table import Column
 
 MAX_SUSPECTS = 6
 SAME_CODE = ", same code"  # behind the verdict on a launch that is not compared independently

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.diagnosis.findings import FindingKind
+from aoti_debug.runs.diagnosis.findings import FindingKind
 from aoti_debug.triage.checks import contract, fault, hang, nonfinite, overrun, uninitialised, wrong_value
 from aoti_debug.triage.investigation.investigation import Check
 

@@ -6,24 +6,24 @@ import contextlib
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wording
-from aoti_debug.builder import join_provenance
+from aoti_debug.base import wording
+from aoti_debug.base.errors import InputMismatch, UsageError
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.progress.steps import Step, Steps
 from aoti_debug.compare.outcome import incomplete_text
-from aoti_debug.diagnosis.element_coordinates import with_coordinates
-from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE, Finding
-from aoti_debug.diagnosis.verdict_finding import finding_of
-from aoti_debug.errors import InputMismatch, UsageError
-from aoti_debug.inputs import input_files
-from aoti_debug.inputs.random_inputs import RANDOM_INPUTS_NOTE
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.progress.steps import Step, Steps
-from aoti_debug.manifest import Manifest
-from aoti_debug.pt2 import archive, extract
-from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.run import run_target
-from aoti_debug.run.preloaded_modules import PRELOADED
-from aoti_debug.run.runner import RunResult
-from aoti_debug.show.fault import argument_sentences
+from aoti_debug.instrument.builder import join_provenance
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.package.pt2 import archive, extract
+from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.runs.diagnosis.element_coordinates import with_coordinates
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding
+from aoti_debug.runs.diagnosis.verdict_finding import finding_of
+from aoti_debug.runs.run import run_target
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage import check_order
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aoti_debug.machine.files import stamped_directories
-from aoti_debug.machine.progress.steps import StepListener, Steps
-from aoti_debug.machine.versions import installed_versions
+from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.base.machine.versions import installed_versions
+from aoti_debug.base.version import __version__
 from aoti_debug.triage import session
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
-from aoti_debug.version import __version__
 
 
 def triage(options: TriageOptions, listener: StepListener | None = None, *, command: Sequence[str] = ()) -> TriageDir:

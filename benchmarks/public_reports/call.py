@@ -10,7 +10,7 @@ import traceback
 
 import aoti_debug
 import public_reports.operators  # noqa: F401
-from aoti_debug.errors import AotiDebugError
+from aoti_debug.base.errors import AotiDebugError
 from public_reports.all_reports import REPORTS
 
 if __name__ == "__main__":

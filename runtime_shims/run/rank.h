@@ -9,7 +9,7 @@
 //
 // Ranks agree on the directory by the last link: its name is a hash of what they all know of their launch, and whoever
 // makes a link first decides. It works on a shared disk: nothing is locked and no clock is compared.
-// aoti_debug/rundir/ranks_directory.py does the same for `aoti-debug run`.
+// aoti_debug/runs/rundir/ranks_directory.py does the same for `aoti-debug run`.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from received import a_run
 
-from aoti_debug.cli import main
+from aoti_debug.app.cli import main
 
 LONG = "x" * 300
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aoti_debug.machine.compiler import find_compiler
+from aoti_debug.base.machine.compiler import find_compiler
 
 SHIMS = Path(__file__).parents[2] / "runtime_shims"
 

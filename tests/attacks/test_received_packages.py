@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.cli import main
-from aoti_debug.machine import trusted_hashes
-from aoti_debug.pt2 import archive
+from aoti_debug.app.cli import main
+from aoti_debug.base.machine import trusted_hashes
+from aoti_debug.package.pt2 import archive
 
 
 def copy_with(source: Path, target: Path, change: dict[str, bytes]) -> None:

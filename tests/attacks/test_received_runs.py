@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from received import HOSTILE, a_run, edit_json, received, rename_everything
 
-from aoti_debug.cli import main
-from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.machine.files import untrusted_files
+from aoti_debug.app.cli import main
+from aoti_debug.base.machine.files import untrusted_files
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.findings import Finding
 
 FILES = ("run.json", "manifest.json", "journal.bin", "rescued.json", "backtrace.json")
 
@@ -132,7 +132,7 @@ def test_no_library_that_a_received_run_names_is_looked_into(tmp_path: Path, mon
     (run / "backtrace.txt").write_text("thread 1 signal 11 code 1 address 0x0 pc 0x1010 caller 0x1020\n")
     (run / "backtrace.maps").write_text(f"1000-9000 r-xp 00000000 00:00 1 {library}\n")
     looked_into: list[Path] = []
-    monkeypatch.setattr("aoti_debug.native.symbolize._in_library", lambda path, _: looked_into.append(path) or {})
+    monkeypatch.setattr("aoti_debug.base.native.symbolize._in_library", lambda path, _: looked_into.append(path) or {})
     assert main.run(["show", "--run", str(run)]) == 0
     assert looked_into == []
 

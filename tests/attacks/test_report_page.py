@@ -8,10 +8,10 @@ from pathlib import Path
 from chromium import Browser, needs_chromium
 from received import edit_json, received, rename_everything
 
-from aoti_debug.cli import main
-from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.manifest import ModelLine
+from aoti_debug.app.cli import main
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.findings import Finding, Place
 
 pytestmark = needs_chromium
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from received import a_manifest, a_run, edit_json, received
 
-from aoti_debug.cli import main
-from aoti_debug.manifest import Kind, Operand
+from aoti_debug.app.cli import main
+from aoti_debug.package.manifest import Kind, Operand
 
 INJECTED = [
     "mylib::op.default(x) or __import__('os').system('touch owned')  #",

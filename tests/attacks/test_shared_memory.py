@@ -10,9 +10,9 @@ import factories
 import pytest
 from crashed_run import NOBODY, both_launches, crashed
 
-from aoti_debug.cli import main
-from aoti_debug.run import shared_memory
-from aoti_debug.rundir.formats import shared_files
+from aoti_debug.app.cli import main
+from aoti_debug.runs.run import shared_memory
+from aoti_debug.runs.rundir.formats import shared_files
 
 LINKS = ("flight.bin", "crumbs.bin")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.machine.files.scratch_directory import scratch_directory
-from aoti_debug.run import runner
+from aoti_debug.base.machine.files.scratch_directory import scratch_directory
+from aoti_debug.runs.run import runner
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_what_is_named(changes: dict[str, object], named: tuple[str, ...]) -> No
         {"origins": (Place(input="arg1_1", element=1),)},
         {"origins": (Place(file=str(LINE.file), line=LINE.line - 1),)},
         {"possible": ("the index is that of rows[0]",)},
-        {"observed": ("innermost Python frame: /x/aoti_debug/frontend/worker.py:3 in lower",)},
+        {"observed": ("innermost Python frame: /x/aoti_debug/instrument/frontend/worker.py:3 in lower",)},
         {"kind": "clean"},
         {"code": 0},
     ],

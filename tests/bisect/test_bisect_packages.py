@@ -7,8 +7,8 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 from wrong_model import Wrong
 
-from aoti_debug.cli.main import group
-from aoti_debug.errors import ArtifactError, UsageError
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.errors import ArtifactError, UsageError
 
 
 def bisect(folder: Path, *words: str | Path) -> Result:

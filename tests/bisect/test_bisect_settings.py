@@ -14,18 +14,24 @@ import pytest
 from click.testing import CliRunner, Result
 from wrong_model import CONFIGS, Wrong
 
-from aoti_debug.bisect.bisect_settings import AS_IT_IS, bisect_settings, key_of
-from aoti_debug.bisect.build_changes import Change, LeaveOut, Part
-from aoti_debug.bisect.build_results import NAME, Finding, Trial, Trials
-from aoti_debug.bisect.options import SettingsOptions
-from aoti_debug.bisect.suspect_settings import suspects
-from aoti_debug.cli.main import group
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.compare.bisect.bisect_settings import AS_IT_IS, bisect_settings, key_of
+from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part
+from aoti_debug.compare.bisect.build_results import NAME, Finding, Trial, Trials
+from aoti_debug.compare.bisect.options import SettingsOptions
+from aoti_debug.compare.bisect.suspect_settings import suspects
 from aoti_debug.compare.options import CompareOptions
-from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, BuildFailureError, Ending, Position, Stage
-from aoti_debug.frontend.protocol.inductor_parts import Applied
+from aoti_debug.instrument.frontend.protocol.build_failure import (
+    BuildFailure,
+    BuildFailureError,
+    Ending,
+    Position,
+    Stage,
+)
+from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
 
-module = importlib.import_module("aoti_debug.bisect.bisect_settings")
+module = importlib.import_module("aoti_debug.compare.bisect.bisect_settings")
 WRONG = Trial(AS_IT_IS, finding=Finding.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.bisect.build_results import NAME, Finding, Trial, Trials
-from aoti_debug.bisect.delta_debugging import Outcome
-from aoti_debug.errors import RunDirError
-from aoti_debug.frontend.protocol.inductor_parts import Applied
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.compare.bisect.build_results import NAME, Finding, Trial, Trials
+from aoti_debug.compare.bisect.delta_debugging import Outcome
+from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
 
 AS_IT_IS = Trial(
     "as it is",

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from aoti_debug.bisect.delta_debugging import Outcome, smallest
+from aoti_debug.compare.bisect.delta_debugging import Outcome, smallest
 
 
 class Program:

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from chains import chain
 
-from aoti_debug.bisect.bisect_settings import SettingsBisection
-from aoti_debug.bisect.build_changes import LeaveOut, Part, SettingChange
-from aoti_debug.bisect.build_results import Finding, Trial
-from aoti_debug.bisect.packages_text import bisection_lines
-from aoti_debug.bisect.settings_text import settings_lines
-from aoti_debug.bisect.wrong_launches import Bisection, Suspect
+from aoti_debug.compare.bisect.bisect_settings import SettingsBisection
+from aoti_debug.compare.bisect.build_changes import LeaveOut, Part, SettingChange
+from aoti_debug.compare.bisect.build_results import Finding, Trial
+from aoti_debug.compare.bisect.packages_text import bisection_lines
+from aoti_debug.compare.bisect.settings_text import settings_lines
+from aoti_debug.compare.bisect.wrong_launches import Bisection, Suspect
+from aoti_debug.compare.diff.pairing.pair import PairedBy
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.diff.pairing.pair import PairedBy
-from aoti_debug.replay.healed_outputs import Outputs
+from aoti_debug.compare.replay.healed_outputs import Outputs
 
 HALVES = "by halves: with all results up to it replaced, the outputs are right"
 ALL_THE_SAME = "the outputs are within rounding of the good package's all the same"

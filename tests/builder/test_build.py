@@ -19,14 +19,14 @@ import wrapper_templates
 from paths import ROOT
 
 import aoti_debug
-from aoti_debug.builder import build as builder
-from aoti_debug.builder.build import BuildOptions, BuildSummary
-from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
-from aoti_debug.frontend import sources
-from aoti_debug.inputs import input_files
-from aoti_debug.inputs.input_files import Inputs
-from aoti_debug.manifest import Kind
-from aoti_debug.pt2 import archive
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
+from aoti_debug.instrument.frontend import sources
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.package.manifest import Kind
+from aoti_debug.package.pt2 import archive
 
 INPUT = torch.linspace(-1, 1, 8).reshape(2, 4)
 # A host of its own for each line of stdin: package, input, output, environment variables. It tells how each ended.

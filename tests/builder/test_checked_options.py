@@ -6,10 +6,10 @@ from typing import Any
 import archives
 import pytest
 
-from aoti_debug.builder.checked_options import check
-from aoti_debug.builder.options import BuildOptions
-from aoti_debug.errors import AotiDebugError, ArtifactError, UsageError
-from aoti_debug.pt2 import archive
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.instrument.builder.checked_options import check
+from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.package.pt2 import archive
 
 TWO = {
     f"{archives.MODEL.replace('model', name)}c1.wrapper.so": b"\x7fELF" for name in ("large", "small")

@@ -13,11 +13,11 @@ import pytest
 from factories import make_manifest
 from paths import CPP, GOLDEN, ROOT
 
-from aoti_debug.builder.compiling.site_tables import MANIFEST_PATH_MACRO, sites_cpp
-from aoti_debug.builder.instrument import Edit, apply, instrument
-from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Manifest, to_json
-from aoti_debug.wrapper.analysis import Analysis, analyse
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.instrument.builder.compiling.site_tables import MANIFEST_PATH_MACRO, sites_cpp
+from aoti_debug.instrument.builder.instrument import Edit, apply, instrument
+from aoti_debug.instrument.wrapper.analysis import Analysis, analyse
+from aoti_debug.package.manifest import Manifest, to_json
 
 SHIMS = ROOT / "runtime_shims"
 MINIATURE = CPP / "miniature.cpp"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import factories
 
-from aoti_debug.builder import join_provenance
-from aoti_debug.manifest import Certainty, Kernel, Kind, PackageOrigin, Provenance, Site
+from aoti_debug.instrument.builder import join_provenance
+from aoti_debug.package.manifest import Certainty, Kernel, Kind, PackageOrigin, Provenance, Site
 
 
 def site(kernel: str, line: int | None = None, kind: Kind = Kind.CPP) -> Site:

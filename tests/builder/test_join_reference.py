@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from factories import arg, site
 
-from aoti_debug.builder.join_reference import match, renamed, renamed_promises
-from aoti_debug.manifest import Arg, Kernel, Kind, Promise, Role, Site
-from aoti_debug.reference.program import FORMAT, MODEL, BufferValue, Graph, Reference
-from aoti_debug.wrapper.analysis import Analysis
+from aoti_debug.instrument.builder.join_reference import match, renamed, renamed_promises
+from aoti_debug.instrument.wrapper.analysis import Analysis
+from aoti_debug.package.manifest import Arg, Kernel, Kind, Promise, Role, Site
+from aoti_debug.package.reference.program import FORMAT, MODEL, BufferValue, Graph, Reference
 
 ADD = Kernel("cpp_fused_add_0", "cpp", "void cpp_fused_add_0(float* out) { out[0] += 1; }", "0" * 64)
 MUL = Kernel("cpp_fused_mul_1", "cpp", "void cpp_fused_mul_1(float* out) { out[0] *= 2; }", "1" * 64)

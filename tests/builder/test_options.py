@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.builder.options import BuildOptions
-from aoti_debug.recording.site_filter import SiteFilter
+from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.package.recording.site_filter import SiteFilter
 
 
 def test_a_comma_separates_patterns() -> None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from factories import site
 
-from aoti_debug.builder.package_manifest import _input_names, called_operators
-from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
-from aoti_debug.manifest import Kind, OperatorSchema
+from aoti_debug.instrument.builder.package_manifest import _input_names, called_operators
+from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
+from aoti_debug.package.manifest import Kind, OperatorSchema
 
 
 def schema(op: str) -> OperatorSchema:

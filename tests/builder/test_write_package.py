@@ -7,14 +7,14 @@ import archives
 import pytest
 from unpacked_archive import KERNELS, WRAPPER, unpacked
 
-from aoti_debug.builder import write_package
-from aoti_debug.errors import UsageError
-from aoti_debug.frontend import sources
-from aoti_debug.frontend.lowered_model import EmbeddedInputs, LoweredModel
-from aoti_debug.frontend.protocol.messages import Answer
-from aoti_debug.manifest import PackageOrigin
-from aoti_debug.pt2 import archive as pt2_archive
-from aoti_debug.pt2.archive import ArtifactKind
+from aoti_debug.base.errors import UsageError
+from aoti_debug.instrument.builder import write_package
+from aoti_debug.instrument.frontend import sources
+from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, LoweredModel
+from aoti_debug.instrument.frontend.protocol.messages import Answer
+from aoti_debug.package.manifest import PackageOrigin
+from aoti_debug.package.pt2 import archive as pt2_archive
+from aoti_debug.package.pt2.archive import ArtifactKind
 
 MODEL = f"package/{archives.MODEL}"
 LIBRARY = b"\x7fELF" + bytes(range(256)) * 5000  # more than one block of the copying loop

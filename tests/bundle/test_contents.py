@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 from subjects import SECRETS, SOURCE, STACK, comparison_of, run, saved_run, triage
 
-from aoti_debug.abi import Phase
-from aoti_debug.bundle.bundle import write_bundle
-from aoti_debug.bundle.contents import contents_of
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.errors import UsageError
 from aoti_debug.compare import stored_comparison
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.diagnosis.findings import Place
-from aoti_debug.errors import UsageError
-from aoti_debug.report import report
-from aoti_debug.report.redaction import RedactedPart
-from aoti_debug.report.subject import ReportSubject
-from aoti_debug.rundir.formats import journal
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.show.argument_statistics import Measurer
-from aoti_debug.show.document import document
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.findings import Place
+from aoti_debug.runs.rundir.formats import journal
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.show.argument_statistics import Measurer
+from aoti_debug.runs.show.document import document
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.results import triage_directory
+from aoti_debug.views.bundle.bundle import write_bundle
+from aoti_debug.views.bundle.contents import contents_of
+from aoti_debug.views.report import report
+from aoti_debug.views.report.redaction import RedactedPart
+from aoti_debug.views.report.subject import ReportSubject
 
 SOURCES = ("secret_", "made_by_inductor")
 

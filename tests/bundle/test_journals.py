@@ -4,10 +4,10 @@ from pathlib import Path
 
 from factories import JournalWriter, statistics, tensor
 
-from aoti_debug.abi import Phase
-from aoti_debug.bundle import redact_journal
-from aoti_debug.report.redaction import RedactedPart, Redaction
-from aoti_debug.rundir.formats import journal, journal_records
+from aoti_debug.base.abi import Phase
+from aoti_debug.runs.rundir.formats import journal, journal_records
+from aoti_debug.views.bundle import redact_journal
+from aoti_debug.views.report.redaction import RedactedPart, Redaction
 
 
 def test_statistics_of_a_replay_are_left_out(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.call_text.call import Call, CallTensor, call_lines, common_known_module
+from aoti_debug.views.call_text.call import Call, CallTensor, call_lines, common_known_module
 
 X = CallTensor("$4", "float32", ("1", "8"))
 Y = CallTensor("$5", "bfloat16", ("s77",), hash="00ff")

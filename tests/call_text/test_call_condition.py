@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from aoti_debug.call_text.call import CallTensor
-from aoti_debug.call_text.call_condition import parse_condition
-from aoti_debug.errors import UsageError
-from aoti_debug.rundir.formats.statistics import Statistics
+from aoti_debug.base.errors import UsageError
+from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.views.call_text.call import CallTensor
+from aoti_debug.views.call_text.call_condition import parse_condition
 
 MEASURED = Statistics(12, 1, 0, 2, 3, -5.0, 4.0, 0, 0, 0.5, 1.0)
 EMPTY = Statistics(2, 2, 0, 0, 0, None, None, 0, 0, math.nan, math.nan)

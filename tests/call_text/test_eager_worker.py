@@ -4,10 +4,10 @@ import math
 
 import torch
 
-from aoti_debug.call_text.call_condition import parse_condition
-from aoti_debug.call_text.eager_protocol import EagerAnswer
-from aoti_debug.call_text.eager_worker import CallRecorder
-from aoti_debug.machine.files import json_data
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.views.call_text.call_condition import parse_condition
+from aoti_debug.views.call_text.eager_protocol import EagerAnswer
+from aoti_debug.views.call_text.eager_worker import CallRecorder
 
 
 def test_tensors_without_a_finite_element_are_answered() -> None:

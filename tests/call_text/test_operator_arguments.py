@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from factories import arg, site, tensor
 
-from aoti_debug.call_text.operator_arguments import argument_texts, operator_name
-from aoti_debug.manifest import CType, Form, Operand, OperatorSchema, Parameter, Role
-from aoti_debug.recording.values import Number, Value
-from aoti_debug.rundir.timeline import Argument
+from aoti_debug.package.manifest import CType, Form, Operand, OperatorSchema, Parameter, Role
+from aoti_debug.package.recording.values import Number, Value
+from aoti_debug.runs.rundir.timeline import Argument
+from aoti_debug.views.call_text.operator_arguments import argument_texts, operator_name
 
 ADDMM = OperatorSchema(
     "aten.addmm.out",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from recorded import level_2, replayed
 
-from aoti_debug.call_text.recorded_calls import RecordedCalls
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.call_text.recorded_calls import RecordedCalls
 
 
 def words(run: RunDir) -> list[str]:

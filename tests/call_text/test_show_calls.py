@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from built_model import Built
 
-from aoti_debug.cli import main
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.app.cli import main
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 Runs = Callable[[str], RunDir]
 

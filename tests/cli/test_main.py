@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from aoti_debug.cli import main
-from aoti_debug.errors import (
+from aoti_debug.app.cli import main
+from aoti_debug.base.errors import (
     AotiDebugError,
     ArtifactError,
     InternalError,
@@ -111,9 +111,9 @@ def test_every_verb_has_help(
 
 
 def test_starts_fast_and_without_torch() -> None:
-    code = "import sys; from aoti_debug.cli.main import run; run(['--help']); sys.exit('torch' in sys.modules)"
+    code = "import sys; from aoti_debug.app.cli.main import run; run(['--help']); sys.exit('torch' in sys.modules)"
     began = time.monotonic()
-    ran = subprocess.run([sys.executable, "-c", code], cwd=Path(main.__file__).parents[2], check=False)
+    ran = subprocess.run([sys.executable, "-c", code], cwd=Path(main.__file__).parents[3], check=False)
     assert ran.returncode == 0
     assert time.monotonic() - began < 2  # 0.06 s alone; the machine may be busy
 
@@ -138,7 +138,7 @@ def test_torch_is_imported_at_once_where_models_run(
 ) -> None:
     started: list[object] = []
     monkeypatch.setattr(
-        "aoti_debug.machine.fork_server.client.ForkServer.preload", lambda server: started.append(server)
+        "aoti_debug.base.machine.fork_server.client.ForkServer.preload", lambda server: started.append(server)
     )
     with click.Context(main.group, resilient_parsing=resilient, help_option_names=["-h", "--help"]) as context:
         name, _, _ = main.group.resolve_command(context, words)

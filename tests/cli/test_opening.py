@@ -13,11 +13,11 @@ import opened_runs
 import pytest
 from opened_runs import Counts
 
-from aoti_debug.cli import main
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.manifest import Kind
-from aoti_debug.rundir.formats import shared_files
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.app.cli import main
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.package.manifest import Kind
+from aoti_debug.runs.rundir.formats import shared_files
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 RUN = f"20261120-231501-{crashed_run.NOBODY}"
 
@@ -67,7 +67,7 @@ def test_a_page_and_a_bundle(counts: Counts, arguments: tuple[str, ...]) -> None
 WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = sys.modules["torchgen"] = None  # importing them raises ImportError
-from aoti_debug.cli import main
+from aoti_debug.app.cli import main
 sys.exit(main.run(sys.argv[1:]))
 """
 

@@ -8,10 +8,10 @@ import archives
 import torch
 from recorder import Recorder
 
-from aoti_debug import manifest as manifests
-from aoti_debug.pt2 import archive, trust
-from aoti_debug.reference import program
-from aoti_debug.reference.program import (
+from aoti_debug.package import manifest as manifests
+from aoti_debug.package.pt2 import archive, trust
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import (
     FORMAT,
     MODEL,
     BufferValue,
@@ -21,7 +21,7 @@ from aoti_debug.reference.program import (
     Reference,
     TensorType,
 )
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 
 SHAPE = (4,)
 KIND = TensorType("float32", "cpu", tuple(map(str, SHAPE)), ("1",))

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.builder import build as builder
-from aoti_debug.builder import frontend_requests
-from aoti_debug.frontend.lowered_model import LoweredModel
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder import frontend_requests
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 
 Edit = Callable[[str], str]
 _STATEMENT = re.compile(r"^[^\n]*\bcpp_fused_\w+\([^\n]*\bmean\b[^\n]*;\n", re.MULTILINE)

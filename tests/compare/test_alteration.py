@@ -14,8 +14,8 @@ from aoti_debug.compare.alteration import Alteration, LostOperator, alteration_o
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram, Element
-from aoti_debug.manifest import ModelLine
-from aoti_debug.reference.program import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.reference.program import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference
 
 LINE = ModelLine("/home/user/model.py", 8, "forward", "y = tanh(x)")
 LOST = LostOperator("tanh", "aten.tanh.default", "tanh = aten.tanh.default(x)", LINE)

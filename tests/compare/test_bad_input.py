@@ -19,7 +19,9 @@ from built_model import Built, importable
 from chains import attach, chain, reference
 from click.testing import CliRunner
 
-from aoti_debug.cli.main import group
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
+from aoti_debug.base.machine import trusted_hashes
 from aoti_debug.compare import run_worker
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import Comparison
@@ -29,12 +31,10 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.text import comparison_lines
-from aoti_debug.errors import ArtifactError, TargetError, UsageError
-from aoti_debug.machine import trusted_hashes
-from aoti_debug.reference.program import FORMAT, Reference
-from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.show.terminal_cells import UNLIMITED
+from aoti_debug.package.reference.program import FORMAT, Reference
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.show.terminal_cells import UNLIMITED
 
 ADD = "aten.add.Tensor"
 OK, NOT = LaunchVerdict.OK, LaunchVerdict.NOT_COMPARABLE

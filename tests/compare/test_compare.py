@@ -20,7 +20,8 @@ from corpus.wrong_values import Relu
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from aoti_debug.cli.main import group
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
@@ -28,11 +29,10 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.outcome import exit_code
 from aoti_debug.compare.text import comparison_lines
-from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.recording.site_filter import SiteFilter
-from aoti_debug.report import report
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.show.terminal_cells import UNLIMITED
+from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from aoti_debug.views.report import report
 
 Runs = Callable[[str], RunDir]
 COMPARE = json.loads((schema.DOCS / "compare.schema.json").read_text())
@@ -228,5 +228,5 @@ def test_a_run_of_another_package(saved: Runs, tmp_path: Path) -> None:
 def test_it_starts_without_torch() -> None:
     import subprocess
 
-    code = "import sys, aoti_debug.cli.commands.compare; sys.exit('torch' in sys.modules)"
+    code = "import sys, aoti_debug.app.cli.commands.compare; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,13 +10,13 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from aoti_debug.abi import Phase
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.compare_sources import compare_sources
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.recording.site_filter import SiteFilter
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 
 RECORDED = Path(__file__).parent.parent / "recorded"
 ALL = SiteFilter()

@@ -17,14 +17,14 @@ from built_model import Built, FromPackage
 from click.testing import CliRunner
 from corpus.wrong_values import Relu
 
-from aoti_debug.cli.main import group
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.document import document
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import comparison_lines
-from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.show.terminal_cells import UNLIMITED
+from aoti_debug.runs.show.terminal_cells import UNLIMITED
 
 SCHEMA = json.loads((schema.DOCS / "compare.schema.json").read_text())
 

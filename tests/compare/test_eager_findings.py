@@ -26,11 +26,11 @@ from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Measurement,
 from aoti_debug.compare.protocol.refusal import InputElement, Refusal
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.text import comparison_lines
-from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE
-from aoti_debug.manifest import Kind, ModelLine
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
-from aoti_debug.report import report
-from aoti_debug.show.terminal_cells import UNLIMITED
+from aoti_debug.package.manifest import Kind, ModelLine
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
+from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from aoti_debug.views.report import report
 
 LINE = ModelLine("/home/user/model.py", 8, "forward", "y = table[rows]")
 BAD = BadOperand("", "index", "aten.index.Tensor", "rows", (1,), -11, 1, "table", 0, 10)

@@ -11,7 +11,7 @@ import torch
 from click.testing import CliRunner, Result
 from torch import Tensor, nn
 
-from aoti_debug.cli.main import group
+from aoti_debug.app.cli.main import group
 from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
 
 LOWERINGS = """

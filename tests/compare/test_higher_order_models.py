@@ -16,9 +16,9 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.repro.evidence import gather
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.timeline import LaunchStatus
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.timeline import LaunchStatus
 
 pytestmark = pytest.mark.slow
 LEAST = {"loops": 0.99, "overwrites": 0.97, "attention": 0.99}  # of the bytes that launches write

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from chains import chain
 
+from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.compare_run import Scope, compare_run
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
-from aoti_debug.machine.progress.steps import Steps
 
 ADD = ("aten.add.Tensor",) * 3
 

@@ -14,14 +14,14 @@ import pytest
 import schema
 from subjects import comparison_of, run
 
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.alteration import Alteration, LostOperator
 from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
-from aoti_debug.errors import RunDirError
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 SCHEMA = json.loads((schema.DOCS / "compare.schema.json").read_text())
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aoti_debug.compare.protocol.measurement import Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.suspects import suspects_of
-from aoti_debug.manifest import ModelLine
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
 
 LINE = ModelLine("model.py", 3, "forward", "y = norm(x)")
 

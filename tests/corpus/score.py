@@ -17,7 +17,7 @@ from typing import Any
 
 import native_library
 
-from aoti_debug.cli import main
+from aoti_debug.app.cli import main
 from corpus.case import Case, Expected, Line
 
 Execute = Callable[[Sequence[str], Path], tuple[int, str, str]]

@@ -7,12 +7,12 @@ from typing import Any
 
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.abi import FaultDomain
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.diagnosis.verdict import Proof, Verdict
-from aoti_debug.manifest import Kind, Manifest, Role
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.base.abi import FaultDomain
+from aoti_debug.package.manifest import Kind, Manifest, Role
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
 
 X = tensor(8, 32)
 SITES = (

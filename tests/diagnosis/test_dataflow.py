@@ -7,12 +7,19 @@ import factories
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.abi import LaunchFlag, Phase
-from aoti_debug.diagnosis.dataflow import ByteRange, Dataflow, input_or_weight_name, kind_of_input, model_name, span_of
-from aoti_debug.manifest import Constant, Manifest, Role
-from aoti_debug.recording.values import Absent, Tensor
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.timeline import Argument
+from aoti_debug.base.abi import LaunchFlag, Phase
+from aoti_debug.package.manifest import Constant, Manifest, Role
+from aoti_debug.package.recording.values import Absent, Tensor
+from aoti_debug.runs.diagnosis.dataflow import (
+    ByteRange,
+    Dataflow,
+    input_or_weight_name,
+    kind_of_input,
+    model_name,
+    span_of,
+)
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.timeline import Argument
 
 X, A, B = (tensor(4, 8, data_ptr=address) for address in (0x1000, 0x2000, 0x3000))
 TOP = tensor(2, 8, data_ptr=0x2000)  # rows of A

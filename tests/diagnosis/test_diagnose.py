@@ -24,11 +24,11 @@ from judged_runs import (
     summary,
 )
 
-from aoti_debug.abi import FaultDomain
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.diagnosis.verdict import Proof
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.base.abi import FaultDomain
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
 
 
 def test_a_clean_run_has_no_verdict(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_host_that_vanished(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_has_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aoti_debug.rundir.run_directory._is_alive", lambda info: True)
+    monkeypatch.setattr("aoti_debug.runs.rundir.run_directory._is_alive", lambda info: True)
     assert judge(tmp_path, started(CPP, ended=0), Exit(ExitKind.RUNNING)) is None
 
 

@@ -24,9 +24,9 @@ from judged_runs import (
     summary,
 )
 
-from aoti_debug.abi import FaultDomain, LaunchFlag, NoteCode
-from aoti_debug.diagnosis.verdict import Proof
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.base.abi import FaultDomain, LaunchFlag, NoteCode
+from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
 
 
 def test_the_launch_after_the_last_crumb_is_guilty_not_the_one_that_noticed(tmp_path: Path) -> None:

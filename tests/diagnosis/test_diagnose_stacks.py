@@ -25,13 +25,13 @@ from judged_runs import (
     summary,
 )
 
-from aoti_debug.abi import FaultDomain
-from aoti_debug.diagnosis.verdict import Proof
-from aoti_debug.native import crash_stacks
-from aoti_debug.native.crash_stacks import Backtrace, Stack
-from aoti_debug.native.frames import StackFrame
-from aoti_debug.rundir.run_directory import find
-from aoti_debug.rundir.run_json import Exit, ExitKind
+from aoti_debug.base.abi import FaultDomain
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.base.native.crash_stacks import Backtrace, Stack
+from aoti_debug.base.native.frames import StackFrame
+from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.rundir.run_directory import find
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 
 FRAME = StackFrame("ops::act(int)", "/t/libops.so", 1, "/src/ops.cpp", 9)
 

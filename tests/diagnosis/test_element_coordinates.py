@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.diagnosis.element_coordinates import with_coordinates
-from aoti_debug.diagnosis.findings import FAULT, Finding, Place
-from aoti_debug.manifest import Role
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.diagnosis.element_coordinates import with_coordinates
+from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from wrong_types import assert_refused
 
-from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import CLEAN, FAULT, Finding, Place
-from aoti_debug.machine.files.json_data import DamagedJsonError
-from aoti_debug.manifest import ModelLine
+from aoti_debug.base.machine.files.json_data import DamagedJsonError
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, Finding, Place
 
 PLACE = Place("0.3", "k", "aten.index.Tensor", "", "buf2", 7, ModelLine("/u/model.py", 28, "forward", "a[i]"), (1, 2))
 WHOLE = Finding(

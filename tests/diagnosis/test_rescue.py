@@ -14,19 +14,19 @@ from crashed_run import MANIFEST, NOBODY, SEGV, X, Y, bits, both_launches, crash
 from factories import JournalWriter, run_directory
 from flight_file import FlightFile, Given
 
-from aoti_debug.abi import Phase, SaveStatus
-from aoti_debug.diagnosis import rescue
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
-from aoti_debug.errors import RunDirError
+from aoti_debug.base.abi import Phase, SaveStatus
+from aoti_debug.base.errors import RunDirError
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.run import runner, shared_memory
-from aoti_debug.rundir import load_tensors, rescued_tensors
-from aoti_debug.rundir import run_directory as rundir
-from aoti_debug.rundir.formats import shared_files
-from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.run_json import Exit, ExitKind
+from aoti_debug.runs.diagnosis import rescue
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
+from aoti_debug.runs.run import runner, shared_memory
+from aoti_debug.runs.rundir import load_tensors, rescued_tensors
+from aoti_debug.runs.rundir import run_directory as rundir
+from aoti_debug.runs.rundir.formats import shared_files
+from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 
 
 @pytest.fixture

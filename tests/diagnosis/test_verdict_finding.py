@@ -6,12 +6,12 @@ from pathlib import Path
 from factories import JournalWriter, crumbs, run_directory, tensor
 from subjects import manifest, run
 
-from aoti_debug.abi import FaultDomain
-from aoti_debug.diagnosis import verdict_finding
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.base.abi import FaultDomain
+from aoti_debug.runs.diagnosis import verdict_finding
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
 
 
 def finding_of(opened: RunDir, *arguments: str) -> Finding:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from chains import chain
 
-from aoti_debug.diff import budget
-from aoti_debug.diff.diff_runs import diff_runs
-from aoti_debug.diff.difference import Diff
-from aoti_debug.errors import UsageError
+from aoti_debug.base.errors import UsageError
+from aoti_debug.compare.diff import budget
+from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.compare.diff.difference import Diff
 
 ADD = ("aten.add.Tensor",) * 4
 

@@ -11,9 +11,9 @@ from built_model import Built
 from chains import chain
 from click.testing import CliRunner, Result
 
-from aoti_debug.cli.main import group
-from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 ADD = ("aten.add.Tensor",) * 3
 

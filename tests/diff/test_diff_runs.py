@@ -11,15 +11,15 @@ from chains import attach, chain, reference
 from factories import JournalWriter
 from recorder import Recorder
 
-from aoti_debug.abi import Level
-from aoti_debug.diff.budget import Budget
-from aoti_debug.diff.diff_runs import diff_runs
-from aoti_debug.diff.pairing.pair import Outcome, PairedBy
-from aoti_debug.diff.text import diff_lines
-from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.reference.program import Node, NodeKind, TensorType
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.run_json import Exit, ExitKind
+from aoti_debug.base.abi import Level
+from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.compare.diff.budget import Budget
+from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.compare.diff.pairing.pair import Outcome, PairedBy
+from aoti_debug.compare.diff.text import diff_lines
+from aoti_debug.package.reference.program import Node, NodeKind, TensorType
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 
 ADD = ("aten.add.Tensor",) * 6
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from recorder import Recorder
 
-from aoti_debug.diff import difference_spread as spreads
-from aoti_debug.diff.diff_runs import diff_runs
-from aoti_debug.diff.difference import Diff
-from aoti_debug.diff.difference_spread import difference_spread
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.compare.diff import difference_spread as spreads
+from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.compare.diff.difference import Diff
+from aoti_debug.compare.diff.difference_spread import difference_spread
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 X = torch.arange(12).reshape(3, 4)
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from saved_tensors import save
 
-from aoti_debug.diff.element_difference import ElementDifference, element_difference, element_sizes
-from aoti_debug.rundir.formats.stored_tensor import StoredTensor, open_tensor
+from aoti_debug.compare.diff.element_difference import ElementDifference, element_difference, element_sizes
+from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor, open_tensor
 
 
 def stored(folder: Path, name: str, tensor: torch.Tensor) -> StoredTensor:
@@ -68,7 +68,7 @@ def test_equal_and_empty_tensors(tmp_path: Path) -> None:
 
 
 def test_the_worst_of_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aoti_debug.diff.element_difference._CHUNK", 4)
+    monkeypatch.setattr("aoti_debug.compare.diff.element_difference._CHUNK", 4)
     a = torch.ones(10)
     b = a.clone()
     b[2], b[5], b[9] = 1.5, 3.0, 2.0
@@ -77,7 +77,7 @@ def test_the_worst_of_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_size_of_each_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aoti_debug.diff.element_difference._CHUNK", 3)
+    monkeypatch.setattr("aoti_debug.compare.diff.element_difference._CHUNK", 3)
     a = torch.tensor([1.0, 0.0, 1.0, math.nan, 2.0])
     b = torch.tensor([1.0, -0.0, math.nan, math.nan, 2.0])
     b[4] = torch.nextafter(b[4], b[4] + 1)

@@ -11,20 +11,20 @@ import schema
 from chains import chain
 from click.testing import CliRunner
 
-from aoti_debug.cli.main import group
-from aoti_debug.diff.budget import Budget, TensorBudget
-from aoti_debug.diff.diff_runs import diff_runs
-from aoti_debug.diff.difference import Diff
-from aoti_debug.diff.document import document
-from aoti_debug.diff.explain_differences import explain_differences
-from aoti_debug.diff.explanation import Cause
-from aoti_debug.diff.options import DiffOptions
-from aoti_debug.diff.text import diff_lines
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.report.diff_page import diff_page
-from aoti_debug.run.preloaded_modules import PRELOADED
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.compare.diff.budget import Budget, TensorBudget
+from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.compare.diff.difference import Diff
+from aoti_debug.compare.diff.document import document
+from aoti_debug.compare.diff.explain_differences import explain_differences
+from aoti_debug.compare.diff.explanation import Cause
+from aoti_debug.compare.diff.options import DiffOptions
+from aoti_debug.compare.diff.text import diff_lines
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.report.diff_page import diff_page
 
 ADD = ("aten.add.Tensor",) * 6
 ULP = 2.0**-21  # of numbers from 4 to 8

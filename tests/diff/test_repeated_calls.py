@@ -9,12 +9,12 @@ from click.testing import CliRunner
 from factories import triton_kernel
 from recorder import Recorder
 
-from aoti_debug.abi import Level
-from aoti_debug.cli.main import group
-from aoti_debug.diff.repeated_calls import RepeatedCalls, compare_calls
-from aoti_debug.diff.text import repeat_lines
-from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import run_directory
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.abi import Level
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.compare.diff.repeated_calls import RepeatedCalls, compare_calls
+from aoti_debug.compare.diff.text import repeat_lines
+from aoti_debug.runs.rundir import run_directory
 
 X = torch.arange(4.0)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
 
-from aoti_debug.abi import CallFlag, Phase
-from aoti_debug.diff.replay_notes import replay_notes
-from aoti_debug.manifest import Role
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.base.abi import CallFlag, Phase
+from aoti_debug.compare.diff.replay_notes import replay_notes
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 
 X = tensor(4)
 

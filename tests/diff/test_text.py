@@ -8,10 +8,10 @@ import pytest
 import schema
 from chains import chain
 
-from aoti_debug.diff.diff_runs import diff_runs
-from aoti_debug.diff.difference import Diff
-from aoti_debug.diff.document import document
-from aoti_debug.diff.text import MOST, diff_lines
+from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.compare.diff.difference import Diff
+from aoti_debug.compare.diff.document import document
+from aoti_debug.compare.diff.text import MOST, diff_lines
 
 GOLDEN = Path(__file__).parent / "golden"
 ADD = ("aten.add.Tensor",) * 12

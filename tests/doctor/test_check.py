@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.doctor import cuda, doctor, host, tools
-from aoti_debug.doctor.check import MachineCheck, Status
-from aoti_debug.doctor.cuda import Driver, Gpu, check_driver
-from aoti_debug.machine import cache, compiler, cuda_toolkit
+from aoti_debug.app.doctor import cuda, doctor, host, tools
+from aoti_debug.app.doctor.check import MachineCheck, Status
+from aoti_debug.app.doctor.cuda import Driver, Gpu, check_driver
+from aoti_debug.base.machine import cache, compiler, cuda_toolkit
 
 H100 = Gpu("NVIDIA H100", (9, 0), 80 << 30)
 

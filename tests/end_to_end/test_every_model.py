@@ -15,12 +15,12 @@ from built_model import Built
 from model_outputs import outputs
 from paths import ROOT
 
-from aoti_debug.abi import Phase
-from aoti_debug.manifest import Role
-from aoti_debug.recording.values import Tensor
-from aoti_debug.rundir import load_tensors
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import LaunchStatus
+from aoti_debug.base.abi import Phase
+from aoti_debug.package.manifest import Role
+from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.rundir import load_tensors
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import LaunchStatus
 
 pytestmark = pytest.mark.slow
 

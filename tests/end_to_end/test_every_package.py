@@ -12,8 +12,8 @@ from built_model import Built, FromPackage, save_run
 from launched import launched
 from model_outputs import outputs
 
-from aoti_debug.manifest import PackageOrigin
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.manifest import PackageOrigin
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 pytestmark = pytest.mark.slow
 

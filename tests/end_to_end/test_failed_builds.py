@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.report import report
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.triage import triage
+from aoti_debug.views.report import report
 
 BROKEN = """
 import torch

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from built_model import Built
 
-from aoti_debug.rundir import run_directory
+from aoti_debug.runs.rundir import run_directory
 
 torch = pytest.importorskip("torch")
 

@@ -16,9 +16,9 @@ import torch
 from built_model import importable
 from once import once
 
-from aoti_debug.builder import build as builder
-from aoti_debug.cli import main
-from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.app.cli import main
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.runs.rundir.run_directory import open_run
 
 TESTS = Path(__file__).resolve().parents[1]
 

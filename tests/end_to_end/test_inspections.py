@@ -17,20 +17,20 @@ import machine_results
 import pytest
 from unpacked_archive import COMMANDS, KERNELS, unpacked
 
-from aoti_debug import manifest
-from aoti_debug.builder import build as builder
-from aoti_debug.builder.build import BuildOptions
-from aoti_debug.errors import ArtifactError, TargetError
-from aoti_debug.frontend import exported_program
-from aoti_debug.frontend.protocol import messages
-from aoti_debug.frontend.protocol.messages import Answer, Request
-from aoti_debug.inputs import signature
-from aoti_debug.inputs.signature import ModelSignature
-from aoti_debug.machine.compiler import find_compiler
-from aoti_debug.pt2 import archive
-from aoti_debug.reference import program
-from aoti_debug.reference.program import Reference
-from aoti_debug.run import runner
+from aoti_debug.base.errors import ArtifactError, TargetError
+from aoti_debug.base.machine.compiler import find_compiler
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.build import BuildOptions
+from aoti_debug.instrument.frontend import exported_program
+from aoti_debug.instrument.frontend.protocol import messages
+from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
+from aoti_debug.package import manifest
+from aoti_debug.package.inputs import signature
+from aoti_debug.package.inputs.signature import ModelSignature
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import Reference
+from aoti_debug.runs.run import runner
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage
 

@@ -18,10 +18,10 @@ from built_model import importable
 from once import once
 from schema import problems
 
-from aoti_debug.builder import build as builder
-from aoti_debug.cli import main
-from aoti_debug.errors import ArtifactError
-from aoti_debug.run import runner
+from aoti_debug.app.cli import main
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.runs.run import runner
 
 TESTS = Path(__file__).resolve().parents[1]
 TORCH_PRINT = hasattr(torch._higher_order_ops, "print")

@@ -13,7 +13,7 @@ import pytest
 from once import once
 from paths import PACKAGE
 
-from aoti_debug.builder import build as builder
+from aoti_debug.instrument.builder import build as builder
 
 pytestmark = pytest.mark.slow
 

@@ -14,14 +14,14 @@ from built_model import FromPackage
 from once import once
 from stripped_package import order, stripped
 
-from aoti_debug.builder.build import build
-from aoti_debug.cli import main
-from aoti_debug.diagnosis.findings import FAULT, INCOMPLETE
-from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.manifest import Kind, PackageOrigin
-from aoti_debug.pt2 import archive
-from aoti_debug.run import run_target, runner
-from aoti_debug.rundir.timeline import LaunchStatus
+from aoti_debug.app.cli import main
+from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.instrument.builder.build import build
+from aoti_debug.package.manifest import Kind, PackageOrigin
+from aoti_debug.package.pt2 import archive
+from aoti_debug.runs.diagnosis.findings import FAULT, INCOMPLETE
+from aoti_debug.runs.run import run_target, runner
+from aoti_debug.runs.rundir.timeline import LaunchStatus
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import paths
 import pytest
 
-from aoti_debug.frontend import compile_commands
-from aoti_debug.frontend.sources import Flags
-from aoti_debug.machine import cuda_toolkit
+from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.instrument.frontend import compile_commands
+from aoti_debug.instrument.frontend.sources import Flags
 
 GOLDEN = paths.GOLDEN / "recorded_commands"
 TORCH = Path("/here/torch")

@@ -27,13 +27,13 @@ from torch._inductor.package import load_package
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch.export.pt2_archive._package import load_pt2
 
-from aoti_debug.builder import build as builder
-from aoti_debug.builder.build import BuildOptions, BuildSummary
-from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.inputs import input_files as inputs
-from aoti_debug.manifest import Certainty, PackageOrigin
-from aoti_debug.pt2 import archive as pt2_archive
-from aoti_debug.run import runner
+from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
+from aoti_debug.package.inputs import input_files as inputs
+from aoti_debug.package.manifest import Certainty, PackageOrigin
+from aoti_debug.package.pt2 import archive as pt2_archive
+from aoti_debug.runs.run import runner
 
 pytestmark = pytest.mark.slow
 KERNELS = 2  # one of them is that of the constants

@@ -6,14 +6,14 @@ import archives
 import pytest
 from unpacked_archive import unpacked
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.frontend import sources
-from aoti_debug.frontend.example_inputs import choose_inputs, may_be_compiled_from, sizes_overlap
-from aoti_debug.frontend.lowered_model import EmbeddedInputs, LoweredModel
-from aoti_debug.frontend.protocol.messages import Answer
-from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature, to_json
-from aoti_debug.manifest import PackageOrigin
-from aoti_debug.pt2 import archive
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.instrument.frontend import sources
+from aoti_debug.instrument.frontend.example_inputs import choose_inputs, may_be_compiled_from, sizes_overlap
+from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, LoweredModel
+from aoti_debug.instrument.frontend.protocol.messages import Answer
+from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature, to_json
+from aoti_debug.package.manifest import PackageOrigin
+from aoti_debug.package.pt2 import archive
 
 NUMBER = Leaf("n", constant="2")
 

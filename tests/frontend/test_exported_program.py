@@ -15,15 +15,15 @@ import pytest
 import torch
 from unpacked_archive import KERNELS, WRAPPER, unpacked
 
-from aoti_debug.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
-from aoti_debug.frontend import exported_program
-from aoti_debug.frontend.protocol import messages
-from aoti_debug.frontend.protocol.build_failure import BuildFailureError, Ending, Stage
-from aoti_debug.frontend.protocol.messages import Answer, Request, TritonConfig
-from aoti_debug.inputs import input_files
-from aoti_debug.inputs.input_files import Inputs
-from aoti_debug.machine import cache, compiler
-from aoti_debug.machine.compiler import Torch
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
+from aoti_debug.base.machine import cache, compiler
+from aoti_debug.base.machine.compiler import Torch
+from aoti_debug.instrument.frontend import exported_program
+from aoti_debug.instrument.frontend.protocol import messages
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, Ending, Stage
+from aoti_debug.instrument.frontend.protocol.messages import Answer, Request, TritonConfig
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.inputs.input_files import Inputs
 
 OPERATOR = """
 import torch

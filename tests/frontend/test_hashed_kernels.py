@@ -6,10 +6,10 @@ import archives
 import pytest
 from unpacked_archive import COMMANDS, KERNELS, WRAPPER, unpacked
 
-from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend import hashed_kernels, sources
-from aoti_debug.pt2 import archive
-from aoti_debug.pt2.archive import Artifact
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.instrument.frontend import hashed_kernels, sources
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import Artifact
 
 WEIGHTS = 'constants_info_[0].name = "w";\n'
 FIRST = WEIGHTS + WRAPPER + COMMANDS

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.frontend import inductor_cache
-from aoti_debug.machine.compiler import Torch
+from aoti_debug.base.machine.compiler import Torch
+from aoti_debug.instrument.frontend import inductor_cache
 
 TORCH = Torch("2.13.0", Path("/nowhere"), "fingerprint")
 

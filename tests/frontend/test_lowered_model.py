@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug.frontend.lowered_model import EmbeddedInputs, embedded_inputs
-from aoti_debug.frontend.protocol import messages
-from aoti_debug.frontend.protocol.messages import Answer
+from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, embedded_inputs
+from aoti_debug.instrument.frontend.protocol import messages
+from aoti_debug.instrument.frontend.protocol.messages import Answer
 
 
 def test_inputs_in_the_folder(tmp_path: Path) -> None:

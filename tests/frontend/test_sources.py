@@ -7,9 +7,9 @@ import pytest
 from unpacked_archive import COMMANDS, KERNELS, WRAPPER, unpacked
 from wrong_types import assert_refused
 
-from aoti_debug.errors import ArtifactError, ToolchainError
-from aoti_debug.frontend import sources
-from aoti_debug.frontend.sources import Flags
+from aoti_debug.base.errors import ArtifactError, ToolchainError
+from aoti_debug.instrument.frontend import sources
+from aoti_debug.instrument.frontend.sources import Flags
 
 
 def test_reads_an_unpacked_archive(tmp_path: Path) -> None:

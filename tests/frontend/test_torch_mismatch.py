@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend import torch_mismatch
-from aoti_debug.frontend.sources import Flags, Sources
-from aoti_debug.machine import compiler
-from aoti_debug.machine.compiler import Compiler
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.machine import compiler
+from aoti_debug.base.machine.compiler import Compiler
+from aoti_debug.instrument.frontend import torch_mismatch
+from aoti_debug.instrument.frontend.sources import Flags, Sources
 
 CALLS = """
 extern "C" int aoti_torch_get_dim(void*, long*);

@@ -28,31 +28,31 @@ from factories import JournalWriter, arg, make_manifest, site, tensor
 from on_gpu import Recorder
 from safetensors.numpy import save
 
-from aoti_debug import manifest
-from aoti_debug.abi import FaultDomain, NoteCode, Phase
-from aoti_debug.builder.instrument import instrument
-from aoti_debug.cli import main
+from aoti_debug.app.cli import main
+from aoti_debug.base.abi import FaultDomain, NoteCode, Phase
+from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison, Row, Suspect
 from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.measurement import Element, Measurement
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.inputs import input_files, signature
-from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
-from aoti_debug.manifest import Kernel, Role
-from aoti_debug.profile import document as profile_document
-from aoti_debug.profile.profile import profile_of
-from aoti_debug.profile.roofline import Peaks
-from aoti_debug.profile.slices import slices
-from aoti_debug.profile.text import profile_lines
-from aoti_debug.profile.trace_text import trace_text
-from aoti_debug.pt2 import archive, compatibility, program_weights
-from aoti_debug.rundir import device_activity, memory_file, rescued_tensors, run_directory
-from aoti_debug.rundir.formats import journal
+from aoti_debug.instrument.builder.instrument import instrument
+from aoti_debug.instrument.wrapper.analysis import analyse
+from aoti_debug.package import manifest
+from aoti_debug.package.inputs import input_files, signature
+from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
+from aoti_debug.package.manifest import Kernel, Role
+from aoti_debug.package.pt2 import archive, compatibility, program_weights
+from aoti_debug.runs.rundir import device_activity, memory_file, rescued_tensors, run_directory
+from aoti_debug.runs.rundir.formats import journal
 from aoti_debug.triage.kernel_source import cpp_expression, model_lines, result_slices
-from aoti_debug.wrapper.analysis import analyse
+from aoti_debug.views.profile import document as profile_document
+from aoti_debug.views.profile.profile import profile_of
+from aoti_debug.views.profile.roofline import Peaks
+from aoti_debug.views.profile.slices import slices
+from aoti_debug.views.profile.text import profile_lines
+from aoti_debug.views.profile.trace_text import trace_text
 
 MOST_LINE = 2000  # characters of an error
 

@@ -14,13 +14,13 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from aoti_debug.cli.main import group
-from aoti_debug.errors import UsageError
-from aoti_debug.fx_repro import FxExtra, write_fx_repro
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.compare.fx_repro import FxExtra, write_fx_repro
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 ADD = "aten.add.Tensor"
 REFUSALS = (

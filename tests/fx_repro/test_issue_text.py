@@ -11,9 +11,9 @@ import pytest
 import torch
 from test_module_text import everything
 
-from aoti_debug.fx_repro.issue_text import issue_script, issue_text
-from aoti_debug.fx_repro.module_text import without_folder
-from aoti_debug.fx_repro.request import InputTensor
+from aoti_debug.compare.fx_repro.issue_text import issue_script, issue_text
+from aoti_debug.compare.fx_repro.module_text import without_folder
+from aoti_debug.compare.fx_repro.request import InputTensor
 
 GOLDEN = Path(__file__).parent / "golden"
 RANDOM = InputTensor("float32", (4, 3), (3, 1))

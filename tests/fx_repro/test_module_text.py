@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import torch
 
+from aoti_debug.base.errors import UsageError
+from aoti_debug.compare.fx_repro.module_text import ModuleText, in_full, module_text
+from aoti_debug.compare.fx_repro.script_text import launcher_text, script_text
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
-from aoti_debug.errors import UsageError
-from aoti_debug.fx_repro.module_text import ModuleText, in_full, module_text
-from aoti_debug.fx_repro.script_text import launcher_text, script_text
-from aoti_debug.manifest import ModelLine
-from aoti_debug.reference.program import (
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.reference.program import (
     FORMAT,
     MODEL,
     Graph,

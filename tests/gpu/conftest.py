@@ -9,7 +9,7 @@ import pytest
 from built_model import Built, FromPackage, importable
 from session_models import SessionModels
 
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 HERE = Path(__file__).resolve().parent
 

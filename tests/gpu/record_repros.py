@@ -53,7 +53,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def kept(run: Path, prefixes: Collection[str]) -> list[str]:
     """The first launch of each kernel that is kept."""
-    from aoti_debug.rundir.run_directory import open_run
+    from aoti_debug.runs.rundir.run_directory import open_run
 
     launches = open_run(run).launches
     found = {prefix: next((x.id for x in launches if x.kernel.startswith(prefix)), "") for prefix in prefixes}
@@ -68,8 +68,8 @@ def record(name: str, folder: Path) -> Path:
     import cuda_models
     import torch
 
-    from aoti_debug.builder import build as builder
-    from aoti_debug.run import runner
+    from aoti_debug.instrument.builder import build as builder
+    from aoti_debug.runs.run import runner
 
     case = cuda_models.case(name)
     program, package = folder / "model.pt2", folder / "model.dbg.pt2"

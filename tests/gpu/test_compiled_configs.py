@@ -17,13 +17,13 @@ import torch
 from built_model import importable
 from many_replays import replay_many
 
-from aoti_debug.builder import build as builder
-from aoti_debug.builder.build import BuildOptions
-from aoti_debug.manifest import Kernel, Kind, Origin, PackageOrigin
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.build import BuildOptions
+from aoti_debug.package.manifest import Kernel, Kind, Origin, PackageOrigin
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import LaunchStatus
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import LaunchStatus
 
 pytestmark = [
     pytest.mark.cuda,
@@ -37,7 +37,7 @@ SAME_CODE = "compiled here to the package's own instructions"
 COMPILE = """
 import json, sys, torch
 import cuda_models
-from aoti_debug.frontend.worker.triton_configs import triton_configs
+from aoti_debug.instrument.frontend.worker.triton_configs import triton_configs
 program, package, configs, settings = sys.argv[1:]
 torch._inductor.aoti_compile_and_package(
     torch.export.load(program), package_path=package, inductor_configs=json.loads(settings)

@@ -13,13 +13,13 @@ import pytest
 import torch
 from built_model import Built
 
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.manifest import Role
-from aoti_debug.rundir import run_directory, summaries
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import RecordedStats
-from aoti_debug.show.replayed import replay_lines
+from aoti_debug.base.abi import Phase
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.rundir import run_directory, summaries
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import RecordedStats
+from aoti_debug.runs.show.replayed import replay_lines
 
 pytestmark = [
     pytest.mark.cuda,

@@ -13,14 +13,14 @@ import torch
 from built_model import Built
 from queued import QUEUED
 
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.diagnosis.open_diagnosed import open_diagnosed
+from aoti_debug.base.abi import Phase
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.run import runner
-from aoti_debug.rundir import load_tensors, rescued_tensors
-from aoti_debug.rundir.formats import shared_files
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir import load_tensors, rescued_tensors
+from aoti_debug.runs.rundir.formats import shared_files
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 pytestmark = [
     pytest.mark.cuda,

@@ -9,9 +9,9 @@ import pytest
 import torch
 from built_model import Built
 
-from aoti_debug.errors import UsageError
-from aoti_debug.fx_repro import FxExtra, write_fx_repro
-from aoti_debug.run import runner
+from aoti_debug.base.errors import UsageError
+from aoti_debug.compare.fx_repro import FxExtra, write_fx_repro
+from aoti_debug.runs.run import runner
 
 pytestmark = [
     pytest.mark.cuda,

@@ -15,8 +15,8 @@ from test_main_job import as_bytes, outputs_of
 from torch import nn
 from torch.library import triton_op, wrap_triton
 
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.run import runner
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.run import runner
 from aoti_debug.triage.memory_errors import overruns, uninitialised
 from aoti_debug.triage.memory_errors.overruns import OVERRUN
 from aoti_debug.triage.memory_errors.uninitialised import UNINITIALISED

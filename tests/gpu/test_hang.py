@@ -10,10 +10,10 @@ import torch
 from built_model import Built, build_model, importable
 from once import once
 
-from aoti_debug.diagnosis.verdict import Proof
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_json import ExitKind, Stage
-from aoti_debug.show.fault import verdict_lines
+from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_json import ExitKind, Stage
+from aoti_debug.runs.show.fault import verdict_lines
 
 pytestmark = [
     pytest.mark.cuda,

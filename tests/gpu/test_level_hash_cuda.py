@@ -9,12 +9,12 @@ import pytest
 import torch
 from built_model import Built
 
-from aoti_debug.abi import Level, Phase
-from aoti_debug.diff.diff_runs import diff_runs
-from aoti_debug.manifest import Role
-from aoti_debug.run import runner
-from aoti_debug.rundir.formats.journal_records import LaunchKey
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base.abi import Level, Phase
+from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 pytestmark = [
     pytest.mark.cuda,

@@ -17,14 +17,14 @@ import torch
 from built_model import Built
 from queued import BURST, QUEUED
 
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.diagnosis.verdict import Proof
-from aoti_debug.manifest import Certainty, Kind
-from aoti_debug.run import runner
-from aoti_debug.rundir import load_tensors, run_directory
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.base.abi import Phase
+from aoti_debug.package.manifest import Certainty, Kind
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir import load_tensors, run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 pytestmark = [
     pytest.mark.cuda,

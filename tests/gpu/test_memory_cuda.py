@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from aoti_debug.cli import main
+from aoti_debug.app.cli import main
 
 pytestmark = [
     pytest.mark.cuda,

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.minify.minify import minify
-from aoti_debug.minify.options import MinifyOptions
+from aoti_debug.triage.minify.minify import minify
+from aoti_debug.triage.minify.options import MinifyOptions
 
 pytestmark = [
     pytest.mark.cuda,

@@ -17,11 +17,11 @@ from built_model import Built, FromPackage, save_run
 from launched import launched
 from test_main_job import CALL, MODELS, hosted
 
-from aoti_debug.builder import build as builder
-from aoti_debug.builder.build import BuildOptions
-from aoti_debug.errors import ArtifactError
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.build import BuildOptions
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 pytestmark = [
     pytest.mark.cuda,

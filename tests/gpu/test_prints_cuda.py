@@ -11,8 +11,8 @@ import pytest
 import torch
 from once import once
 
-from aoti_debug.builder import build as builder
-from aoti_debug.run import runner
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.runs.run import runner
 
 pytestmark = [
     pytest.mark.cuda,

@@ -15,14 +15,14 @@ import torch
 from built_model import Built
 from torch.profiler import ProfilerActivity
 
-from aoti_debug.cli import main
-from aoti_debug.manifest import Kind
-from aoti_debug.profile.document import document
-from aoti_debug.profile.model_profile import ModelProfile
-from aoti_debug.profile.options import WARM_UP, ProfileOptions
-from aoti_debug.profile.profile import profile
-from aoti_debug.rundir.run_json import CallPurpose
-from aoti_debug.show.made_calls import calls_text, purpose_of
+from aoti_debug.app.cli import main
+from aoti_debug.package.manifest import Kind
+from aoti_debug.runs.rundir.run_json import CallPurpose
+from aoti_debug.runs.show.made_calls import calls_text, purpose_of
+from aoti_debug.views.profile.document import document
+from aoti_debug.views.profile.model_profile import ModelProfile
+from aoti_debug.views.profile.options import WARM_UP, ProfileOptions
+from aoti_debug.views.profile.profile import profile
 
 pytestmark = [
     pytest.mark.cuda,

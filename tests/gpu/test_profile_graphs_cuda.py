@@ -10,8 +10,8 @@ import pytest
 import torch
 from built_model import Built
 
-from aoti_debug.cli import main
-from aoti_debug.profile import against
+from aoti_debug.app.cli import main
+from aoti_debug.views.profile import against
 
 pytestmark = [
     pytest.mark.cuda,

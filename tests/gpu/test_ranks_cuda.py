@@ -11,12 +11,12 @@ import pytest
 import torch
 from once import once
 
-from aoti_debug.builder import build as builder
-from aoti_debug.ranks.agreement import Subject
-from aoti_debug.ranks.rank_progress import End
-from aoti_debug.ranks.ranks_analysis import RanksAnalysis, analyse
-from aoti_debug.ranks.ranks_run import open_ranks
-from aoti_debug.ranks.text import ranks_lines
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.runs.ranks.agreement import Subject
+from aoti_debug.runs.ranks.rank_progress import End
+from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
+from aoti_debug.runs.ranks.ranks_run import open_ranks
+from aoti_debug.runs.ranks.text import ranks_lines
 
 pytestmark = [
     pytest.mark.cuda,

@@ -11,7 +11,7 @@ import torch
 from planted_triton import row_maxima_repro
 from repro_launches import LaunchBuilder, replay, write
 
-from aoti_debug.manifest import Kind, Role
+from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.repro.evidence import gather
 from aoti_debug.repro.templates import compute_sanitizer
 

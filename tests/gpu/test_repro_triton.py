@@ -11,12 +11,12 @@ import torch
 from built_model import Built
 from many_replays import Replayed, replay_many
 
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.manifest import Kind
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 pytestmark = [
     pytest.mark.cuda,

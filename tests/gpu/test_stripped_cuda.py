@@ -10,8 +10,8 @@ import torch
 from built_model import Built, FromPackage
 from stripped_package import order, stripped
 
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 pytestmark = [
     pytest.mark.cuda,

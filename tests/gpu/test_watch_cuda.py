@@ -12,10 +12,10 @@ from runtime_shims_cuda.checks import check_twins
 from runtime_shims_cuda.device_library import HASH, DeviceLibrary, HostLibrary
 from runtime_shims_cuda.gpu_device import stream_of
 
-from aoti_debug.builder import build as builder
-from aoti_debug.run import runner
-from aoti_debug.rundir import summaries
-from aoti_debug.rundir.summaries import Sample
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir import summaries
+from aoti_debug.runs.rundir.summaries import Sample
 
 pytest_plugins = ("runtime_shims_cuda.gpu_fixtures",)
 pytestmark = [

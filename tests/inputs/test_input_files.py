@@ -11,12 +11,12 @@ from safetensors.torch import save_file
 from torch._subclasses import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from aoti_debug import manifest
-from aoti_debug.errors import ArtifactError, InputMismatch
-from aoti_debug.inputs import input_files, signature
-from aoti_debug.inputs.input_files import Inputs
-from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
-from aoti_debug.pt2 import archive
+from aoti_debug.base.errors import ArtifactError, InputMismatch
+from aoti_debug.package import manifest
+from aoti_debug.package.inputs import input_files, signature
+from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
+from aoti_debug.package.pt2 import archive
 
 X = torch.arange(6.0).reshape(2, 3)
 Y = torch.tensor([1, 2])

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from aoti_debug.inputs import input_files as inputs
-from aoti_debug.inputs import random_inputs
-from aoti_debug.inputs.input_files import Inputs
-from aoti_debug.inputs.random_inputs import index_limits, make, shapes
-from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
-from aoti_debug.manifest import Constant, Form, Kind, Manifest, Role
+from aoti_debug.package.inputs import input_files as inputs
+from aoti_debug.package.inputs import random_inputs
+from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.package.inputs.random_inputs import index_limits, make, shapes
+from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
+from aoti_debug.package.manifest import Constant, Form, Kind, Manifest, Role
 
 
 def leaf(name: str, dtype: str, *sizes: int | Dim, strides: tuple[int | str, ...] | None = None) -> Leaf:

@@ -8,10 +8,10 @@ import torch
 from torch.export import Dim
 from wrong_types import assert_refused
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.inputs import signature
-from aoti_debug.inputs.signature import Dim as SignatureDim
-from aoti_debug.inputs.signature import Leaf, ModelSignature, keyword_names
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.package.inputs import signature
+from aoti_debug.package.inputs.signature import Dim as SignatureDim
+from aoti_debug.package.inputs.signature import Leaf, ModelSignature, keyword_names
 
 
 class Model(torch.nn.Module):

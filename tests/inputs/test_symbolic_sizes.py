@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.inputs.symbolic_sizes import Symbols, is_size
+from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_size
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from factories import arg, make_manifest, site
 
-from aoti_debug.manifest import Arg, Certainty, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role, Site
-from aoti_debug.reference.program import FORMAT, MODEL, BufferValue, Graph, Node, NodeKind, Reference
+from aoti_debug.package.manifest import Arg, Certainty, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role, Site
+from aoti_debug.package.reference.program import FORMAT, MODEL, BufferValue, Graph, Node, NodeKind, Reference
 
 NAME = "triton_per_fused_add_native_layer_norm_0"
 SOURCE = f"""\

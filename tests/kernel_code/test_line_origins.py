@@ -8,9 +8,9 @@ import layer_norm_kernel as triton
 import pytest
 
 from aoti_debug.compare.compare_run import reference_of
-from aoti_debug.kernel_code.line_origins import LineOrigin, line_origins
-from aoti_debug.reference.program import Reference
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.reference.program import Reference
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.kernel_code.line_origins import LineOrigin, line_origins
 
 
 def beside(source: str, reference: Reference | None = triton.REFERENCE) -> list[tuple[str, str, tuple[str, ...], str]]:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import layer_norm_kernel as triton
 
-from aoti_debug.kernel_code.kernel_code import KernelCode, document
-from aoti_debug.kernel_code.line_origins import line_origins
-from aoti_debug.kernel_code.listing import listing
+from aoti_debug.views.kernel_code.kernel_code import KernelCode, document
+from aoti_debug.views.kernel_code.line_origins import line_origins
+from aoti_debug.views.kernel_code.listing import listing
 
 CODE = KernelCode(triton.KERNEL, line_origins(triton.KERNEL, triton.SITE, triton.MANIFEST, triton.REFERENCE))
 

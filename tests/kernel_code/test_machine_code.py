@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, triton_kernel
 
-from aoti_debug.errors import ArtifactError, ToolchainError, UsageError
-from aoti_debug.kernel_code import machine_code
-from aoti_debug.machine import cuda_toolkit
-from aoti_debug.manifest import Kernel, Kind
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
+from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.package.manifest import Kernel, Kind
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.views.kernel_code import machine_code
 
 NAME = "triton_poi_fused_0"
 PTX = f"""\

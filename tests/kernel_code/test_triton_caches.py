@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.kernel_code.triton_caches import triton_caches
+from aoti_debug.views.kernel_code.triton_caches import triton_caches
 
 
 def test_the_cache_of_torchs_own_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

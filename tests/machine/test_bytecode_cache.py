@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from paths import PACKAGE
 
-from aoti_debug.machine import bytecode_cache
+from aoti_debug.base.machine import bytecode_cache
 
-USE = "from aoti_debug.machine import bytecode_cache; bytecode_cache.use(); import sys, aoti_debug.wording"
+USE = "from aoti_debug.base.machine import bytecode_cache; bytecode_cache.use(); import sys, aoti_debug.base.wording"
 STATE = f"{USE}; print(sys.pycache_prefix, sys.dont_write_bytecode)"
 COMPILED = pytest.mark.skipif(
     not Path(str(encodings.__spec__ and encodings.__spec__.cached)).exists(),
@@ -61,7 +61,7 @@ def test_what_python_does_not_keep_is_kept_in_the_cache(copy: Path) -> None:
     assert (Path(folder).parent, never_writes) == (copy / "cache" / "aoti_debug" / bytecode_cache.KIND, "False")
     assert "wording" in kept(copy)
     assert not any(beside_sources(copy))
-    code = f"{USE}; import importlib.util; print(importlib.util.cache_from_source(aoti_debug.wording.__file__))"
+    code = f"{USE}; import importlib.util; print(importlib.util.cache_from_source(aoti_debug.base.wording.__file__))"
     bytecode = Path(python(copy, "-B", "-c", code))
     before = bytecode.stat().st_mtime_ns
     assert python(copy, "-B", "-c", STATE) == f"{folder} False"
@@ -138,8 +138,8 @@ def test_the_command_line_and_its_processes_use_it(copy: Path) -> None:
     (copy / "beside.py").write_text("import sys\nprint(sys.pycache_prefix, sys.dont_write_bytecode)\n")
     (copy / "starting.py").write_text(f"""
 import contextlib, os, subprocess
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.processes import child_process
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import child_process
 
 def finish(command):
     streams = {{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}}

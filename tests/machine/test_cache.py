@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from aoti_debug.machine import cache
+from aoti_debug.base.machine import cache
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.errors import ToolchainError
-from aoti_debug.machine import compiler
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.machine import compiler
 
-ROOT = Path(compiler.__file__).parents[2]
+ROOT = Path(compiler.__file__).parents[3]
 HINT = "use the system's compiler: export CXX=/usr/bin/g++"
 
 needs_system_compiler = pytest.mark.skipif(
@@ -100,8 +100,8 @@ def find_read_torch(site: Path) -> str:
     program = f"""
 import sys
 sys.path = [{str(site)!r}, *(p for p in sys.path if "site-packages" not in p), {str(ROOT)!r}]
-from aoti_debug.machine import compiler
-from aoti_debug.errors import ToolchainError
+from aoti_debug.base.machine import compiler
+from aoti_debug.base.errors import ToolchainError
 try:
     print(compiler.find_torch().version, "torch" in sys.modules)
 except ToolchainError as error:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.machine import cuda_toolkit
+from aoti_debug.base.machine import cuda_toolkit
 
 
 def file(path: Path, mode: int = 0o644) -> Path:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.errors import UsageError
-from aoti_debug.machine import current_rank
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import current_rank
 
 
 def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

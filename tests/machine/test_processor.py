@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.machine import processor
-from aoti_debug.machine.processor import Processor, this_processor
+from aoti_debug.base.machine import processor
+from aoti_debug.base.machine.processor import Processor, this_processor
 
 X86 = "processor\t: 0\nmodel name\t: A Xeon\nflags\t\t: fpu avx2\n\nprocessor\t: 1\nmodel name\t: B\nflags\t\t: fpu\n"
 ARM = "processor\t: 0\nFeatures\t: fp asimd\n"

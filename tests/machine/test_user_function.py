@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.errors import UsageError
-from aoti_debug.machine.user_function import UserFunction
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.user_function import UserFunction
 
 
 def named(text: str) -> UserFunction:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.machine.user_modules import files_of, folders_of
+from aoti_debug.base.machine.user_modules import files_of, folders_of
 
 
 def test_modules_of_the_current_folder_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

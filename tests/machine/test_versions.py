@@ -4,7 +4,7 @@ import platform
 
 import torch
 
-from aoti_debug.machine.versions import installed_versions
+from aoti_debug.base.machine.versions import installed_versions
 
 
 def test_only_what_is_installed_has_a_version() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.manifest import Allocation, Constant, Kind, Role
-from aoti_debug.memory.handle_events import Action, HandleEvent
-from aoti_debug.recording.values import Tensor
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.package.manifest import Allocation, Constant, Kind, Role
+from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.views.memory.handle_events import Action, HandleEvent
 
 X, BUF0, BUF1, W, BUF3 = (tensor(256, data_ptr=address) for address in (0x1000, 0x2000, 0x3000, 0x4000, 0x5000))
 KIB = 1024

@@ -8,12 +8,12 @@ from built_model import build_model
 from factories import tensor
 from small_call import EVENTS, KIB, recorded
 
-from aoti_debug.cli import main
-from aoti_debug.memory.growth import KeptMemory, growth_per_call, kept_memory
-from aoti_debug.memory.lifetimes import call_memory
-from aoti_debug.memory.storage_timeline import CallMemory, Memory
-from aoti_debug.rundir import memory_file
-from aoti_debug.rundir.memory_file import LaunchHeap, MeasuredCall, MeasuredMemory
+from aoti_debug.app.cli import main
+from aoti_debug.runs.rundir import memory_file
+from aoti_debug.runs.rundir.memory_file import LaunchHeap, MeasuredCall, MeasuredMemory
+from aoti_debug.views.memory.growth import KeptMemory, growth_per_call, kept_memory
+from aoti_debug.views.memory.lifetimes import call_memory
+from aoti_debug.views.memory.storage_timeline import CallMemory, Memory
 
 
 def call(base: Path, number: int = 0, made_by: str = "") -> CallMemory:

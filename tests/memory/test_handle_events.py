@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Allocation
-from aoti_debug.memory.handle_events import Action, HandleEvent, handle_events
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.package.manifest import Allocation
+from aoti_debug.views.memory.handle_events import Action, HandleEvent, handle_events
 
 WRAPPER = """\
 void AOTInductorModel::run_impl(

@@ -6,12 +6,12 @@ from pathlib import Path
 from factories import tensor
 from small_call import EVENTS, KIB, MANIFEST, recorded
 
-from aoti_debug.manifest import Allocation
-from aoti_debug.memory.handle_events import Action, HandleEvent
-from aoti_debug.memory.lifetimes import call_memory
-from aoti_debug.memory.run_memory import run_memory
-from aoti_debug.memory.storage_timeline import CallMemory, Use
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.manifest import Allocation
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.memory.handle_events import Action, HandleEvent
+from aoti_debug.views.memory.lifetimes import call_memory
+from aoti_debug.views.memory.run_memory import run_memory
+from aoti_debug.views.memory.storage_timeline import CallMemory, Use
 
 
 def followed(run: RunDir, *events: HandleEvent) -> CallMemory:

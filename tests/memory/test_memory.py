@@ -11,10 +11,10 @@ from built_model import Built
 from schema import DOCS, problems
 from small_call import KIB, recorded
 
-from aoti_debug.cli import main
-from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import memory_file
-from aoti_debug.rundir.memory_file import MeasuredCall, MeasuredMemory
+from aoti_debug.app.cli import main
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.runs.rundir import memory_file
+from aoti_debug.runs.rundir.memory_file import MeasuredCall, MeasuredMemory
 
 SCHEMA = json.loads((DOCS / "memory.schema.json").read_text())
 
@@ -51,7 +51,7 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_table_that_is_cut(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aoti_debug.cli.commands.memory.MOST", 1)
+    monkeypatch.setattr("aoti_debug.app.cli.commands.memory.MOST", 1)
     run = recorded(tmp_path)
     assert main.run(["memory", str(run.path)]) == 0
     assert "  and 1 more (--all)" in capsys.readouterr().out.splitlines()

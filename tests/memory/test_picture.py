@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from small_call import EVENTS, KIB, recorded
 
-from aoti_debug.memory.lifetimes import call_memory
-from aoti_debug.memory.picture import HEIGHT, WIDTH, picture
+from aoti_debug.views.memory.lifetimes import call_memory
+from aoti_debug.views.memory.picture import HEIGHT, WIDTH, picture
 
 
 def test_an_area_for_each_buffer(tmp_path: Path) -> None:

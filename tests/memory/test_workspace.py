@@ -5,9 +5,9 @@ from pathlib import Path
 
 from small_call import EVENTS, KIB, recorded
 
-from aoti_debug.memory.lifetimes import call_memory
-from aoti_debug.memory.workspace import workspaces
-from aoti_debug.rundir.memory_file import MeasuredMemory
+from aoti_debug.runs.rundir.memory_file import MeasuredMemory
+from aoti_debug.views.memory.lifetimes import call_memory
+from aoti_debug.views.memory.workspace import workspaces
 
 
 def test_what_an_operator_allocates_while_it_runs(tmp_path: Path) -> None:

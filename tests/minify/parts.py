@@ -7,11 +7,11 @@ from pathlib import Path
 import chains
 from chains import KIND
 
+from aoti_debug.compare.fx_repro.request import InputTensor
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
-from aoti_debug.fx_repro.request import InputTensor
-from aoti_debug.minify.start.request import END, Value
-from aoti_debug.minify.start.start import Start
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.triage.minify.start.request import END, Value
+from aoti_debug.triage.minify.start.start import Start
 
 TENSOR = InputTensor("float32", (4,), (1,))
 PAIR = (KIND, KIND)

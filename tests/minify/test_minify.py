@@ -12,17 +12,17 @@ import pytest
 from click.testing import CliRunner
 from wrong_model import CONFIGS, Wrong
 
-from aoti_debug.cli.main import group
-from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import CLEAN, Finding, Place
-from aoti_debug.errors import ArtifactError
-from aoti_debug.minify.minify import minify
-from aoti_debug.minify.options import MinifyOptions
-from aoti_debug.minify.resume_key import key_of
-from aoti_debug.minify.scripts.script_results import Known, Trial, Trials
-from aoti_debug.minify.scripts.triage_verdict import Confirmation, Verdict
-from aoti_debug.minify.text import minified_lines
-from aoti_debug.run import runner
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.findings import CLEAN, Finding, Place
+from aoti_debug.runs.run import runner
+from aoti_debug.triage.minify.minify import minify
+from aoti_debug.triage.minify.options import MinifyOptions
+from aoti_debug.triage.minify.resume_key import key_of
+from aoti_debug.triage.minify.scripts.script_results import Known, Trial, Trials
+from aoti_debug.triage.minify.scripts.triage_verdict import Confirmation, Verdict
+from aoti_debug.triage.minify.text import minified_lines
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record
 from aoti_debug.triage.results.wrong_value_finding import WRONG_VALUE

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.minify import resume_key as module
-from aoti_debug.minify.options import MinifyOptions
-from aoti_debug.minify.resume_key import key_of
+from aoti_debug.triage.minify import resume_key as module
+from aoti_debug.triage.minify.options import MinifyOptions
+from aoti_debug.triage.minify.resume_key import key_of
 
 
 def test_other_operators_or_versions_are_another_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,17 +10,17 @@ import parts
 import pytest
 import torch
 
-from aoti_debug import wording
-from aoti_debug.diagnosis.findings import FAULT, Finding, Place
-from aoti_debug.minify import minify as module
-from aoti_debug.minify.minify import Confirm, minify
-from aoti_debug.minify.options import MinifyOptions
-from aoti_debug.minify.scripts.script_results import Trial
-from aoti_debug.minify.scripts.script_runs import Run
-from aoti_debug.minify.scripts.triage_verdict import Confirmation, Verdict
-from aoti_debug.minify.start.start import Start
-from aoti_debug.minify.text import minified_lines
+from aoti_debug.base import wording
+from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.triage.checks.nonfinite import KIND as NONFINITE
+from aoti_debug.triage.minify import minify as module
+from aoti_debug.triage.minify.minify import Confirm, minify
+from aoti_debug.triage.minify.options import MinifyOptions
+from aoti_debug.triage.minify.scripts.script_results import Trial
+from aoti_debug.triage.minify.scripts.script_runs import Run
+from aoti_debug.triage.minify.scripts.triage_verdict import Confirmation, Verdict
+from aoti_debug.triage.minify.start.start import Start
+from aoti_debug.triage.minify.text import minified_lines
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"

@@ -10,15 +10,15 @@ import pytest
 import schema
 from click.testing import CliRunner
 
-from aoti_debug.cli.main import group
-from aoti_debug.diagnosis.findings import FAULT, Finding, Place
-from aoti_debug.minify.confirm_by_triage import verdict_of
-from aoti_debug.minify.document import document
-from aoti_debug.minify.minified import Minified, Smallest
-from aoti_debug.minify.options import MinifyOptions
-from aoti_debug.minify.scripts.script_results import Trial
-from aoti_debug.minify.scripts.triage_verdict import Candidate, Confirmation, Verdict
-from aoti_debug.minify.text import minified_lines
+from aoti_debug.app.cli.main import group
+from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
+from aoti_debug.triage.minify.confirm_by_triage import verdict_of
+from aoti_debug.triage.minify.document import document
+from aoti_debug.triage.minify.minified import Minified, Smallest
+from aoti_debug.triage.minify.options import MinifyOptions
+from aoti_debug.triage.minify.scripts.script_results import Trial
+from aoti_debug.triage.minify.scripts.triage_verdict import Candidate, Confirmation, Verdict
+from aoti_debug.triage.minify.text import minified_lines
 
 FINDING = Finding(FAULT, "SIGSEGV (Segmentation fault)", Place("0.2", "my::op.default"))
 SMALLEST = Smallest(
@@ -97,6 +97,6 @@ def test_a_part_that_cannot_be_exported_has_no_verdict(tmp_path: Path) -> None:
 )
 def test_exit_codes(confirmation: Confirmation | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     smallest = None if confirmation is None else replace(SMALLEST, verdict=Verdict(confirmation, "text"))
-    monkeypatch.setattr("aoti_debug.cli.commands.minify.minify", lambda *_: replace(FOUND, smallest=smallest))
+    monkeypatch.setattr("aoti_debug.app.cli.commands.minify.minify", lambda *_: replace(FOUND, smallest=smallest))
     result = CliRunner().invoke(group, ["minify", "program.pt2", "--json"])
     assert (result.exit_code, json.loads(result.stdout)["confirmed"]) == (code, code == 1)

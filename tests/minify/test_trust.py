@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import FAULT, Finding
-from aoti_debug.errors import UsageError
-from aoti_debug.minify import minify as module
-from aoti_debug.minify.minify import minify
-from aoti_debug.minify.options import MinifyOptions
-from aoti_debug.minify.resume_key import key_of
-from aoti_debug.minify.scripts.script_results import Known, Trials
+from aoti_debug.base.errors import UsageError
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.findings import FAULT, Finding
+from aoti_debug.triage.minify import minify as module
+from aoti_debug.triage.minify.minify import minify
+from aoti_debug.triage.minify.options import MinifyOptions
+from aoti_debug.triage.minify.resume_key import key_of
+from aoti_debug.triage.minify.scripts.script_results import Known, Trials
 
 
 def test_a_search_that_goes_on_asks_for_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

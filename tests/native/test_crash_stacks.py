@@ -13,14 +13,14 @@ from native_library import SOURCE, line_of
 from once import once
 from wrong_types import assert_refused
 
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.diagnosis.verdict import Proof, Verdict
-from aoti_debug.errors import RunDirError
-from aoti_debug.native import crash_stacks
-from aoti_debug.native.crash_stacks import Backtrace, Stack
-from aoti_debug.native.frames import StackFrame
-from aoti_debug.run import runner
-from aoti_debug.rundir import run_directory
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.base.native.crash_stacks import Backtrace, Stack
+from aoti_debug.base.native.frames import StackFrame
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir import run_directory
 
 GENERATED = StackFrame("torch::aot_inductor::AOTInductorModel::run_impl(void*)", "/t/m.so", 7)
 INTERPRETER = StackFrame("_PyEval_EvalFrameDefault", "/usr/bin/python3.11", 5)

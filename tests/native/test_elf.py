@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.native.elf import Library
+from aoti_debug.base.native.elf import Library
 
 SOURCE = """
 static __attribute__((noinline)) int hidden(int x) { return x * 3; }

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aoti_debug.native import exception_text
+from aoti_debug.base.native import exception_text
 
 NATIVE = """the operator refuses
 and says why

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.native.frames import (
+from aoti_debug.base.native.frames import (
     StackFrame,
     demangle,
     is_noise,

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from aoti_debug.errors import UsageError
-from aoti_debug.printing import inspectors
-from aoti_debug.printing.inspected_tensor import InspectedTensor
-from aoti_debug.printing.inspectors import inspector
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.printing import inspectors
+from aoti_debug.package.printing.inspected_tensor import InspectedTensor
+from aoti_debug.package.printing.inspectors import inspector
 
 
 @pytest.fixture(autouse=True)

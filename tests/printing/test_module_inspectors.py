@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from aoti_debug import inspect_modules
-from aoti_debug.errors import UsageError
-from aoti_debug.printing.inspected_tensor import InspectedTensor
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.printing.inspected_tensor import InspectedTensor
 
 
 class Model(nn.Module):

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.printing import template
-from aoti_debug.printing.template import TemplateError, ValueKind
+from aoti_debug.package.printing import template
+from aoti_debug.package.printing.template import TemplateError, ValueKind
 
 
 class Tensor:

@@ -7,9 +7,9 @@ from pathlib import Path
 import factories
 from factories import JournalWriter, tensor
 
-from aoti_debug.manifest import Certainty, Kind, Manifest, ModelLine, Provenance, Role
-from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.manifest import Certainty, Kind, Manifest, ModelLine, Provenance, Role
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 LINE = ModelLine("/home/u/model.py", 12, "forward", "    y = torch.relu(x @ w)")
 

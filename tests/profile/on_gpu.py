@@ -9,11 +9,11 @@ import factories
 import measured
 from factories import JournalWriter, tensor
 
-from aoti_debug.abi import CallFlag
-from aoti_debug.manifest import Manifest
-from aoti_debug.rundir import device_activity, run_directory
-from aoti_debug.rundir.device_activity import Activity, DeviceActivity, Enqueued
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base.abi import CallFlag
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.runs.rundir import device_activity, run_directory
+from aoti_debug.runs.rundir.device_activity import Activity, DeviceActivity, Enqueued
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 PRODUCT, REDUCE, RELU = "gemm_128x64", "splitKreduce", "triton_poi_fused_relu_0"
 LAUNCH_NS = 10_000  # on the host

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from on_gpu import PRODUCT, REDUCE, RELU, replayed
 
-from aoti_debug.errors import UsageError
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.profile import against
-from aoti_debug.profile.against import ROUNDS, compare_with
-from aoti_debug.profile.change_text import change_lines
-from aoti_debug.profile.changes import Verdict
-from aoti_debug.run.device_profiler import CaptureError
-from aoti_debug.run.options import RunOptions
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.show.terminal_cells import UNLIMITED
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.runs.run.device_profiler import CaptureError
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from aoti_debug.views.profile import against
+from aoti_debug.views.profile.against import ROUNDS, compare_with
+from aoti_debug.views.profile.change_text import change_lines
+from aoti_debug.views.profile.changes import Verdict
 
 OLD, NEW = RunOptions(Path("old.pt2")), RunOptions(Path("new.pt2"))
 KERNELS = (PRODUCT, REDUCE, RELU, "Memset (Device)", RELU)

@@ -13,19 +13,19 @@ from factories import tensor
 from on_gpu import PRODUCT, REDUCE, RELU, Recorder, replayed
 from schema import DOCS, problems
 
-from aoti_debug.errors import RunDirError
-from aoti_debug.profile.device_calls import DeviceCall, device_calls
-from aoti_debug.profile.document import document
-from aoti_debug.profile.profile import profile_of
-from aoti_debug.profile.roofline import Peaks
-from aoti_debug.profile.slices import slices
-from aoti_debug.profile.text import profile_lines
-from aoti_debug.profile.trace_text import trace_text
-from aoti_debug.rundir import device_activity
-from aoti_debug.rundir.device_activity import Activity, Enqueued
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.wall_clock import WallClock
-from aoti_debug.show.terminal_cells import UNLIMITED
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.runs.rundir import device_activity
+from aoti_debug.runs.rundir.device_activity import Activity, Enqueued
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.wall_clock import WallClock
+from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from aoti_debug.views.profile.device_calls import DeviceCall, device_calls
+from aoti_debug.views.profile.document import document
+from aoti_debug.views.profile.profile import profile_of
+from aoti_debug.views.profile.roofline import Peaks
+from aoti_debug.views.profile.slices import slices
+from aoti_debug.views.profile.text import profile_lines
+from aoti_debug.views.profile.trace_text import trace_text
 
 PEAKS = Peaks("a GPU", 10e9, {"float32": 100e9})
 SAME = (PRODUCT, REDUCE, RELU, "Memset (Device)", RELU)

@@ -8,8 +8,8 @@ import factories
 import measured
 from factories import JournalWriter, tensor
 
-from aoti_debug.profile.measured_call import measured_calls
-from aoti_debug.rundir import run_directory
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.views.profile.measured_call import measured_calls
 
 
 def test_launches_and_gaps_are_the_call(tmp_path: Path) -> None:

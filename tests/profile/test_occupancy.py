@@ -13,19 +13,19 @@ import pytest
 from factories import JournalWriter, tensor
 from schema import DOCS, problems
 
-from aoti_debug import manifest as manifests
-from aoti_debug.machine import cuda_toolkit
-from aoti_debug.manifest import Inferred, Kind, Origin, Role
-from aoti_debug.profile.device_kernel import DeviceKernel
-from aoti_debug.profile.document import document
-from aoti_debug.profile.model_profile import ModelProfile
-from aoti_debug.profile.occupancy import Limit, Occupancy, occupancy
-from aoti_debug.profile.profile import profile_of
-from aoti_debug.profile.roofline import Peaks
-from aoti_debug.profile.text import profile_lines
-from aoti_debug.pt2 import archive
-from aoti_debug.rundir import run_directory
-from aoti_debug.show.terminal_cells import UNLIMITED
+from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.package import manifest as manifests
+from aoti_debug.package.manifest import Inferred, Kind, Origin, Role
+from aoti_debug.package.pt2 import archive
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from aoti_debug.views.profile.device_kernel import DeviceKernel
+from aoti_debug.views.profile.document import document
+from aoti_debug.views.profile.model_profile import ModelProfile
+from aoti_debug.views.profile.occupancy import Limit, Occupancy, occupancy
+from aoti_debug.views.profile.profile import profile_of
+from aoti_debug.views.profile.roofline import Peaks
+from aoti_debug.views.profile.text import profile_lines
 
 PTX = Path(__file__).parents[1] / "kernel_code" / "scale.ptx"
 PEAKS = Peaks("a GPU", 1e12, {"float32": 1e13})

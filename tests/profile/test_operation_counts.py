@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.profile.operation_counts import work_of
-from aoti_debug.reference.program import MODEL, Graph, Node, NodeKind, TensorType
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, TensorType
+from aoti_debug.views.profile.operation_counts import work_of
 
 
 def graph(target: str, arguments: list[Any], *results: tuple[int | str, ...]) -> Graph:

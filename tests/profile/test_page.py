@@ -10,13 +10,13 @@ import measured
 import pytest
 from chromium import Browser, needs_chromium
 
-from aoti_debug.cli import main
-from aoti_debug.profile import page as profile_page
-from aoti_debug.profile.flame import flame
-from aoti_debug.profile.frames import GAPS, Frame, FrameKind, frame_tree
-from aoti_debug.profile.model_profile import ModelProfile
-from aoti_debug.profile.profile import profile_of
-from aoti_debug.profile.roofline import Peaks
+from aoti_debug.app.cli import main
+from aoti_debug.views.profile import page as profile_page
+from aoti_debug.views.profile.flame import flame
+from aoti_debug.views.profile.frames import GAPS, Frame, FrameKind, frame_tree
+from aoti_debug.views.profile.model_profile import ModelProfile
+from aoti_debug.views.profile.profile import profile_of
+from aoti_debug.views.profile.roofline import Peaks
 
 PEAKS = Peaks("a processor, 2 threads", 10e9, {"float32": 100e9})
 EVIL = "<img src=x onerror=alert(1)>.pt2"

@@ -11,15 +11,15 @@ import measured
 import pytest
 from schema import DOCS, problems
 
-from aoti_debug.errors import RunDirError
-from aoti_debug.profile.document import document
-from aoti_debug.profile.model_profile import ModelProfile
-from aoti_debug.profile.profile import profile_of
-from aoti_debug.profile.roofline import Bound, Peaks
-from aoti_debug.profile.slices import slices
-from aoti_debug.profile.text import profile_lines
-from aoti_debug.profile.trace_text import trace_text
-from aoti_debug.show.terminal_cells import UNLIMITED
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from aoti_debug.views.profile.document import document
+from aoti_debug.views.profile.model_profile import ModelProfile
+from aoti_debug.views.profile.profile import profile_of
+from aoti_debug.views.profile.roofline import Bound, Peaks
+from aoti_debug.views.profile.slices import slices
+from aoti_debug.views.profile.text import profile_lines
+from aoti_debug.views.profile.trace_text import trace_text
 
 PEAKS = Peaks("a processor, 2 threads", 10e9, {"float32": 100e9})
 WARM_UP = [(900_000, 1, 1)] * 3

@@ -10,14 +10,14 @@ import on_gpu
 import pytest
 from factories import JournalWriter, tensor
 
-from aoti_debug.abi import FaultDomain
-from aoti_debug.errors import UsageError
-from aoti_debug.machine.processes.error_data import ErrorData
-from aoti_debug.profile import recorded
-from aoti_debug.run.device_profiler import CaptureError, MeasuringError, NoWorkError, TooMuchWorkError
-from aoti_debug.run.options import RunOptions
-from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.base.abi import FaultDomain
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.processes.error_data import ErrorData
+from aoti_debug.runs.run.device_profiler import CaptureError, MeasuringError, NoWorkError, TooMuchWorkError
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.views.profile import recorded
 
 PROMISED = "it waits for the GPU, or does something else that a capture does not permit"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import archives
 import pytest
 
-from aoti_debug import manifest
-from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.pt2 import archive as pt2_archive
-from aoti_debug.pt2.archive import ArtifactKind
+from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.package import manifest
+from aoti_debug.package.pt2 import archive as pt2_archive
+from aoti_debug.package.pt2.archive import ArtifactKind
 
 INSTRUMENTED = {**archives.PACKAGE, manifest.MEMBER: b"{}"}
 
@@ -204,5 +204,5 @@ def test_a_member_with_flipped_bytes_is_damaged(tmp_path: Path) -> None:
 
 
 def test_works_without_torch() -> None:
-    code = "import sys, aoti_debug.pt2.archive; sys.exit('torch' in sys.modules)"
+    code = "import sys, aoti_debug.package.pt2.archive; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

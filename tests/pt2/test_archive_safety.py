@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.pt2 import archive_safety
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.package.pt2 import archive_safety
 
 PATH = Path("m.pt2")
 LARGE = 1 << 24  # bytes; smaller members may have any compression ratio

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.machine.processor import Processor
-from aoti_debug.pt2 import compatibility
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.machine.processor import Processor
+from aoti_debug.package.pt2 import compatibility
 
 HASWELL = frozenset({"fpu", "sse2", "avx2", "fma"})
 SKYLAKE = HASWELL | {"avx512f", "avx512dq", "avx512vl", "avx512bw"}

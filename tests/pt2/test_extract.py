@@ -12,9 +12,9 @@ from typing import NamedTuple
 import archives
 import pytest
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.pt2 import archive as pt2_archive
-from aoti_debug.pt2 import extract
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.package.pt2 import archive as pt2_archive
+from aoti_debug.package.pt2 import extract
 
 MODEL = f"model/{archives.MODEL}"
 

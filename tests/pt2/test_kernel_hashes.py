@@ -8,9 +8,9 @@ from pathlib import Path
 import archives
 import pytest
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import KernelMatch
-from aoti_debug.pt2 import archive, kernel_hashes
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.package.manifest import KernelMatch
+from aoti_debug.package.pt2 import archive, kernel_hashes
 
 KERNELS = """
 extern "C" void cpp_fused_relu_0(float* x) { *x = %s; }

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.pt2.program_weights import stored_weights
+from aoti_debug.package.pt2.program_weights import stored_weights
 
 CONFIG = "data/weights/model_weights_config.json"
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.abi import FaultDomain, Phase
-from aoti_debug.manifest import Constant, Manifest, Operand, Role
-from aoti_debug.native import crash_stacks
-from aoti_debug.ranks.ranks_run import RanksRun, open_ranks
-from aoti_debug.rundir import ranks_directory
-from aoti_debug.rundir.ranks_directory import RanksInfo
-from aoti_debug.rundir.run_json import Exit, ExitKind, RankInfo
+from aoti_debug.base.abi import FaultDomain, Phase
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.package.manifest import Constant, Manifest, Operand, Role
+from aoti_debug.runs.ranks.ranks_run import RanksRun, open_ranks
+from aoti_debug.runs.rundir import ranks_directory
+from aoti_debug.runs.rundir.ranks_directory import RanksInfo
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RankInfo
 
 REDUCE, WAIT = "aoti_torch_cpu__c10d_functional_all_reduce_", "aoti_torch_cpu__c10d_functional_wait_tensor"
 NOBODY = 4194304  # no process has this number

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ranked import REDUCE, Rank, manifest, opened, write_rank
 
-from aoti_debug.ranks.agreement import Disagreement, Expectation, Subject, agreement
-from aoti_debug.ranks.ranks_run import open_ranks
+from aoti_debug.runs.ranks.agreement import Disagreement, Expectation, Subject, agreement
+from aoti_debug.runs.ranks.ranks_run import open_ranks
 
 
 def test_equal_ones(tmp_path: Path) -> None:

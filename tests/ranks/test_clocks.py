@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from ranked import Rank, manifest, opened, write_rank
 
-from aoti_debug.manifest import Manifest
-from aoti_debug.ranks.clocks import clocks_of
-from aoti_debug.ranks.ranks_run import open_ranks
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.runs.ranks.clocks import clocks_of
+from aoti_debug.runs.ranks.ranks_run import open_ranks
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, 0.0, 0.25, 3600.0])

@@ -9,9 +9,9 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site
 from ranked import NOBODY, REDUCE, WAIT, Y, Z
 
-from aoti_debug.manifest import Form, Operand, Role
-from aoti_debug.ranks import collectives
-from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.package.manifest import Form, Operand, Role
+from aoti_debug.runs.ranks import collectives
+from aoti_debug.runs.rundir.run_directory import open_run
 
 BROADCAST = "aoti_torch_cpu__c10d_functional_broadcast_"
 

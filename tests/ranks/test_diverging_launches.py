@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ranked import Rank, opened
 
-from aoti_debug.ranks.diverging_launches import Parting, partings
+from aoti_debug.runs.ranks.diverging_launches import Parting, partings
 
 
 def test_a_launch_that_one_rank_has_not(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from ranked import Rank, killed, opened, terminated, threw
 
-from aoti_debug.ranks.first_failure import RankFailure
-from aoti_debug.ranks.ranks_analysis import analyse
-from aoti_debug.rundir.run_json import Exit, ExitKind
+from aoti_debug.runs.ranks.first_failure import RankFailure
+from aoti_debug.runs.ranks.ranks_analysis import analyse
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 
 SUM, WAIT, OWN = 1, 2, 3  # launches
 STALLED = Exit(ExitKind.TIMEOUT, "no progress for 5 s")

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from ranked import Rank, opened, terminated
 
-from aoti_debug.native import crash_stacks
-from aoti_debug.native.crash_stacks import Backtrace, Stack
-from aoti_debug.native.frames import StackFrame
-from aoti_debug.ranks.outside_package import Outside
-from aoti_debug.ranks.ranks_analysis import analyse
-from aoti_debug.ranks.ranks_run import RanksRun, open_ranks
-from aoti_debug.ranks.text import ranks_lines
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.base.native.crash_stacks import Backtrace, Stack
+from aoti_debug.base.native.frames import StackFrame
+from aoti_debug.runs.ranks.outside_package import Outside
+from aoti_debug.runs.ranks.ranks_analysis import analyse
+from aoti_debug.runs.ranks.ranks_run import RanksRun, open_ranks
+from aoti_debug.runs.ranks.text import ranks_lines
 
 WAITS = ("", "pthread_cond_wait", "c10d::Work::wait(long)", "_PyEval_EvalFrame")
 SLEEPS = ("clock_nanosleep", "pysleep", "_PyEval_EvalFrame")

@@ -8,11 +8,11 @@ from pathlib import Path
 import schema
 from ranked import Rank, killed, opened, terminated, threw
 
-from aoti_debug.ranks.document import document
-from aoti_debug.ranks.ranks_analysis import RanksAnalysis, analyse
-from aoti_debug.ranks.text import ranks_lines
-from aoti_debug.report.ranks_page import ranks_page
-from aoti_debug.report.subject import REPORT
+from aoti_debug.runs.ranks.document import document
+from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
+from aoti_debug.runs.ranks.text import ranks_lines
+from aoti_debug.views.report.ranks_page import ranks_page
+from aoti_debug.views.report.subject import REPORT
 
 SCHEMA = json.loads((schema.DOCS / "ranks.schema.json").read_text())
 

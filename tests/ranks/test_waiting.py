@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ranked import WAIT, Rank, killed, opened, terminated, threw
 
-from aoti_debug.ranks.waiting import waiting
+from aoti_debug.runs.ranks.waiting import waiting
 
 
 def test_ranks_in_a_collective_wait_for_those_that_have_not_begun_it(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.abi import Level
-from aoti_debug.errors import UsageError
-from aoti_debug.recording import levels
+from aoti_debug.base.abi import Level
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.recording import levels
 
 
 @pytest.mark.parametrize("level", Level)

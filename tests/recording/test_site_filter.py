@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from factories import make_manifest, site
 
-from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Certainty, Manifest, ModelLine, PackageOrigin, Provenance, Site
-from aoti_debug.recording import site_filter
-from aoti_debug.recording.site_filter import Criterion, SiteFilter, common_module
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.manifest import Certainty, Manifest, ModelLine, PackageOrigin, Provenance, Site
+from aoti_debug.package.recording import site_filter
+from aoti_debug.package.recording.site_filter import Criterion, SiteFilter, common_module
 
 STACK = """\
   File "/home/u/model.py", line 20, in forward

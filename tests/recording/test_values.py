@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from factories import tensor
 
-from aoti_debug.recording.values import extent_elements, ravel, unravel
+from aoti_debug.package.recording.values import extent_elements, ravel, unravel
 
 
 @pytest.mark.parametrize(

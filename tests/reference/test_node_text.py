@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from aoti_debug.reference.node_text import node_text, place_in_subgraph
-from aoti_debug.reference.program import MODEL, Graph, Node, NodeKind
+from aoti_debug.package.reference.node_text import node_text, place_in_subgraph
+from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind
 
 NODE = Node(
     "index",

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import ModelLine
-from aoti_debug.reference import program
-from aoti_debug.reference.program import (
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import (
     FORMAT,
     MODEL,
     BufferValue,

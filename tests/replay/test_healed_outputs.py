@@ -7,7 +7,7 @@ import math
 import pytest
 
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.replay.healed_outputs import Healing, Outputs
+from aoti_debug.compare.replay.healed_outputs import Healing, Outputs
 
 
 def of(*relative: float) -> tuple[OutputError, ...]:

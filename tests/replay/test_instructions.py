@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.replay.instructions import Replace, Skip, Stop, Wait, write
-from aoti_debug.rundir.write_tensor import write_tensor
+from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.compare.replay.instructions import Replace, Skip, Stop, Wait, write
+from aoti_debug.runs.rundir.write_tensor import write_tensor
 
 
 def test_a_line_for_each_instruction(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 from click.testing import CliRunner, Result
 from wrong_model import Wrong
 
-from aoti_debug.abi import Phase
-from aoti_debug.cli.main import group
-from aoti_debug.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
-from aoti_debug.manifest import Role
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_json import ExitKind
 
 BOTH = ("0.2=eager", "0.4=eager")
 

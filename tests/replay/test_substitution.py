@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.errors import UsageError
-from aoti_debug.replay.substitution import Source, Substitution, parse
+from aoti_debug.base.errors import UsageError
+from aoti_debug.compare.replay.substitution import Source, Substitution, parse
 
 
 @pytest.mark.parametrize(

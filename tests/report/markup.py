@@ -8,9 +8,9 @@ from pathlib import Path
 
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.manifest import Certainty, Kernel, Kind, ModelLine, Provenance, Role
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.package.manifest import Certainty, Kernel, Kind, ModelLine, Provenance, Role
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
 
 EVIL = (
     "</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)> \u2028 & \" ' {{ 7 * 7 }} </template></style>"

@@ -11,17 +11,17 @@ import torch
 from factories import JournalWriter, arg, crumbs, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 from safetensors.torch import save_file
 
-from aoti_debug.abi import FaultDomain, NoteCode, Phase
+from aoti_debug.base.abi import FaultDomain, NoteCode, Phase
+from aoti_debug.base.machine.progress.steps import Step
 from aoti_debug.compare.comparison import Comparison, Row, Suspect
 from aoti_debug.compare.measure.error_spread import spread_of
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Element, Measurement
-from aoti_debug.diagnosis.findings import FAULT, Finding, Place
-from aoti_debug.machine.progress.steps import Step
-from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role
-from aoti_debug.recording.values import Number
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.package.manifest import Certainty, CType, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role
+from aoti_debug.package.recording.values import Number
+from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
 

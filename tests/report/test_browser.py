@@ -12,13 +12,13 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, st
 from markup import EVIL, hostile
 from subjects import comparison_of, run, saved_run, triage
 
-from aoti_debug.abi import Phase
+from aoti_debug.base.abi import Phase
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Measurement
-from aoti_debug.manifest import Kind, Role
-from aoti_debug.report import report
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.package.manifest import Kind, Role
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.views.report import report
 
 pytestmark = needs_chromium
 

@@ -7,11 +7,11 @@ from typing import Any
 from recorded import replayed
 from subjects import SECRETS, device_fault, run
 
-from aoti_debug.report.compact_launches import STATISTICS, Compactor, merge_phases, merge_recordings
-from aoti_debug.report.redaction import NO_REDACTION, RedactedPart, Redaction
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.show.argument_statistics import Measurer
-from aoti_debug.show.document import document
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.show.argument_statistics import Measurer
+from aoti_debug.runs.show.document import document
+from aoti_debug.views.report.compact_launches import STATISTICS, Compactor, merge_phases, merge_recordings
+from aoti_debug.views.report.redaction import NO_REDACTION, RedactedPart, Redaction
 
 
 def shown(opened: RunDir) -> list[dict[str, Any]]:

@@ -15,10 +15,10 @@ from recorder import Recorder
 from subjects import data_of
 from test_browser import HOVER
 
-from aoti_debug.diff.diff_runs import diff_runs
-from aoti_debug.diff.difference import Diff
-from aoti_debug.report import diff_page
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.compare.diff.difference import Diff
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.report import diff_page
 
 ADD = ("aten.add.Tensor",) * 6
 BEGIN = torch.linspace(1, 2, 24).reshape(4, 6)

@@ -9,12 +9,12 @@ from subjects import FINDING, SECRETS, STACK, comparison_of, run, saved_run, tri
 
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
-from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.report import marked_launches, report, shown_launches
-from aoti_debug.report.document import Document, document_of
-from aoti_debug.report.redaction import RedactedPart, redaction_for
-from aoti_debug.report.tensor_samples import Sampler
+from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
+from aoti_debug.views.report import marked_launches, report, shown_launches
+from aoti_debug.views.report.document import Document, document_of
+from aoti_debug.views.report.redaction import RedactedPart, redaction_for
+from aoti_debug.views.report.tensor_samples import Sampler
 
 
 def launch(document: Document, id_: str) -> dict[str, Any]:

@@ -5,9 +5,9 @@ import pytest
 import torch
 from saved_tensors import stored
 
-from aoti_debug.report import histograms
-from aoti_debug.report.histograms import Counts, Histogram, Sample, histogram
-from aoti_debug.report.tensor_samples import ELEMENTS, sample_of
+from aoti_debug.views.report import histograms
+from aoti_debug.views.report.histograms import Counts, Histogram, Sample, histogram
+from aoti_debug.views.report.tensor_samples import ELEMENTS, sample_of
 
 
 def sample(*values: float) -> Sample:

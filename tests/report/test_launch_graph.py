@@ -5,10 +5,10 @@ from typing import Any
 
 from subjects import FINDING, run
 
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.diagnosis.findings import CLEAN, Finding
-from aoti_debug.report import launch_graph
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.findings import CLEAN, Finding
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
+from aoti_debug.views.report import launch_graph
 
 
 def edges(found: dict[str, Any]) -> set[tuple[str, str]]:

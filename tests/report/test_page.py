@@ -10,11 +10,11 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from markup import EVIL, Tags, hostile, policy_of
 from subjects import data_of, run, triage
 
-from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Kernel, Kind
-from aoti_debug.report import report
-from aoti_debug.report.page import LIBRARIES, SCRIPTS, STYLES, embed_json
-from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.manifest import Kernel, Kind
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.views.report import report
+from aoti_debug.views.report.page import LIBRARIES, SCRIPTS, STYLES, embed_json
 
 
 def test_texts_of_a_model_are_never_markup(tmp_path: Path) -> None:

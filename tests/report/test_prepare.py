@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.manifest import Kernel
-from aoti_debug.report import highlighted_source, page
-from aoti_debug.report.prepare import prepare
+from aoti_debug.package.manifest import Kernel
+from aoti_debug.views.report import highlighted_source, page
+from aoti_debug.views.report.prepare import prepare
 
 
 def test_what_was_prepared_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from subjects import FINDING, MODEL_LINE, SECRETS, SOURCE, STACK, manifest
 
-from aoti_debug.diagnosis import findings
-from aoti_debug.report.redaction import LEFT_OUT, NO_REDACTION, RedactedPart, Redaction, redaction_for
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.views.report.redaction import LEFT_OUT, NO_REDACTION, RedactedPart, Redaction, redaction_for
 
 NUMBERS = Redaction(frozenset({RedactedPart.TENSORS}))
 TEXTS = redaction_for({RedactedPart.SOURCE}, [manifest()], FINDING)

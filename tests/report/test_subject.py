@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from subjects import run, triage
 
-from aoti_debug.errors import RunDirError
-from aoti_debug.report import report
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.views.report import report
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from aoti_debug.machine import cache
-from aoti_debug.report import template_cache
-from aoti_debug.report.template_cache import TemplateCache
+from aoti_debug.base.machine import cache
+from aoti_debug.views.report import template_cache
+from aoti_debug.views.report.template_cache import TemplateCache
 
 
 class CountingEnvironment(jinja2.Environment):

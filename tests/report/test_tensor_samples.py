@@ -6,8 +6,8 @@ import warnings
 
 import numpy as np
 
-from aoti_debug.report.tensor_samples import sample_of
-from aoti_debug.rundir.formats.stored_tensor import StoredTensor
+from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor
+from aoti_debug.views.report.tensor_samples import sample_of
 
 
 def test_signalling_nan_gives_no_warning() -> None:

@@ -17,8 +17,8 @@ import torch
 from operator_schemas import registered
 from safetensors.torch import save_file
 
-from aoti_debug import dtypes
-from aoti_debug.manifest import (
+from aoti_debug.base import dtypes
+from aoti_debug.package.manifest import (
     Arg,
     Certainty,
     CType,
@@ -33,7 +33,7 @@ from aoti_debug.manifest import (
     Role,
     Site,
 )
-from aoti_debug.recording.values import Absent, Layout, Number, Tensor, Value
+from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder
 from aoti_debug.repro.generate_texts import generate

@@ -9,9 +9,9 @@ import torch
 from operator_schemas import registered
 from repro_launches import LaunchBuilder, manifest
 
-from aoti_debug.errors import UsageError
-from aoti_debug.manifest import CType, Form, Kind, OperatorSchema, Parameter, Role
-from aoti_debug.recording.values import Absent
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.manifest import CType, Form, Kind, OperatorSchema, Parameter, Role
+from aoti_debug.package.recording.values import Absent
 from aoti_debug.repro import aten
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.kinds import kind_of

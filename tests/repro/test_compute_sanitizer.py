@@ -10,7 +10,7 @@ import pytest
 import torch
 from repro_launches import LaunchBuilder, replay, write
 
-from aoti_debug.manifest import Kind, Role
+from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.repro.templates import address_sanitizer, compute_sanitizer, sanitize
 from aoti_debug.repro.templates.access_text import lines_of
 from aoti_debug.repro.templates.accesses import Access, CodeLine

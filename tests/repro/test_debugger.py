@@ -11,7 +11,7 @@ import torch
 from planted_triton import row_maxima_repro
 from repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, replay, write
 
-from aoti_debug.manifest import Kind, Role
+from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.repro.templates import cpp_build, guilty_program
 from aoti_debug.repro.templates.accesses import Access
 from aoti_debug.repro.templates.debugger import argument_lines

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from aoti_debug.machine.compiler import find_compiler
+from aoti_debug.base.machine.compiler import find_compiler
 from aoti_debug.repro.templates import driver
 from aoti_debug.repro.templates.driver import Function
 from aoti_debug.repro.templates.kernel import Settings

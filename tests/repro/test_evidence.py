@@ -12,8 +12,8 @@ import torch
 from repro_launches import ADD_ONE, PLAIN, LaunchBuilder, cpp_repro, replay, write
 from wrong_types import assert_refused
 
-from aoti_debug.machine.files import json_data
-from aoti_debug.manifest import Kernel, KernelCompilation, Kind, Role
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.package.manifest import Kernel, KernelCompilation, Kind, Role
 from aoti_debug.repro import evidence
 from aoti_debug.repro.evidence import Evidence, Machine, SeenIndex, SourceLine, gather, modes
 from aoti_debug.repro.templates.accesses import Access, CodeLine, LoadedIndex

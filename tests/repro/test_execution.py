@@ -12,12 +12,12 @@ import pytest
 import torch
 from repro_launches import replay, run_script
 
-from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Kind
+from aoti_debug.base.errors import UsageError
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.wrapper.launches.launch_traits import traits_of
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 
 if TYPE_CHECKING:
     from built_models import Built

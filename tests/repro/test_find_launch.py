@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.abi import FaultDomain, Phase, SaveStatus
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.manifest import Form, Role
-from aoti_debug.recording.values import Absent
+from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
+from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.package.manifest import Form, Role
+from aoti_debug.package.recording.values import Absent
 from aoti_debug.repro.collect_launch import recorded_launch
 from aoti_debug.repro.find_launch import fault_of, find_launch
-from aoti_debug.rundir import run_directory as rundir
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.run_json import Exit, ExitKind
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.rundir import run_directory as rundir
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 
 MANIFEST = make_manifest(
     site("cpp_fused_relu_1", arg("buf0", Role.IN, Form.POINTER)),

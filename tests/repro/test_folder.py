@@ -7,14 +7,14 @@ import pytest
 import torch
 from repro_launches import LaunchBuilder, manifest, write
 
-from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.manifest import Form, Kind, Role
+from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.manifest import Form, Kind, Role
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import default_folder
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.repro.replay_modules import modules_of
-from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 def copy(saved: Path) -> RecordedLaunch:

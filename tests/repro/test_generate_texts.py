@@ -13,8 +13,8 @@ import torch
 from operator_schemas import registered
 from repro_launches import LaunchBuilder, manifest
 
-from aoti_debug.manifest import CType, Form, Kernel, Kind, Operand, OperatorSchema, Parameter, Provenance, Role
-from aoti_debug.recording.values import Tensor
+from aoti_debug.package.manifest import CType, Form, Kernel, Kind, Operand, OperatorSchema, Parameter, Provenance, Role
+from aoti_debug.package.recording.values import Tensor
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot

@@ -8,11 +8,11 @@ from pathlib import Path
 import machine_results
 import pytest
 
-from aoti_debug.builder.compiling import precompiled_headers
-from aoti_debug.builder.compiling.runtime_directory import RUNTIME
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.machine.compiler import find_compiler, find_torch
-from aoti_debug.manifest import KernelCompilation
+from aoti_debug.base.machine.compiler import find_compiler, find_torch
+from aoti_debug.instrument.builder.compiling import precompiled_headers
+from aoti_debug.instrument.builder.compiling.runtime_directory import RUNTIME
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.package.manifest import KernelCompilation
 from aoti_debug.repro import kernel_header
 from aoti_debug.repro.cpp import PREFIX
 from aoti_debug.repro.templates.cpp_build import CppCompiler, library_of

@@ -11,8 +11,8 @@ import torch
 from operator_schemas import registered
 from repro_launches import LaunchBuilder, manifest, replay
 
-from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.manifest import CType, Form, Kind, Operand, OperatorSchema, Parameter, Role
+from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.package.manifest import CType, Form, Kind, Operand, OperatorSchema, Parameter, Role
 from aoti_debug.repro import proxy
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder

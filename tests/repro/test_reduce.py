@@ -14,7 +14,7 @@ from planted_triton import row_maxima_repro
 from repro_launches import LaunchBuilder, cpp_repro, replay, write
 from safetensors.torch import load_file, save_file
 
-from aoti_debug.manifest import Form, Kind, Role
+from aoti_debug.package.manifest import Form, Kind, Role
 from aoti_debug.repro.templates.part import LaunchPart, Rows
 from aoti_debug.repro.templates.shrink import smallest_count, smallest_set, smallest_window
 

@@ -12,7 +12,7 @@ import torch
 from repro_launches import PLAIN, LaunchBuilder, replay, write
 from safetensors.torch import load_file, save_file
 
-from aoti_debug.manifest import CType, Form, Kernel, Kind, Role
+from aoti_debug.package.manifest import CType, Form, Kernel, Kind, Role
 from aoti_debug.repro.templates.cpp_kernel import CppCompiler
 
 FLOAT, BOOL = {"type": CType.F32, "ctype": "float"}, {"type": CType.BOOL, "ctype": "bool"}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, replay, write
 
-from aoti_debug.manifest import Kind, Role
+from aoti_debug.package.manifest import Kind, Role
 
 TITLE = "0.3 cpp_fused_planted_0"
 

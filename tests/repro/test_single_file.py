@@ -10,8 +10,8 @@ import torch
 from operator_schemas import registered
 from repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, manifest, run_script
 
-from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Kind, Role
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import tensor_files, write_file
 from aoti_debug.repro.generate_texts import generate

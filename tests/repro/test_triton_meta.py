@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Kernel
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.manifest import Kernel
 from aoti_debug.repro.triton_meta import specialisation
 
 SOURCE = """@triton_heuristics.pointwise(

@@ -16,17 +16,17 @@ from compiled_triton import as_compiled
 from many_replays import replay_many
 from repro_launches import replay
 
-from aoti_debug import manifest
-from aoti_debug.abi import Phase
-from aoti_debug.errors import UsageError
-from aoti_debug.manifest import Kind
-from aoti_debug.pt2 import trust
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package import manifest
+from aoti_debug.package.manifest import Kind
+from aoti_debug.package.pt2 import trust
+from aoti_debug.package.triton_config.infer import infer_config
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.collect_launch import recorded_launch
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.timeline import LaunchStatus
-from aoti_debug.triton_config.infer import infer_config
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.timeline import LaunchStatus
 
 RECORDED = Path(__file__).parent.parent / "recorded"
 CODE = b"\x7fELF machine code"

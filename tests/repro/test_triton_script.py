@@ -14,9 +14,9 @@ from repro_launches import manifest
 from test_generate_texts import GOLDEN, settled
 from triton_launches import GRID, HELPERS, KERNEL, NAME, row_maxima, with_kernel
 
-from aoti_debug.errors import UsageError
-from aoti_debug.manifest import CType, Inferred, Kernel, Origin
-from aoti_debug.recording.values import Absent, Number
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.manifest import CType, Inferred, Kernel, Origin
+from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.recorded_launch import RecordedLaunch

@@ -8,11 +8,11 @@ import builtins
 import pytest
 from inductor_sources import IMPORTS, helpers
 
-from aoti_debug.builder.kernels import kernel_details
-from aoti_debug.errors import UsageError
-from aoti_debug.machine.compiler import find_torch
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.compiler import find_torch
+from aoti_debug.instrument.builder.kernels import kernel_details
+from aoti_debug.instrument.wrapper.callees.triton_helpers import definitions, free_names
 from aoti_debug.repro.triton_source import standalone_source, top_level_names
-from aoti_debug.wrapper.callees.triton_helpers import definitions, free_names
 
 HEAD = (
     IMPORTS

@@ -9,10 +9,10 @@ import torch
 from inductor_sources import IMPORTS, helpers
 from repro_launches import LaunchBuilder
 
-from aoti_debug.manifest import CType, Kernel, KernelParam, Kind, Manifest, Role
-from aoti_debug.recording.values import Number
+from aoti_debug.package.manifest import CType, Kernel, KernelParam, Kind, Manifest, Role
+from aoti_debug.package.recording.values import Number
 from aoti_debug.repro.recorded_launch import RecordedLaunch
-from aoti_debug.rundir.timeline import Grid, GridArgument
+from aoti_debug.runs.rundir.timeline import Grid, GridArgument
 
 NAME = "triton_per_fused_amax_add_0"
 HELPERS = helpers("promote_to_tensor", "is_floating", "maximum", "max2")

@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from aoti_debug.run import cpp_loader
-from aoti_debug.run.cpp_loader import LoadedModel
+from aoti_debug.runs.run import cpp_loader
+from aoti_debug.runs.run.cpp_loader import LoadedModel
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -97,7 +97,7 @@ def test_a_package_is_loaded_and_called_without_the_compiler(faulty_package: Pat
     code = f"""
 import sys, torch, faulty_ops
 from pathlib import Path
-from aoti_debug.run import cpp_loader as loaded_model
+from aoti_debug.runs.run import cpp_loader as loaded_model
 with torch.no_grad():
     loaded_model.load(Path({str(faulty_package)!r}), "model")
 sys.exit(any(name.split(".")[:2] == ["torch", "_inductor"] for name in sys.modules) or "sympy" in sys.modules)

@@ -12,13 +12,13 @@ import factories
 import pytest
 import torch
 
-from aoti_debug.errors import UsageError
-from aoti_debug.run import configuration, device_profiler
-from aoti_debug.run.device_profiler import CaptureError, DeviceTimes, NoWorkError, TooMuchWorkError
-from aoti_debug.run.options import RunOptions
-from aoti_debug.rundir import device_activity
-from aoti_debug.rundir.device_activity import Activity, Enqueued
-from aoti_debug.rundir.run_json import CallPurpose
+from aoti_debug.base.errors import UsageError
+from aoti_debug.runs.run import configuration, device_profiler
+from aoti_debug.runs.run.device_profiler import CaptureError, DeviceTimes, NoWorkError, TooMuchWorkError
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir import device_activity
+from aoti_debug.runs.rundir.device_activity import Activity, Enqueued
+from aoti_debug.runs.rundir.run_json import CallPurpose
 
 BASE = 1_790_857_026_000_000_000
 

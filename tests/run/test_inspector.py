@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.cli import main
-from aoti_debug.errors import UsageError
-from aoti_debug.run import inspector
-from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.app.cli import main
+from aoti_debug.base.errors import UsageError
+from aoti_debug.runs.run import inspector
+from aoti_debug.runs.rundir.run_directory import open_run
 
 INSPECTORS = """
 import torch
@@ -94,7 +94,7 @@ def test_functions_that_cannot_be_loaded(
 def test_from_python(faulty_package: Path) -> None:
     code = f"""
 import torch, aoti_debug, faulty_ops
-from aoti_debug.run.inspector import InspectorError
+from aoti_debug.runs.run.inspector import InspectorError
 
 seen = []
 def f(tensor, launch):

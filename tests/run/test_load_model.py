@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.torch_version import TorchVersion
 
-from aoti_debug.pt2 import archive
-from aoti_debug.run import cpp_loader, load_model
+from aoti_debug.package.pt2 import archive
+from aoti_debug.runs.run import cpp_loader, load_model
 
 
 def test_a_package_gets_an_empty_source_beside_its_library(tmp_path: Path) -> None:

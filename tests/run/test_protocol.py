@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from aoti_debug.machine.files import json_data
-from aoti_debug.machine.files.json_data import DamagedJsonError
-from aoti_debug.machine.processes.error_data import ErrorData
-from aoti_debug.run import protocol
-from aoti_debug.run.protocol import (
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.machine.files.json_data import DamagedJsonError
+from aoti_debug.base.machine.processes.error_data import ErrorData
+from aoti_debug.runs.run import protocol
+from aoti_debug.runs.run.protocol import (
     CallsBegun,
     CallsDone,
     Failed,
@@ -19,7 +19,7 @@ from aoti_debug.run.protocol import (
     TorchImported,
     Unloaded,
 )
-from aoti_debug.rundir.run_json import CallPurpose, Stage
+from aoti_debug.runs.rundir.run_json import CallPurpose, Stage
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,15 @@ import archives
 import pytest
 import torch
 
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.verdict import Proof
-from aoti_debug.errors import ArtifactError, TargetError, UsageError
-from aoti_debug.run import runner
-from aoti_debug.run.runner import RunResult
-from aoti_debug.run.supervise import Observer
-from aoti_debug.rundir import load_tensors
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.rundir.run_json import ExitKind, Stage
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
+from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.runs.rundir import load_tensors
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_json import ExitKind, Stage
 
 ACT = "faulty::act.default"
 
@@ -226,8 +226,8 @@ def test_a_killed_tool_leaves_no_model_running_and_a_run_that_reads(
     faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULTY_OPS", "hang")
-    code = "import sys; from aoti_debug.run.runner import run; run(sys.argv[1], out=sys.argv[2])"
-    root = str(Path(runner.__file__).parents[2])
+    code = "import sys; from aoti_debug.runs.run.runner import run; run(sys.argv[1], out=sys.argv[2])"
+    root = str(Path(runner.__file__).parents[3])
     paths = os.pathsep.join([os.environ["PYTHONPATH"], root])
     tool = subprocess.Popen(
         [sys.executable, "-c", code, str(faulty_package), str(tmp_path / "runs")],

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.diagnosis.verdict import Proof
-from aoti_debug.errors import ArtifactError, UsageError
-from aoti_debug.machine.files.json_data import DamagedJsonError
-from aoti_debug.machine.progress.timings import Stopwatch
-from aoti_debug.run import runner, supervise
-from aoti_debug.run.protocol import RunRequest
-from aoti_debug.run.supervise import ModelProcess, Observer, Report
-from aoti_debug.run.watchdog import Limits
-from aoti_debug.rundir.run_json import ExitKind, Stage
+from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.machine.files.json_data import DamagedJsonError
+from aoti_debug.base.machine.progress.timings import Stopwatch
+from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.run import runner, supervise
+from aoti_debug.runs.run.protocol import RunRequest
+from aoti_debug.runs.run.supervise import ModelProcess, Observer, Report
+from aoti_debug.runs.run.watchdog import Limits
+from aoti_debug.runs.rundir.run_json import ExitKind, Stage
 
 ACT = "faulty::act.default"
 

@@ -12,13 +12,13 @@ import factories
 import pytest
 from factories import JournalWriter
 
-from aoti_debug import abi
-from aoti_debug.abi import NoteCode
-from aoti_debug.native import crash_stacks
-from aoti_debug.run import watchdog
-from aoti_debug.run.watchdog import Limits, Watchdog, progress
-from aoti_debug.rundir import breadcrumbs
-from aoti_debug.rundir.run_json import Stage
+from aoti_debug.base import abi
+from aoti_debug.base.abi import NoteCode
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.runs.run import watchdog
+from aoti_debug.runs.run.watchdog import Limits, Watchdog, progress
+from aoti_debug.runs.rundir import breadcrumbs
+from aoti_debug.runs.rundir.run_json import Stage
 
 X = factories.tensor(4)
 

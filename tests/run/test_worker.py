@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.inputs.input_files import Inputs
-from aoti_debug.run import device_profiler, worker
-from aoti_debug.run.device_profiler import DeviceTimes
-from aoti_debug.run.protocol import RunRequest
+from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.runs.run import device_profiler, worker
+from aoti_debug.runs.run.device_profiler import DeviceTimes
+from aoti_debug.runs.run.protocol import RunRequest
 
 
 class Model:

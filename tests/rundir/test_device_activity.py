@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.errors import RunDirError
-from aoti_debug.machine.files import untrusted_files
-from aoti_debug.rundir import device_activity
-from aoti_debug.rundir.device_activity import NAME, Activity, DeviceActivity, Enqueued
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.machine.files import untrusted_files
+from aoti_debug.runs.rundir import device_activity
+from aoti_debug.runs.rundir.device_activity import NAME, Activity, DeviceActivity, Enqueued
 
 FOUND = DeviceActivity(
     (Enqueued(1, 1000, 1500), Enqueued(2, 2000, 2500, replays=True)),

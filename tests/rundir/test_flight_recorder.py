@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from flight_file import FlightFile, Given
 
-from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import flight_recorder
-from aoti_debug.rundir.flight_recorder import Recording
-from aoti_debug.rundir.formats import shared_files
-from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.runs.rundir import flight_recorder
+from aoti_debug.runs.rundir.flight_recorder import Recording
+from aoti_debug.runs.rundir.formats import shared_files
+from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
 
 
 def read(folder: Path, file: FlightFile) -> Recording:

@@ -8,12 +8,12 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site
 from safetensors.torch import save_file
 from saved_tensors import described, save
 
-from aoti_debug.abi import Phase, SaveStatus
-from aoti_debug.errors import RunDirError
-from aoti_debug.recording.values import Layout, Tensor
-from aoti_debug.rundir import load_tensors
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.write_tensor import write_tensor
+from aoti_debug.base.abi import Phase, SaveStatus
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.recording.values import Layout, Tensor
+from aoti_debug.runs.rundir import load_tensors
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.write_tensor import write_tensor
 
 torch = pytest.importorskip("torch")
 

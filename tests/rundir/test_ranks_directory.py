@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.errors import RunDirError
-from aoti_debug.machine.current_rank import Rank
-from aoti_debug.rundir import ranks_directory, run_directory
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.machine.current_rank import Rank
+from aoti_debug.runs.rundir import ranks_directory, run_directory
 
 CLAIM = (
-    "import sys; from pathlib import Path; from aoti_debug.machine import current_rank as ranks;"
-    "from aoti_debug.rundir import ranks_directory;"
+    "import sys; from pathlib import Path; from aoti_debug.base.machine import current_rank as ranks;"
+    "from aoti_debug.runs.rundir import ranks_directory;"
     "print(ranks_directory.claim(Path(sys.argv[1]), ranks.of_environment()), flush=True); sys.stdin.read()"
 )
 SHELL = ("sh", "-c", '"$0" "$@"; true')  # a process between the launcher and the rank

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from wrong_types import assert_refused
 
-from aoti_debug.abi import CallKind, Phase, SaveStatus
-from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import rescued_tensors
-from aoti_debug.rundir.formats.journal_records import LaunchKey, TensorFile
+from aoti_debug.base.abi import CallKind, Phase, SaveStatus
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.runs.rundir import rescued_tensors
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
 
 SAVED = TensorFile(
     *(0, 0, LaunchKey(CallKind.MODEL, 0, 3), 1, Phase.BEFORE, SaveStatus.WRITTEN, 64, (1, 2**64 - 1), "tensors/x", ""),

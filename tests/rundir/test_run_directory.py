@@ -11,17 +11,17 @@ import factories
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 
-from aoti_debug.abi import FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
-from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.manifest import CType, Form, Role
-from aoti_debug.recording.values import Absent, Number
-from aoti_debug.rundir import breadcrumbs
-from aoti_debug.rundir import run_directory as rundir
-from aoti_debug.rundir.formats import shared_files
-from aoti_debug.rundir.formats.statistics import Statistics
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
-from aoti_debug.rundir.timeline import LaunchStatus
+from aoti_debug.base.abi import FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
+from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.package.manifest import CType, Form, Role
+from aoti_debug.package.recording.values import Absent, Number
+from aoti_debug.runs.rundir import breadcrumbs
+from aoti_debug.runs.rundir import run_directory as rundir
+from aoti_debug.runs.rundir.formats import shared_files
+from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.timeline import LaunchStatus
 
 X = tensor(8, 32)
 Y = tensor(8, 64, data_ptr=0x9000)

@@ -8,9 +8,9 @@ import pytest
 from factories import run_info
 from wrong_types import assert_refused
 
-from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import run_json
-from aoti_debug.rundir.run_json import Exit, ExitKind, RunInfo, Stage
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.runs.rundir import run_json
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, Stage
 
 WHOLE = run_info(
     filters=("a*",),

@@ -10,11 +10,11 @@ import archives
 import pytest
 from factories import arg, make_manifest, run_directory, site
 
-from aoti_debug import manifest as manifests
-from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import run_directory as run_directories
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.rundir.run_json import EMBEDDED
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.package import manifest as manifests
+from aoti_debug.runs.rundir import run_directory as run_directories
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_json import EMBEDDED
 
 PACKAGE = make_manifest(site("cpp_fused_0", arg("x")))
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site
 
-from aoti_debug.errors import RunDirError
-from aoti_debug.manifest import Certainty, Provenance, Role
-from aoti_debug.rundir import summaries, summaries_file
-from aoti_debug.rundir.formats.summaries_format import HEADER, MAGIC, ROW, VERSION
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.manifest import Certainty, Provenance, Role
+from aoti_debug.runs.rundir import summaries, summaries_file
+from aoti_debug.runs.rundir.formats.summaries_format import HEADER, MAGIC, ROW, VERSION
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 
 MODULES = Provenance(Certainty.EXACT, modules=("encoder.0", "encoder.1"))
 PACKAGE = make_manifest(

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 
-from aoti_debug.abi import CallFlag, CallKind, FaultDomain, LaunchFlag, Phase, StatsFlag
-from aoti_debug.errors import RunDirError
-from aoti_debug.manifest import CType, Form, Role
-from aoti_debug.recording.values import Absent, Number, Tensor
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.rundir.timeline import Argument, GridArgument, Launch, LaunchStatus, Timeline
+from aoti_debug.base.abi import CallFlag, CallKind, FaultDomain, LaunchFlag, Phase, StatsFlag
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.manifest import CType, Form, Role
+from aoti_debug.package.recording.values import Absent, Number, Tensor
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.timeline import Argument, GridArgument, Launch, LaunchStatus, Timeline
 
 X, Y = tensor(8, 32), tensor(8, 64, data_ptr=0x9000)
 SITES = (

@@ -7,8 +7,8 @@ from pathlib import Path
 import factories
 from factories import JournalWriter
 
-from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.wall_clock import WallClock
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.wall_clock import WallClock
 
 
 def clock(tmp_path: Path, journal: JournalWriter) -> WallClock:

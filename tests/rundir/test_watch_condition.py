@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from aoti_debug.rundir import watch_condition
-from aoti_debug.rundir.formats.statistics import Statistics
-from aoti_debug.rundir.watch_condition import ConditionError
+from aoti_debug.runs.rundir import watch_condition
+from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.watch_condition import ConditionError
 
 MIXED = Statistics(12, 1, 0, 2, 3, -5.0, 4.0, 0, 0, 0.5, 1.0)
 ONLY_NAN = Statistics(2, 2, 0, 0, 0, None, None, 0, 0, math.nan, math.nan)

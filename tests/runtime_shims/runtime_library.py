@@ -16,16 +16,16 @@ from typing import Any
 import torch
 from filelock import FileLock
 
-from aoti_debug.builder.compiling import runtime_objects
-from aoti_debug.builder.compiling.runtime_objects import (
+from aoti_debug.base.machine.compiler import find_compiler, find_torch
+from aoti_debug.instrument.builder.compiling import runtime_objects
+from aoti_debug.instrument.builder.compiling.runtime_objects import (
     CPU_UNIT,
     OPTIMIZE_ELEMENTWISE,
     OPTIMIZE_OTHERS,
     THIS_MACHINE,
     WARNINGS_SUFFIX,
 )
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.machine.compiler import find_compiler, find_torch
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 
 HERE = Path(__file__).parent
 SHIMS = HERE.parent.parent / "runtime_shims"

@@ -13,7 +13,7 @@ from runtime_shims.journal_decoder import Journal, Record
 from runtime_shims.reference_hash import content_hash
 from runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 
-from aoti_debug.abi import NoteCode, Phase, StatsFlag
+from aoti_debug.base.abi import NoteCode, Phase, StatsFlag
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -12,8 +12,8 @@ import torch
 from runtime_shims.journal_decoder import Journal
 from runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 
-from aoti_debug.abi import NoteCode
-from aoti_debug.rundir.formats.summaries_format import HEADER, ROW
+from aoti_debug.base.abi import NoteCode
+from aoti_debug.runs.rundir.formats.summaries_format import HEADER, ROW
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -12,7 +12,7 @@ import torch
 from runtime_shims.journal_decoder import Journal
 from runtime_shims.runtime_library import Handle, Runtime, Slot
 
-from aoti_debug.abi import Level
+from aoti_debug.base.abi import Level
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -26,7 +26,7 @@ from runtime_shims.runtime_library import (
     Slot,
 )
 
-from aoti_debug.rundir.formats.summaries_format import HEADER, ROW
+from aoti_debug.runs.rundir.formats.summaries_format import HEADER, ROW
 
 Load = Callable[..., Runtime]
 Start = Callable[..., Runtime]

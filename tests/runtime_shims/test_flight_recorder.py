@@ -27,9 +27,9 @@ from runtime_shims.runtime_library import (
     handles,
 )
 
-from aoti_debug.rundir import flight_recorder
-from aoti_debug.rundir.flight_recorder import KeptLaunch, Recording
-from aoti_debug.rundir.formats.flight_recorder_format import FlightStatus
+from aoti_debug.runs.rundir import flight_recorder
+from aoti_debug.runs.rundir.flight_recorder import KeptLaunch, Recording
+from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -13,7 +13,7 @@ import pytest
 import torch
 from runtime_shims.reference_hash import content_hash
 
-from aoti_debug import dtypes
+from aoti_debug.base import dtypes
 
 DTYPES = {dtype.name: number for number, dtype in enumerate(dtypes.DTYPES)}
 FLOATS = ("float16", "bfloat16", "float32", "float64")

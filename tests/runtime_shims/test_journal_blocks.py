@@ -17,8 +17,8 @@ import torch
 from runtime_shims.journal_decoder import Journal
 from runtime_shims.runtime_library import Handle, Runtime, Slot
 
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.fork_server.python_process import PythonCommand
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from runtime_shims import journal_decoder
 
 Load = Callable[..., Runtime]

@@ -39,7 +39,7 @@ from runtime_shims.runtime_library import (
     handles,
 )
 
-from aoti_debug.abi import NoteCode
+from aoti_debug.base.abi import NoteCode
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]
@@ -394,7 +394,7 @@ def test_more_layouts_than_a_block_holds(load: Load, journal: Decode) -> None:
 
 
 def test_struct_sizes_of_the_compiler(library: Path) -> None:
-    from aoti_debug import abi
+    from aoti_debug.base import abi
 
     sizeof = ctypes.CDLL(str(library)).h_sizeof
     assert {s.name: sizeof(s.name.encode()) for s in abi.STRUCTS} == {s.name: s.size for s in abi.STRUCTS}

@@ -12,7 +12,7 @@ import torch
 from runtime_shims.journal_decoder import Journal
 from runtime_shims.runtime_library import Handle, Runtime, handles
 
-from aoti_debug.printing import print_operator, template
+from aoti_debug.package.printing import print_operator, template
 
 Load = Callable[..., Runtime]
 

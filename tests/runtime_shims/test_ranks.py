@@ -14,8 +14,8 @@ import pytest
 import torch
 from runtime_shims.runtime_library import Handle, Runtime, Slot
 
-from aoti_debug.machine.current_rank import Rank
-from aoti_debug.rundir import ranks_directory
+from aoti_debug.base.machine.current_rank import Rank
+from aoti_debug.runs.rundir import ranks_directory
 from runtime_shims import journal_decoder
 
 Load = Callable[..., Runtime]

@@ -14,7 +14,7 @@ from filelock import FileLock
 from once import once
 from runtime_shims.runtime_library import SHIMS, TORCH, _run
 
-from aoti_debug.builder.compiling.runtime_objects import shared_sources
+from aoti_debug.instrument.builder.compiling.runtime_objects import shared_sources
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "sanitized"

@@ -20,7 +20,7 @@ from runtime_shims.reference_hash import content_hash
 from runtime_shims.runtime_library import IN, INOUT, OUT, OUTPUT_SLOT, Handle, Runtime, Slot, address_of
 from safetensors.torch import load_file
 
-from aoti_debug.rundir.formats.tensor_file_format import ALIGNMENT
+from aoti_debug.runs.rundir.formats.tensor_file_format import ALIGNMENT
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

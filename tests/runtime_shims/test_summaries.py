@@ -10,7 +10,7 @@ import pytest
 import torch
 from runtime_shims.runtime_library import IN, INOUT, OUT, TENSOR, Handle, Runtime, Slot
 
-from aoti_debug.rundir.formats.summaries_format import HEADER, ROW
+from aoti_debug.runs.rundir.formats.summaries_format import HEADER, ROW
 from runtime_shims import journal_decoder
 
 Load = Callable[..., Runtime]

@@ -12,8 +12,8 @@ import torch
 from runtime_shims.journal_decoder import Journal
 from runtime_shims.runtime_library import IN, OUT, Handle, Runtime, Slot
 
-from aoti_debug.errors import UsageError
-from aoti_debug.run import watch_syntax
+from aoti_debug.base.errors import UsageError
+from aoti_debug.runs.run import watch_syntax
 
 Load = Callable[..., Runtime]
 SAVE, STACK, STOP, TALLY = 1, 2, 4, 8

@@ -27,8 +27,8 @@ from typing import Any
 
 import torch
 
-from aoti_debug.builder.compiling.runtime_objects import translation_units
-from aoti_debug.machine import cuda_toolkit
+from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.instrument.builder.compiling.runtime_objects import translation_units
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parent.parent / "runtime_shims"

@@ -13,7 +13,7 @@ from runtime_shims_cuda import emulated
 from runtime_shims_cuda.device_library import ALL, HASH, DeviceLibrary, Result, View, describe
 from runtime_shims_cuda.device_library import NUMBERS as NUMBERS_ONLY
 
-from aoti_debug.abi import WatchStatistic
+from aoti_debug.base.abi import WatchStatistic
 
 STREAM = 0x7000
 ACTIVE = 1  # CU_STREAM_CAPTURE_STATUS_ACTIVE

@@ -13,7 +13,7 @@ import pytest
 from runtime_shims_cuda import samples
 from runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES
 
-from aoti_debug.machine import cuda_toolkit
+from aoti_debug.base.machine import cuda_toolkit
 
 OTHERS = {
     "Gather": {f"aoti_debug_gather_{size}" for size in (1, 2, 4, 8, 16)},

@@ -8,11 +8,11 @@ from pathlib import Path
 import factories
 from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 
-from aoti_debug.abi import CallFlag, FaultDomain, Level, NoteCode, Phase, StatsFlag
-from aoti_debug.manifest import Certainty, CType, Form, Kernel, Kind, ModelLine, Provenance, Role
-from aoti_debug.recording.values import Absent, Number
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.base.abi import CallFlag, FaultDomain, Level, NoteCode, Phase, StatsFlag
+from aoti_debug.package.manifest import Certainty, CType, Form, Kernel, Kind, ModelLine, Provenance, Role
+from aoti_debug.package.recording.values import Absent, Number
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
 
 X = tensor(8, 32, data_ptr=0x1000)
 W = tensor(64, 32, data_ptr=0x2000, strides=(1, 64), storage_offset=16, storage_bytes=16384)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.manifest import Role
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.show import terminal_cells
-from aoti_debug.show.argument_names import ArgumentNames, argument_names
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.show import terminal_cells
+from aoti_debug.runs.show.argument_names import ArgumentNames, argument_names
 
 LAYER = ArgumentNames(("buf10", "encoder_layers_0_norm1_weight", "encoder_layers_0_norm1_bias"), ("buf10", "buf11"))
 

@@ -9,11 +9,11 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from recorded import crashed, hashes, level_2
 from safetensors.torch import save_file
 
-from aoti_debug.abi import Phase
-from aoti_debug.errors import RunDirError
-from aoti_debug.manifest import Role
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.show.argument_statistics import HASH_ONLY, Measurement, Measurer, hash_text, phases, worst_value
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.show.argument_statistics import HASH_ONLY, Measurement, Measurer, hash_text, phases, worst_value
 
 torch = pytest.importorskip("torch")
 

@@ -7,11 +7,11 @@ from factories import JournalWriter, arg, make_manifest, run_directory, site, te
 from recorded import crashed, device_fault, hashes, level_2, replayed
 from safetensors.torch import save_file
 
-from aoti_debug.abi import FaultDomain, Phase, SaveStatus
-from aoti_debug.manifest import Certainty, Form, ModelLine, Provenance, Role
-from aoti_debug.recording.values import Absent
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.show.detail import detail
+from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
+from aoti_debug.package.manifest import Certainty, Form, ModelLine, Provenance, Role
+from aoti_debug.package.recording.values import Absent
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.show.detail import detail
 
 
 def lines(run: RunDir, launch: str, *phases: Phase, unfolded: bool = False) -> list[str]:

@@ -10,16 +10,16 @@ import schema
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 from recorded import crashed, device_fault, hashes, level_2, replayed
 
-from aoti_debug.abi import CallKind, Phase
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.diagnosis.verdict import Proof
-from aoti_debug.manifest import Certainty, CType, Form, Kind, Role
-from aoti_debug.recording.values import Absent, Number
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.run_json import ExitKind, Stage
-from aoti_debug.rundir.timeline import LaunchStatus
-from aoti_debug.show.argument_statistics import Measurer
-from aoti_debug.show.document import document
+from aoti_debug.base.abi import CallKind, Phase
+from aoti_debug.package.manifest import Certainty, CType, Form, Kind, Role
+from aoti_debug.package.recording.values import Absent, Number
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_json import ExitKind, Stage
+from aoti_debug.runs.rundir.timeline import LaunchStatus
+from aoti_debug.runs.show.argument_statistics import Measurer
+from aoti_debug.runs.show.document import document
 
 
 def as_json(run: RunDir) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.show.elements import decode, format_element
+from aoti_debug.runs.show.elements import decode, format_element
 
 torch = pytest.importorskip("torch")
 

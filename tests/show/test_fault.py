@@ -8,13 +8,13 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 from recorded import INFERRED, SEGV, device_fault, long_names
 
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.manifest import CType, Form, Kind, Role
-from aoti_debug.native import crash_stacks
-from aoti_debug.recording.values import Number
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.run_json import Exit, ExitKind, Stage
-from aoti_debug.show.fault import verdict_lines
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.package.manifest import CType, Form, Kind, Role
+from aoti_debug.package.recording.values import Number
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.show.fault import verdict_lines
 
 
 def lines(run: RunDir, width: int = 100) -> list[str]:

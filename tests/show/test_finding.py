@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.manifest import ModelLine
-from aoti_debug.show.finding import FIRST_SCREEN, all_finding_lines, finding_lines, place_text
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.findings import Finding, Place
+from aoti_debug.runs.show.finding import FIRST_SCREEN, all_finding_lines, finding_lines, place_text
 
 VICTIM = Place(
     "0.3", "cpp_fused_index_2", argument="table", element=64010, frame=ModelLine("m.py", 28, "forward", "  t[i]")

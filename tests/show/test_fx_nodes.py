@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from factories import make_manifest, site
 
-from aoti_debug.manifest import Certainty, Kind, Provenance, Site
-from aoti_debug.show.fx_nodes import own_nodes
+from aoti_debug.package.manifest import Certainty, Kind, Provenance, Site
+from aoti_debug.runs.show.fx_nodes import own_nodes
 
 ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 

@@ -8,11 +8,11 @@ import factories
 from factories import JournalWriter
 from recorded import CUDA
 
-from aoti_debug.abi import CallFlag
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.run_json import CallPurpose, ToolCalls
-from aoti_debug.show.made_calls import calls_text, purpose_of
-from aoti_debug.show.overview import header
+from aoti_debug.base.abi import CallFlag
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_json import CallPurpose, ToolCalls
+from aoti_debug.runs.show.made_calls import calls_text, purpose_of
+from aoti_debug.runs.show.overview import header
 
 
 def a_run(base: Path, calls: int, *tool_calls: ToolCalls, asked: int = 1, captured: int = -1) -> RunDir:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aoti_debug.manifest import Certainty, ModelLine, Provenance
-from aoti_debug.show import terminal_cells
-from aoti_debug.show.model_lines import model_lines, stack_lines, whole_stacks
+from aoti_debug.package.manifest import Certainty, ModelLine, Provenance
+from aoti_debug.runs.show import terminal_cells
+from aoti_debug.runs.show.model_lines import model_lines, stack_lines, whole_stacks
 
 MODEL, BLOCK = "/home/u/model.py", "/home/u/block.py"
 TORCH = "/venv/lib/python3.11/site-packages/torch/nn"

@@ -6,12 +6,12 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from recorded import CPU, KERNELS, LAYER, crashed, device_fault, hashes, level_2, long_names, replayed
 
-from aoti_debug.abi import LaunchFlag, NoteCode
-from aoti_debug.diagnosis.diagnose import diagnose
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.rundir.run_json import Exit, ExitKind
-from aoti_debug.show import terminal_cells
-from aoti_debug.show.overview import excerpt, notes, overview
+from aoti_debug.base.abi import LaunchFlag, NoteCode
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind
+from aoti_debug.runs.show import terminal_cells
+from aoti_debug.runs.show.overview import excerpt, notes, overview
 
 
 def lines(run: RunDir, limit: int | None = None, width: int = 100) -> list[str]:
@@ -118,7 +118,7 @@ def test_excerpts(tmp_path: Path, around: int | None, start: int) -> None:
 
 
 def test_what_is_going_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aoti_debug.rundir.run_directory._is_alive", lambda info: True)
+    monkeypatch.setattr("aoti_debug.runs.rundir.run_directory._is_alive", lambda info: True)
     printed = lines(many(tmp_path, 2, 1, Exit(ExitKind.RUNNING)))
     assert printed[0] == "run 20261120-231501-4711: running"
     assert [line.split()[-1] for line in printed[-2:]] == ["-", "running"]

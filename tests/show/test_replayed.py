@@ -5,9 +5,9 @@ from pathlib import Path
 from factories import JournalWriter, make_manifest, run_directory, site, statistics
 from recorded import CUDA, X, level_2, replayed
 
-from aoti_debug.abi import CallFlag, Phase
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.show.replayed import replay_fact, replay_lines
+from aoti_debug.base.abi import CallFlag, Phase
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.show.replayed import replay_fact, replay_lines
 
 
 def test_a_call_that_was_not_captured_has_no_replays(tmp_path: Path) -> None:

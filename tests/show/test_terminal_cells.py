@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.show import terminal_cells
+from aoti_debug.runs.show import terminal_cells
 
 
 @pytest.mark.parametrize(("text", "width"), [("abc", 3), ("→ µ…", 4), ("模型.py", 7), ("e\u0301", 1), ("", 0)])

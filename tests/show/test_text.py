@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from factories import tensor
 
-from aoti_debug.manifest import CType
-from aoti_debug.recording.values import Absent, Number, Value
-from aoti_debug.rundir.formats.statistics import Statistics
-from aoti_debug.show import text
+from aoti_debug.package.manifest import CType
+from aoti_debug.package.recording.values import Absent, Number, Value
+from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.show import text
 
 
 @pytest.mark.parametrize(

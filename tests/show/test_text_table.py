@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from aoti_debug.show import terminal_cells
-from aoti_debug.show.text_table import Column, TextTable, table
+from aoti_debug.runs.show import terminal_cells
+from aoti_debug.runs.show.text_table import Column, TextTable, table
 
 COLUMNS = (
     Column("id", align_right=True),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aoti_debug.show.timings import Phase, timing_lines
+from aoti_debug.runs.show.timings import Phase, timing_lines
 
 
 def test_phases_their_parts_and_the_rest() -> None:

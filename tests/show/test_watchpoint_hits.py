@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from factories import arg, make_manifest, site
 
-from aoti_debug.abi import CallKind, Phase, WatchAction, WatchStatistic
-from aoti_debug.rundir import watchpoints
-from aoti_debug.rundir.formats.journal_records import LaunchKey, WatchCountRecord, WatchHitRecord, WatchRecord
-from aoti_debug.show.watchpoint_hits import hit_text
+from aoti_debug.base.abi import CallKind, Phase, WatchAction, WatchStatistic
+from aoti_debug.runs.rundir import watchpoints
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, WatchCountRecord, WatchHitRecord, WatchRecord
+from aoti_debug.runs.show.watchpoint_hits import hit_text
 
 HIT = WatchHitRecord(
     time_ns=1,

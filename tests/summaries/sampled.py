@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from aoti_debug.rundir.summaries import Sample, Series
+from aoti_debug.runs.rundir.summaries import Sample, Series
 
 
 def sample(call: int = 0, *, replay: int | None = None, **numbers: float) -> Sample:

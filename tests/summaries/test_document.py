@@ -9,9 +9,9 @@ import factories
 from sampled import empty, of_replays, sample, series
 from schema import DOCS, problems
 
-from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.summaries import Summaries
-from aoti_debug.summaries.document import document
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.summaries import Summaries
+from aoti_debug.views.summaries.document import document
 
 
 def test_numbers_that_json_has_not(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import random
 import pytest
 from sampled import empty, sample, series
 
-from aoti_debug.summaries.drift import FEWEST_CALLS, drift
+from aoti_debug.views.summaries.drift import FEWEST_CALLS, drift
 
 CALLS = 40
 

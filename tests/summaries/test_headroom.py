@@ -5,7 +5,7 @@ import math
 import pytest
 from sampled import empty, sample
 
-from aoti_debug.summaries.headroom import PRECISIONS, overflow_headroom, underflow_headroom
+from aoti_debug.views.summaries.headroom import PRECISIONS, overflow_headroom, underflow_headroom
 
 FP16, BF16, E4M3, E5M2 = PRECISIONS
 

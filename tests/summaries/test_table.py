@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from sampled import empty, of_replays, sample, series
 
-from aoti_debug.rundir.summaries import Summaries
-from aoti_debug.show.terminal_cells import UNLIMITED
-from aoti_debug.summaries.table import table_lines
+from aoti_debug.runs.rundir.summaries import Summaries
+from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from aoti_debug.views.summaries.table import table_lines
 
 STEADY = series([sample(0, n_zero=1), sample(4, max=7.5, mean=0.125)])
 BROKEN = series([sample(0), sample(4, n_nan=50)], modules=())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.torch_compile import cached_build
+from aoti_debug.app.torch_compile import cached_build
 
 
 class Branch(nn.Module):

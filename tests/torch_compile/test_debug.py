@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
 
 import aoti_debug
-from aoti_debug.errors import UsageError
+from aoti_debug.base.errors import UsageError
 
 
 class Gathered(nn.Module):

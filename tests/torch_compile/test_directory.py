@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.errors import UsageError
-from aoti_debug.torch_compile.directory import CompilationDirectory, GraphEntry, read_graphs
+from aoti_debug.app.torch_compile.directory import CompilationDirectory, GraphEntry, read_graphs
+from aoti_debug.base.errors import UsageError
 
 
 def test_folders_and_the_list_of_graphs(tmp_path: Path) -> None:

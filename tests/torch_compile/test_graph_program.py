@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from graphs import traced
 
-from aoti_debug.torch_compile import graph_program
+from aoti_debug.app.torch_compile import graph_program
 
 
 def square(x: torch.Tensor) -> torch.Tensor:

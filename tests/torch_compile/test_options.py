@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.errors import UsageError
-from aoti_debug.torch_compile.options import CompileOptions, from_mapping
+from aoti_debug.app.torch_compile.options import CompileOptions, from_mapping
+from aoti_debug.base.errors import UsageError
 
 
 def test_defaults_and_values() -> None:

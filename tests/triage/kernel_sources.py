@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.manifest import Kernel
+from aoti_debug.package.manifest import Kernel
 
 
 def triton(name: str, parameters: str, body: str) -> Kernel:

@@ -12,14 +12,13 @@ import pytest
 import torch
 from recorder import Recorder
 
-from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, place_of
-from aoti_debug.report import report
 from aoti_debug.repro.evidence import Evidence, Mode
-from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show.finding import finding_lines
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, place_of
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.show.finding import finding_lines
 from aoti_debug.triage import check_order, session
 from aoti_debug.triage.build_failures.build_without import BuiltWithout
 from aoti_debug.triage.investigation import confirm_by_repro
@@ -29,6 +28,7 @@ from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.results import finding_kinds, triage_directory
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.triage import triage
+from aoti_debug.views.report import report
 
 Story = Callable[[Recorder, int], None]  # of a model whose fresh buffers begin with some byte
 NAN = float("nan")

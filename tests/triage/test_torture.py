@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torture_inspection import unreadable
 
-from aoti_debug.builder import build as builder
+from aoti_debug.instrument.builder import build as builder
 from aoti_debug.triage.results import triage_directory
 
 pytestmark = pytest.mark.slow

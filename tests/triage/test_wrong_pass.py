@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from corpus.case import origin_lines
 from torch import Tensor, nn
 
-from aoti_debug.cli.main import group
+from aoti_debug.app.cli.main import group
 
 pytestmark = pytest.mark.slow
 

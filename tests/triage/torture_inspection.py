@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.machine.files.stamped_directories import LATEST
-from aoti_debug.rundir import run_directory
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.machine.files.stamped_directories import LATEST
+from aoti_debug.runs.rundir import run_directory
 from aoti_debug.triage.results import triage_directory
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.triton_config.decorator import is_literal, read_heuristic
+from aoti_debug.package.triton_config.decorator import is_literal, read_heuristic
 
 SOURCE = """
 import triton

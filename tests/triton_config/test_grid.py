@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from compiled_triton import written
 
-from aoti_debug.triton_config.grid import block_sizes
+from aoti_debug.package.triton_config.grid import block_sizes
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ import pytest
 from compiled_triton import as_compiled
 from paths import GOLDEN, RECORDED
 
-from aoti_debug import manifest
-from aoti_debug.manifest import Kernel, Origin
-from aoti_debug.triton_config.infer import MAX_CONFIGS, infer_config, result_affecting_parameters
-from aoti_debug.wrapper.callees.kernels import functions, triton_kernels
+from aoti_debug.instrument.wrapper.callees.kernels import functions, triton_kernels
+from aoti_debug.package import manifest
+from aoti_debug.package.manifest import Kernel, Origin
+from aoti_debug.package.triton_config.infer import MAX_CONFIGS, infer_config, result_affecting_parameters
 
 RUNS = ("mixed", "reductions", "two_specialisations")
 DERIVED, CHOSEN = Origin.DERIVED, Origin.CHOSEN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from aoti_debug.manifest import Arg, CType, Form, Kernel, Site, Unrecognised
+from aoti_debug.package.manifest import Arg, CType, Form, Kernel, Site, Unrecognised
 
 
 def listing(sites: Iterable[Site], kernels: Iterable[Kernel] = (), unrecognised: Iterable[Unrecognised] = ()) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import texts
 
-from aoti_debug.builder.instrument import instrument
-from aoti_debug.manifest import Allocation, Kernel, Site
-from aoti_debug.wrapper import allocations
-from aoti_debug.wrapper.analysis import analyse
-from aoti_debug.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.instrument.builder.instrument import instrument
+from aoti_debug.instrument.wrapper import allocations
+from aoti_debug.instrument.wrapper.analysis import analyse
+from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.package.manifest import Allocation, Kernel, Site
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "allocations"
 EMPTY = "aoti_torch_empty_strided(2, int_array_0, int_array_1, cached_torch_dtype_float32, cached_torch_device_type_cpu"

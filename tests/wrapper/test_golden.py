@@ -9,8 +9,8 @@ import pytest
 import texts
 from listing import listing
 
-from aoti_debug.builder.instrument import instrument
-from aoti_debug.wrapper.analysis import analyse
+from aoti_debug.instrument.builder.instrument import instrument
+from aoti_debug.instrument.wrapper.analysis import analyse
 
 Check = Callable[[Path, str], None]
 

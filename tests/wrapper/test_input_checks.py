@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from aoti_debug.inputs.signature import Dim, Leaf
-from aoti_debug.wrapper import input_checks
+from aoti_debug.instrument.wrapper import input_checks
+from aoti_debug.package.inputs.signature import Dim, Leaf
 
 
 def check(position: int, name: str, dtype: str, lines: str, device: int = 0) -> str:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from aoti_debug.manifest import Constant
-from aoti_debug.wrapper import model_variables
-from aoti_debug.wrapper.cpp_syntax.functions import entry_points
-from aoti_debug.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.instrument.wrapper import model_variables
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points
+from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.package.manifest import Constant
 
 WRAPPER = """\
 AOTInductorModel::AOTInductorModel() : AOTInductorModelBase(2, 2, 1) {

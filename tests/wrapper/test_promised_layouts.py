@@ -9,10 +9,10 @@ import paths
 import pytest
 import torch._inductor.config as config
 
-from aoti_debug.frontend.worker import buffer_layouts
-from aoti_debug.inputs.signature import Dim, Leaf
-from aoti_debug.manifest import Promise
-from aoti_debug.wrapper import promised_layouts
+from aoti_debug.instrument.frontend.worker import buffer_layouts
+from aoti_debug.instrument.wrapper import promised_layouts
+from aoti_debug.package.inputs.signature import Dim, Leaf
+from aoti_debug.package.manifest import Promise
 
 GOLDEN = paths.GOLDEN / "promises"
 

@@ -14,12 +14,12 @@ import models
 import pytest
 import torch
 
-from aoti_debug.builder.instrument import instrument
-from aoti_debug.frontend import sources
-from aoti_debug.manifest import Form, Role
-from aoti_debug.wrapper.analysis import SHIM_HEADERS, Analysis, analyse
-from aoti_debug.wrapper.callees.proxy_operators import proxy_targets
-from aoti_debug.wrapper.callees.shim_operators import shim_operators
+from aoti_debug.instrument.builder.instrument import instrument
+from aoti_debug.instrument.frontend import sources
+from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS, Analysis, analyse
+from aoti_debug.instrument.wrapper.callees.proxy_operators import proxy_targets
+from aoti_debug.instrument.wrapper.callees.shim_operators import shim_operators
+from aoti_debug.package.manifest import Form, Role
 
 SHIMS = Path(__file__).parent.parent.parent / "runtime_shims"
 INCLUDE = Path(torch.__file__).parent / "include"

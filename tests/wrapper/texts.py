@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug.wrapper.analysis import Analysis, analyse
-from aoti_debug.wrapper.callees.shim_operators import shim_operators
+from aoti_debug.instrument.wrapper.analysis import Analysis, analyse
+from aoti_debug.instrument.wrapper.callees.shim_operators import shim_operators
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "wrapper"
 NAMES = tuple(sorted(path.name.removesuffix(".cpp.txt") for path in GOLDEN.glob("*.cpp.txt")))

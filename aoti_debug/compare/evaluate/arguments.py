@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aoti_debug import dtypes
+from aoti_debug.base import dtypes
+from aoti_debug.base.dtypes import Category
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wider
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
-from aoti_debug.dtypes import Category
-from aoti_debug.reference.program import Graph, Node
+from aoti_debug.package.reference.program import Graph, Node
 
 
 def python_value(argument: Any, current: Mapping[str, Any], arithmetic: Arithmetic, device: str) -> Any:
-    """The Python value of an argument (see aoti_debug.reference.program).
+    """The Python value of an argument (see aoti_debug.package.reference.program).
 
     Args:
         current: the values of nodes, by name.

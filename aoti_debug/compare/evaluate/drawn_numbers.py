@@ -15,7 +15,7 @@ from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, draws
-from aoti_debug.reference.program import (
+from aoti_debug.package.reference.program import (
     MODEL,
     SEEDS,
     SEVERAL_SEEDS,

@@ -28,7 +28,7 @@ from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.terms import largest_of, terms_of
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.evaluate.wide_values import Narrow, WideValues, as_narrow, moves, narrow, product, wide
-from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -15,7 +15,7 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError, RefusedErro
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.wide_values import wide
 from aoti_debug.compare.protocol.request import GivenTensors
-from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aoti_debug.compare.evaluate import higher_order, inductor_operators, random_numbers
-from aoti_debug.reference.program import HIGHER_ORDER, USER_TRITON, Node
+from aoti_debug.package.reference.program import HIGHER_ORDER, USER_TRITON, Node
 
 _INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"

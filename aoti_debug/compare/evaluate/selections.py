@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.reference.program import Graph, Node
+from aoti_debug.package.reference.program import Graph, Node
 
 if TYPE_CHECKING:
     import torch

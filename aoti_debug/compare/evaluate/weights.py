@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import dtypes, wording
-from aoti_debug.printing import registration
-from aoti_debug.pt2.program_weights import StoredWeight, stored_weights
-from aoti_debug.reference.program import Node, TensorType
+from aoti_debug.base import dtypes, wording
+from aoti_debug.package.printing import registration
+from aoti_debug.package.pt2.program_weights import StoredWeight, stored_weights
+from aoti_debug.package.reference.program import Node, TensorType
 
 if TYPE_CHECKING:
     import torch

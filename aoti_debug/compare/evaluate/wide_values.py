@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, MutableMapping, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import dtypes
+from aoti_debug.base import dtypes
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wider
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.reference.program import ValueKey
+from aoti_debug.package.reference.program import ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
@@ -17,10 +18,9 @@ from aoti_debug.compare.explain.element_sources import is_elementwise
 from aoti_debug.compare.explain.operand_source import BadElement, OperandSource
 from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed, Source
 from aoti_debug.compare.protocol.origin import Operand
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.recording.values import unravel
-from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate import inductor_operators
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, operator_of
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.recording.values import unravel
-from aoti_debug.reference.program import Graph, Node, ValueKey
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.reference.program import Graph, Node, ValueKey
 
 if TYPE_CHECKING:
     import torch

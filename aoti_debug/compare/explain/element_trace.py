@@ -9,8 +9,8 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.element_sources import Place, Source, sources_of, value_at
 from aoti_debug.compare.protocol.origin import Made, Operand
-from aoti_debug.recording.values import unravel
-from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 
 class ElementTrace:

@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.culprit import UndecidedError, find_culprit
 from aoti_debug.compare.protocol.bad_operand import Source
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.recording.values import unravel
-from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.function_bounds import bound_of
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
@@ -20,8 +21,7 @@ from aoti_debug.compare.explain.variants import Variant, computes, reduces, vari
 from aoti_debug.compare.measure.ulp import finite, ulp
 from aoti_debug.compare.protocol.limits import SMALLEST
 from aoti_debug.compare.protocol.measurement import Explanation
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.reference.program import Graph, Node, NodeKind, ValueKey
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, ValueKey
 
 if TYPE_CHECKING:
     import torch

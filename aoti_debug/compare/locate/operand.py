@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.compare_run import Scope, reference_of, request_for
 from aoti_debug.compare.locate.input_names import of_bad_operand
 from aoti_debug.compare.locate.outer_values import model_input, names_in
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.regions.fault_region import fault_region
 from aoti_debug.compare.run_worker import evaluate
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import ModelLine
-from aoti_debug.reference.node_text import place_in_subgraph
-from aoti_debug.reference.program import NodeKind
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.reference.node_text import place_in_subgraph
+from aoti_debug.package.reference.program import NodeKind
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
 
 
 @dataclass(frozen=True)

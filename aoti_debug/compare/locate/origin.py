@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.compare_run import Scope, reference_of, request_for
 from aoti_debug.compare.locate.input_names import of_origin
 from aoti_debug.compare.locate.outer_values import names_in
 from aoti_debug.compare.protocol.origin import Origin, TracedElement
 from aoti_debug.compare.regions.regions import find_region
 from aoti_debug.compare.run_worker import evaluate
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import ModelLine
-from aoti_debug.reference.node_text import place_in_subgraph
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.reference.node_text import place_in_subgraph
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aoti_debug.manifest import Manifest
-from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, nodes_in, returned_nodes
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, nodes_in, returned_nodes
 
 _CONDITION, _LOOP = "higher_order.cond", "higher_order.while_loop"
 

@@ -17,7 +17,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aoti_debug import dtypes
+from aoti_debug.base import dtypes
 from aoti_debug.compare.measure.differences import Differences, Parts
 from aoti_debug.compare.measure.ulp import are_finite
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.measure.evaluated import Evaluated
 from aoti_debug.compare.measure.ulp import ulp
-from aoti_debug.lazy.dataclass import dataclass
 
 if TYPE_CHECKING:
     import torch

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.arithmetic import unit
 from aoti_debug.compare.measure.bias import bias
 from aoti_debug.compare.measure.differences import Differences, Parts, largest_in, largest_of
@@ -15,7 +16,6 @@ from aoti_debug.compare.measure.ulp import finite, median, misplaced, relative_d
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
 from aoti_debug.compare.protocol.measurement import Measurement
-from aoti_debug.lazy.dataclass import dataclass
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.selections import INDEX_ALONE, SELECT_FIRST, WITH_VALUES, selected_dim
-from aoti_debug.reference.program import Graph, Node, ValueKey
+from aoti_debug.package.reference.program import Graph, Node, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.recording.values import unravel
-from aoti_debug.rundir.formats.stored_tensor import FileLayout, StoredTensor, open_tensor, opened_file
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.rundir.formats.stored_tensor import FileLayout, StoredTensor, open_tensor, opened_file
 
 # The largest relative error, root mean square, that rounding in a whole model is taken to explain.
 _ROUNDING = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2}

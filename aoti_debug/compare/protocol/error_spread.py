@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.lazy.dataclass import dataclass
+from aoti_debug.base.lazy.dataclass import dataclass
 
 MOST_ROWS, MOST_COLUMNS = 48, 64  # cells of a map
 SMALLEST, LARGEST = -2, 40  # exponents of two: the histogram's bins of ULP, smaller and larger errors at its ends

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.limits import LEAST
-from aoti_debug.lazy.dataclass import dataclass
 
 # Folders beside the request: what the exported program returns.
 EXPORTED_EAGER, EXPORTED_DOUBLE = "exported_outputs", "exported_outputs_float64"
@@ -223,7 +223,7 @@ class SavedOutput:
 
 @dataclass(frozen=True)
 class ExportedOutputs:
-    """Folders with what the exported program returns in the last call, in the files of `aoti_debug.run.saved_outputs`.
+    """Folders with what the exported program returns in the last call; files: `aoti_debug.runs.run.saved_outputs`.
 
     Attributes:
         eager: in the program's own dtypes.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.processes.error_data import ErrorData
+from aoti_debug.base.machine.processes.messages import Messages
 from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.measurement import (
     AlteredProgram,
@@ -19,9 +22,6 @@ from aoti_debug.compare.protocol.measurement import (
 )
 from aoti_debug.compare.protocol.origin import Origin
 from aoti_debug.compare.protocol.refusal import Refusal
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine.processes.error_data import ErrorData
-from aoti_debug.machine.processes.messages import Messages
 
 
 @dataclass(frozen=True)

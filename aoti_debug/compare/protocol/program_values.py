@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug.rundir.formats.tensor_file_format import escape
+from aoti_debug.runs.rundir.formats.tensor_file_format import escape
 
 if TYPE_CHECKING:
     import torch

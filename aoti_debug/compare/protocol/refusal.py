@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.protocol.bad_operand import BadOperand
-from aoti_debug.lazy.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
 
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.user_function import UserFunction
 from aoti_debug.compare.protocol.origin import TracedElement
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine.user_function import UserFunction
-from aoti_debug.reference.program import ValueKey
+from aoti_debug.package.reference.program import ValueKey
 
 
 @dataclass(frozen=True)

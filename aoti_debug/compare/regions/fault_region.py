@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from aoti_debug.abi import Phase
+from aoti_debug.base.abi import Phase
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.regions.recorded_values import RecordedValues, frame_of
 from aoti_debug.compare.regions.strides import buffer_strides
-from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 
 def fault_region(run: RunDir, reference: Reference, launch: Launch) -> Region | None:

@@ -11,16 +11,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from functools import cached_property
 
-from aoti_debug.abi import Phase
+from aoti_debug.base.abi import Phase
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.regions.graph_slice import NotClosedError, slice_to
 from aoti_debug.compare.regions.recorded_values import Frame, Read, RecordedValues, Write, frame_of
 from aoti_debug.compare.regions.strides import buffer_strides
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
-from aoti_debug.rundir.formats.journal_records import LaunchKey
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 _DRAWN = ("prims.inductor_random.default", "prims.inductor_randint.default")
 _OTHER_ORDER = re.compile(r"\b(?:randn?4x|rand_eager_kernel)\(")

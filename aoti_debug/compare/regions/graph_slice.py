@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import Graph, NodeKind, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import Graph, NodeKind, ValueKey
 
 SUBGRAPHS = ("higher_order.cond", "higher_order.while_loop")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.manifest import Kernel
+from aoti_debug.package.manifest import Kernel
 
 _TRITON = (r"tl\.(?:store|atomic_\w+)\(\s*{p}\b",)
 _CPP = (

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from aoti_debug.diagnosis.dataflow import ByteRange
+from aoti_debug.runs.diagnosis.dataflow import ByteRange
 
 T = TypeVar("T")
 

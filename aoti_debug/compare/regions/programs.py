@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.abi import CallKind, Phase
+from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.compare.protocol.request import (
     CallStates,
     ExportedRun,
@@ -24,12 +24,12 @@ from aoti_debug.compare.regions.last_writes import LastWrites
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.states import model_calls
 from aoti_debug.compare.regions.strides import buffer_strides
-from aoti_debug.diagnosis.dataflow import ByteRange, span_of
-from aoti_debug.manifest import Role
-from aoti_debug.recording.values import Layout
-from aoti_debug.reference.program import MODEL, SEEDS, Graph, NodeKind, Reference, ValueKey, returned_nodes
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.package.manifest import Role
+from aoti_debug.package.recording.values import Layout
+from aoti_debug.package.reference.program import MODEL, SEEDS, Graph, NodeKind, Reference, ValueKey, returned_nodes
+from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 
 def program_runs(

@@ -11,18 +11,18 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from aoti_debug.abi import CallKind, Phase
+from aoti_debug.base.abi import CallKind, Phase
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.regions.kernel_stores import stores_to
 from aoti_debug.compare.regions.last_writes import LastWrites
-from aoti_debug.diagnosis.dataflow import ByteRange, span_of
-from aoti_debug.inputs.symbolic_sizes import Symbols, is_symbol
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Form, Kernel, Role
-from aoti_debug.recording.values import Number
-from aoti_debug.reference.program import Graph, NodeKind, Reference, ValueKey
-from aoti_debug.rundir.formats.journal_records import LaunchKey
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
+from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_symbol
+from aoti_debug.package.manifest import Form, Kernel, Role
+from aoti_debug.package.recording.values import Number
+from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
+from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 
 _VIEW = re.compile(r"_view\d*\Z")
 _READ = (Role.IN, Role.INOUT, Role.UNKNOWN)

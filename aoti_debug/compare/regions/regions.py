@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.compare.regions.finder import RegionFinder
 from aoti_debug.compare.regions.graph_slice import NotClosedError
 from aoti_debug.compare.regions.recorded_values import RecordedValues, frame_of
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.reference.program import Reference
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.package.reference.program import Reference
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 UNRETURNED = {  # why a launch is not comparable, by its status
     LaunchStatus.OPEN: "it never returned",

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from aoti_debug.abi import CallKind, Phase
+from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.protocol.request import CallStates, ProgramState, Recorded
 from aoti_debug.compare.regions.recorded_values import Write
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.strides import buffer_strides
-from aoti_debug.diagnosis.dataflow import ByteRange, span_of
-from aoti_debug.reference.program import Graph, Node, NodeKind
-from aoti_debug.rundir.formats.journal_records import LaunchKey
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.package.reference.program import Graph, Node, NodeKind
+from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 
 def call_states(run: RunDir, graph: Graph, regions: Regions) -> tuple[CallStates, ...]:

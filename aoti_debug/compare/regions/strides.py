@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aoti_debug.manifest import Manifest
+from aoti_debug.package.manifest import Manifest
 
 
 def buffer_strides(manifest: Manifest) -> Mapping[str, tuple[str, ...]]:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
@@ -21,11 +23,9 @@ from aoti_debug.compare.protocol.limits import EXPLAINED, LEAST
 from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram, Element
 from aoti_debug.compare.protocol.request import ProgramRun
 from aoti_debug.compare.worker.layouts import load_value
-from aoti_debug.errors import RunDirError
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.reference.program import MODEL, Graph, Node, NodeKind, Reference, ValueKey, returned_nodes
-from aoti_debug.run import saved_outputs
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference, ValueKey, returned_nodes
+from aoti_debug.runs.run import saved_outputs
 
 if TYPE_CHECKING:
     import torch

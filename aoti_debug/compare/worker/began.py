@@ -14,7 +14,7 @@ from aoti_debug.compare.measure.state_change import begin_difference
 from aoti_debug.compare.protocol.measurement import StateChange, StatesFailure
 from aoti_debug.compare.protocol.request import RecordedWeight
 from aoti_debug.compare.worker.recorded_tensor import as_integers, has_equal_bits, recorded_tensor
-from aoti_debug.reference.program import Graph, Node, NodeKind
+from aoti_debug.package.reference.program import Graph, Node, NodeKind
 
 if TYPE_CHECKING:
     import torch

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.evaluation import Adjustment
 from aoti_debug.compare.measure.output_errors import is_low_precision
 from aoti_debug.compare.protocol.request import Region
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.reference.program import Graph, Node, NodeKind
+from aoti_debug.package.reference.program import Graph, Node, NodeKind
 
 if TYPE_CHECKING:
     import torch

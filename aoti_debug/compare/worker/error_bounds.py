@@ -22,7 +22,7 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.evaluate.wide_values import wide
 from aoti_debug.compare.measure.ulp import ulp
-from aoti_debug.reference.program import MEMBER_OF, Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.reference.program import MEMBER_OF, Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.explain.wrong_operators import WrittenOutput, WrongOperators
 from aoti_debug.compare.measure.ulp import finite, ulp
 from aoti_debug.compare.protocol.measurement import Explanation
 from aoti_debug.compare.protocol.request import KnownValue
 from aoti_debug.compare.worker.layouts import as_written
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.reference.program import Graph
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import Graph
 
 if TYPE_CHECKING:
     import torch

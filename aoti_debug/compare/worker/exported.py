@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import wording
+from aoti_debug.base import wording
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, RefusedError
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
@@ -43,10 +44,9 @@ from aoti_debug.compare.worker.recorded_outputs import misreturned
 from aoti_debug.compare.worker.recorded_tensor import has_equal_bits, recorded_tensor
 from aoti_debug.compare.worker.refusal import refusal_of
 from aoti_debug.compare.worker.returned_outputs import judged_outputs
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.pt2.archive import Artifact
-from aoti_debug.reference.program import Reference
-from aoti_debug.run import saved_outputs
+from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.package.reference.program import Reference
+from aoti_debug.runs.run import saved_outputs
 
 if TYPE_CHECKING:
     import torch

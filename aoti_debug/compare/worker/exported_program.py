@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aoti_debug import wording
+from aoti_debug.base import wording
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
@@ -21,11 +21,11 @@ from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors
 from aoti_debug.compare.worker.layouts import load_value
 from aoti_debug.compare.worker.recorded_tensor import recorded_tensor
-from aoti_debug.inputs import input_files
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.printing import registration
-from aoti_debug.pt2.archive import Artifact
-from aoti_debug.reference.program import MODEL, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.printing import registration
+from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.package.reference.program import MODEL, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.request import KnownValue, Region
 from aoti_debug.compare.worker.layouts import load_part, load_value
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.reference.program import Graph, NodeKind, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import Graph, NodeKind, ValueKey
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from aoti_debug.base.errors import RunDirError
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
@@ -17,9 +18,8 @@ from aoti_debug.compare.protocol.origin import Origin, TracedElement
 from aoti_debug.compare.protocol.request import KnownValue, Region
 from aoti_debug.compare.worker.layouts import as_written, load, load_value
 from aoti_debug.compare.worker.nodes import evaluated
-from aoti_debug.errors import RunDirError
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import Graph, Reference, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import Graph, Reference, ValueKey
 
 
 class OperatorLocator:

@@ -14,7 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from aoti_debug import wording
+from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.machine.processes.error_data import ErrorData
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.measurement import PeakMemory
 from aoti_debug.compare.protocol.messages import Failed, Started, message_line
@@ -26,11 +29,8 @@ from aoti_debug.compare.worker.program import evaluate_program
 from aoti_debug.compare.worker.region import Metric, RegionEvaluator
 from aoti_debug.compare.worker.saved_values import save_region
 from aoti_debug.compare.worker.threads import threads_for
-from aoti_debug.errors import UsageError
-from aoti_debug.machine.files import json_data
-from aoti_debug.machine.processes.error_data import ErrorData
-from aoti_debug.pt2 import archive
-from aoti_debug.reference import program
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.reference import program
 
 
 def main() -> int:

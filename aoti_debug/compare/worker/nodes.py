@@ -7,8 +7,8 @@ from typing import Any
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.protocol.request import Region
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import Graph, NodeKind, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import Graph, NodeKind, ValueKey
 
 
 def evaluated(

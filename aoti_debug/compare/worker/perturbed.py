@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate import rounding_noise
-from aoti_debug.reference.program import Node, ValueKey
+from aoti_debug.package.reference.program import Node, ValueKey
 
 if TYPE_CHECKING:
     import torch

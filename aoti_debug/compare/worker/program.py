@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
@@ -36,10 +38,8 @@ from aoti_debug.compare.protocol.measurement import (
 from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, ProgramState
 from aoti_debug.compare.worker.layouts import as_written, load, load_value
 from aoti_debug.compare.worker.saved_values import save_outputs
-from aoti_debug.errors import RunDirError
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base.errors import RunDirError
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import TORCH_RAISES, NotEvaluableError, first_line
@@ -17,12 +18,11 @@ from aoti_debug.compare.protocol.measurement import FaultyOutput, StatesFailure
 from aoti_debug.compare.protocol.request import ExportedRun, ProgramOutput
 from aoti_debug.compare.worker.layouts import load_value
 from aoti_debug.compare.worker.recorded_tensor import has_equal_bits
-from aoti_debug.errors import RunDirError
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.recording.values import extent_elements
-from aoti_debug.reference.program import MODEL, RESHAPE, Graph, Node, Reference, ValueKey, returned_nodes
-from aoti_debug.run import saved_outputs
-from aoti_debug.rundir import load_tensors
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.recording.values import extent_elements
+from aoti_debug.package.reference.program import MODEL, RESHAPE, Graph, Node, Reference, ValueKey, returned_nodes
+from aoti_debug.runs.run import saved_outputs
+from aoti_debug.runs.rundir import load_tensors
 
 if TYPE_CHECKING:
     import torch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug.errors import RunDirError
-from aoti_debug.rundir import load_tensors
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.runs.rundir import load_tensors
 
 if TYPE_CHECKING:
     import torch

@@ -18,9 +18,9 @@ from aoti_debug.compare.protocol.bad_operand import BadOperand
 from aoti_debug.compare.protocol.measurement import StatesFailure
 from aoti_debug.compare.protocol.refusal import InputElement, Refusal
 from aoti_debug.compare.worker.exported_program import ExportedSource
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.recording.values import unravel
-from aoti_debug.reference.program import Graph, Node, NodeKind, Reference, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

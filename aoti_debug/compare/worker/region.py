@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import wording
+from aoti_debug.base import wording
+from aoti_debug.base.errors import RunDirError
 from aoti_debug.compare.evaluate import tensor_float
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
@@ -33,9 +34,8 @@ from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import as_written, load
 from aoti_debug.compare.worker.nodes import evaluated, first_nonfinite
 from aoti_debug.compare.worker.perturbed import approximated, perturbed
-from aoti_debug.errors import RunDirError
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import Graph, Reference, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import Graph, Reference, ValueKey
 
 if TYPE_CHECKING:
     import torch

@@ -38,7 +38,7 @@ from aoti_debug.compare.protocol.measurement import (
 from aoti_debug.compare.worker.altered import WrongOutput, altered_program
 from aoti_debug.compare.worker.exported_program import ExportedSource
 from aoti_debug.compare.worker.recorded_tensor import recorded_tensor
-from aoti_debug.run import saved_outputs
+from aoti_debug.runs.run import saved_outputs
 
 if TYPE_CHECKING:
     import torch

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from aoti_debug.base.errors import RunDirError
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, failure_text
@@ -15,11 +16,10 @@ from aoti_debug.compare.protocol.request import ProgramRun, Region, ValueArithme
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.compare.worker.layouts import as_written, load
 from aoti_debug.compare.worker.nodes import evaluated
-from aoti_debug.errors import RunDirError
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import Graph, NodeKind, Reference
-from aoti_debug.rundir.formats.tensor_file_format import escape
-from aoti_debug.rundir.write_tensor import write_tensor
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import Graph, NodeKind, Reference
+from aoti_debug.runs.rundir.formats.tensor_file_format import escape
+from aoti_debug.runs.rundir.write_tensor import write_tensor
 
 _ARITHMETICS = {ValueArithmetic.EAGER: Arithmetic.EAGER, ValueArithmetic.DOUBLE: Arithmetic.DOUBLE}
 _VALUES, _OUTPUTS = "values", "outputs"

@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from aoti_debug import wording
-from aoti_debug.bisect.build_changes import Build, LeaveOut, Part, SkipCandidate, applied, name_of
-from aoti_debug.builder import build as builder
-from aoti_debug.builder.options import BuildOptions
-from aoti_debug.builder.summary import BuildSummary
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, BuildFailureError
-from aoti_debug.frontend.protocol.inductor_parts import LeftOut
-from aoti_debug.frontend.protocol.part_text import part_text
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.base import wording
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.compare.bisect.build_changes import Build, LeaveOut, Part, SkipCandidate, applied, name_of
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.instrument.builder.summary import BuildSummary
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildFailureError
+from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.instrument.frontend.protocol.part_text import part_text
+from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.build_failures.finding import blamed_of, finding_of
 from aoti_debug.triage.build_failures.leave_out import without
 from aoti_debug.triage.build_failures.narrowing import proved

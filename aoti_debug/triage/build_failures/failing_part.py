@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from aoti_debug.compare.fx_repro.request import InputTensor
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
-from aoti_debug.fx_repro.request import InputTensor
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import Graph, Node, NodeKind, TensorType, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, TensorType, ValueKey
 
 SIZE = 8  # of a symbolic size whose value is not known
 _NOWHERE = Recorded("", "", "")

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wording
-from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Position, Stage
-from aoti_debug.frontend.protocol.part_text import nodes_text, part_text
-from aoti_debug.frontend.protocol.python_stack import is_of_user
+from aoti_debug.base import wording
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Ending, Position, Stage
+from aoti_debug.instrument.frontend.protocol.part_text import nodes_text, part_text
+from aoti_debug.instrument.frontend.protocol.python_stack import is_of_user
+from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.build_failures.proof_script import Replay
 from aoti_debug.triage.build_failures.script_text import SCRIPT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.diagnosis.findings import FindingKind
+from aoti_debug.runs.diagnosis.findings import FindingKind
 
 BUILD_FAILURE = FindingKind(
     "build_failure", "a part of the build fails, crashes or never ends", "BUILD FAILURE", "build failure", "⚒"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aoti_debug.bisect.build_changes import LeaveOut, Part, SkipCandidate
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, Position, Stage
-from aoti_debug.frontend.protocol.inductor_parts import Candidate
+from aoti_debug.compare.bisect.build_changes import LeaveOut, Part, SkipCandidate
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Position, Stage
+from aoti_debug.instrument.frontend.protocol.inductor_parts import Candidate
 
 _PARTS = {Stage.PASS: Part.PASS, Stage.LOWERING: Part.LOWERING, Stage.CODE: Part.LOWERING}
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, Position, Stage
-from aoti_debug.frontend.protocol.part_text import nodes_text
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Position, Stage
+from aoti_debug.instrument.frontend.protocol.part_text import nodes_text
 from aoti_debug.triage.build_failures.proof_script import Replay
 
 MOST_ALONE = 6  # calls of a kernel that are tried alone

@@ -8,20 +8,27 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from aoti_debug import wording
-from aoti_debug.builder.compiling.failed_kernel import SOURCE, error_text
-from aoti_debug.builder.options import BuildOptions
-from aoti_debug.errors import UsageError
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, Ending, Position, Stage, innermost_exception
-from aoti_debug.frontend.protocol.part_text import nodes_text, part_text
-from aoti_debug.fx_repro.input_text import input_text
-from aoti_debug.fx_repro.module_text import module_text
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine import user_modules
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.processes import child_process, tied_process
-from aoti_debug.pt2.archive import Artifact
-from aoti_debug.reference.program import NodeKind, Reference
+from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine import user_modules
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes import child_process, tied_process
+from aoti_debug.base.version import __version__
+from aoti_debug.compare.fx_repro.input_text import input_text
+from aoti_debug.compare.fx_repro.module_text import module_text
+from aoti_debug.instrument.builder.compiling.failed_kernel import SOURCE, error_text
+from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.instrument.frontend.protocol.build_failure import (
+    BuildFailure,
+    Ending,
+    Position,
+    Stage,
+    innermost_exception,
+)
+from aoti_debug.instrument.frontend.protocol.part_text import nodes_text, part_text
+from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.package.reference.program import NodeKind, Reference
 from aoti_debug.triage.build_failures.failing_part import calls_of, device_of, input_of, region_of
 from aoti_debug.triage.build_failures.script_text import (
     SCRIPT,
@@ -31,7 +38,6 @@ from aoti_debug.triage.build_failures.script_text import (
     loading_text,
     script_text,
 )
-from aoti_debug.version import __version__
 
 BUILD_REPRO = "build_failure"  # the beginning of the names of the repros of builds that fail
 STARTING = 120.0  # seconds that a script may take beyond the limit of the build, to import torch and to export

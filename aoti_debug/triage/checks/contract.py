@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aoti_debug.run.runner import RunResult
+from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.investigation import confirm_by_repro as replay

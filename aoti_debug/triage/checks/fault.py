@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from aoti_debug.compare.locate.operand import LocatedOperand, trace_fault
-from aoti_debug.diagnosis.findings import FAULT, Finding
-from aoti_debug.run.runner import RunResult
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.runs.diagnosis.findings import FAULT, Finding
+from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.triage.checks import overrun
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation import reproduce_fault
@@ -13,7 +14,6 @@ from aoti_debug.triage.investigation.graph_trace import with_graph
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.memory_errors.explain_access import best_access, explain
 from aoti_debug.triage.memory_errors.explain_operand import with_operand
-from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 KIND = FAULT
 _GENERATED = ("cpp", "triton")  # kernels that compute each element by itself: an element can be to blame

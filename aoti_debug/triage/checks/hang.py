@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aoti_debug.diagnosis.findings import HANG
-from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.run_json import ExitKind
+from aoti_debug.runs.diagnosis.findings import HANG
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.triage.checks import fault
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion

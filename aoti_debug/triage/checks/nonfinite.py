@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wording
+from aoti_debug.base import wording
 from aoti_debug.compare.locate.origin import trace
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.origin import TracedElement
 from aoti_debug.compare.text import output_text
-from aoti_debug.diagnosis.findings import CLEAN, Finding
-from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.runs.diagnosis.findings import CLEAN, Finding
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.checks import fault, wrong_value
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation.graph_trace import with_graph

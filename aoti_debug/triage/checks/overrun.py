@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.run.runner import RunResult
+from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.memory_errors import overruns

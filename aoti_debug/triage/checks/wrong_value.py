@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 
-from aoti_debug import wording
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.comparison import NO_PROGRAM, Comparison
@@ -17,13 +18,12 @@ from aoti_debug.compare.outcome import WRONG_VALUE, incomplete_text
 from aoti_debug.compare.precision_setting import with_setting
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import EXPORTED_DOUBLE, EXPORTED_EAGER
-from aoti_debug.diagnosis.findings import INCOMPLETE, Finding
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.manifest import PackageOrigin
-from aoti_debug.pt2 import archive
-from aoti_debug.pt2.archive import ArtifactKind
-from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.manifest import PackageOrigin
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.runs.diagnosis.findings import INCOMPLETE, Finding
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.checks import fault
 from aoti_debug.triage.investigation import confirm_by_repro as replay
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion

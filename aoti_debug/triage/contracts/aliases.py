@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from aoti_debug.diagnosis.dataflow import ByteRange, input_or_weight_name, model_name, span_of
-from aoti_debug.diagnosis.findings import Finding, Place, place_of
-from aoti_debug.recording.values import Tensor
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.diagnosis.dataflow import ByteRange, input_or_weight_name, model_name, span_of
+from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
-from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 _ATEN = "aten."
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from aoti_debug.diagnosis.dataflow import Dataflow, input_or_weight_name, kind_of_input, model_name
-from aoti_debug.diagnosis.findings import Finding, Place, place_of
-from aoti_debug.recording.values import Tensor
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.diagnosis.dataflow import Dataflow, input_or_weight_name, kind_of_input, model_name
+from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts import layouts, reader_effects
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Promised
-from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 _MOST_READERS = 3
 

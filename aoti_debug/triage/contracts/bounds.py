@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aoti_debug.manifest import CType
-from aoti_debug.recording.values import Layout, Tensor
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.instrument.wrapper.launches.launch_traits import RunsOn, traits_of
+from aoti_debug.package.manifest import CType
+from aoti_debug.package.recording.values import Layout, Tensor
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.layouts import describe
-from aoti_debug.wrapper.launches.launch_traits import RunsOn, traits_of
 
 
 def problem(launch: Launch, argument: Argument, tensor: Tensor, device: str) -> str:

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from aoti_debug.abi import CallKind
-from aoti_debug.diagnosis.dataflow import Dataflow, model_name
-from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.errors import InputMismatch
-from aoti_debug.inputs.symbolic_sizes import Symbols, is_size
-from aoti_debug.manifest import Manifest, Promise
-from aoti_debug.recording.values import Number, Tensor
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.base.abi import CallKind
+from aoti_debug.base.errors import InputMismatch
+from aoti_debug.instrument.wrapper.promised_layouts import FOLDING, MODEL, UNKNOWN
+from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_size
+from aoti_debug.package.manifest import Manifest, Promise
+from aoti_debug.package.recording.values import Number, Tensor
+from aoti_debug.runs.diagnosis.dataflow import Dataflow, model_name
+from aoti_debug.runs.diagnosis.findings import Finding, Place
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts import aliases, bounds, layouts
 from aoti_debug.triage.contracts.blame import Blame
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Devices, Promised
 from aoti_debug.triage.contracts.specialisation import Specialisations
-from aoti_debug.wrapper.promised_layouts import FOLDING, MODEL, UNKNOWN
 
 
 def check(flow: Dataflow) -> tuple[Finding, ...]:

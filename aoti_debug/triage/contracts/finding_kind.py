@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from aoti_debug.diagnosis.findings import FindingKind
+from aoti_debug.runs.diagnosis.findings import FindingKind
 
 CONTRACT = FindingKind("contract", "a tensor is not what was promised", "BROKEN CONTRACT", "broken contract", "≠")

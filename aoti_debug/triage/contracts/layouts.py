@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Promise
-from aoti_debug.recording.values import Layout
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.wrapper.promised_layouts import UNKNOWN
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.instrument.wrapper.promised_layouts import UNKNOWN
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.manifest import Promise
+from aoti_debug.package.recording.values import Layout
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aoti_debug import dtypes
-from aoti_debug.recording.values import Tensor, extent_elements
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.base import dtypes
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.recording.values import Tensor, extent_elements
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts.layouts import Promised, other_sizes
-from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 def consequence(reader: Launch, argument: Argument, promised: Promised, tensor: Tensor) -> str:

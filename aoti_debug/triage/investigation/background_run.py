@@ -6,13 +6,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine.files import stamped_directories
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.run.options import RunOptions
-from aoti_debug.run.runner import RunResult, run_with
-from aoti_debug.run.supervise import Observer
-from aoti_debug.rundir import run_json
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.runner import RunResult, run_with
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.runs.rundir import run_json
 
 
 @dataclass(frozen=True)

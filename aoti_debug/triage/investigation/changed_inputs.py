@@ -12,19 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import dtypes, wording
+from aoti_debug.base import dtypes, wording
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.explain.culprit import Culprit, UndecidedError, find_culprit
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.diagnosis.verdict import Verdict
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.inputs import input_files
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Role
-from aoti_debug.pt2 import archive
-from aoti_debug.recording.values import unravel
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.manifest import Role
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Finding, Place
+from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation.investigation import Investigation
 
 if TYPE_CHECKING:

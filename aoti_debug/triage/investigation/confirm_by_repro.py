@@ -10,21 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aoti_debug import wording
-from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine.progress.steps import Step, Steps
-from aoti_debug.native.frames import without_compiled_folders
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.progress.steps import Step, Steps
+from aoti_debug.base.native.frames import without_compiled_folders
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
 from aoti_debug.repro.evidence import FAILED, Evidence, Mode, gather, modes, this_machine
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.memory_errors.walk_back import makers
-from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 SECONDS = 120.0  # for one mode of a repro
 _SLOWER, _LEAST_SECONDS = 4.0, 30.0  # a slow mode: times the longest other one, but at least so many seconds

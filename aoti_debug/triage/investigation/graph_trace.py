@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import Scope, has_reference
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
-from aoti_debug.wording import first_line
 
 
 class Located(Protocol):

@@ -9,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.diagnosis.findings import Finding, FindingKind
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.findings import Finding, FindingKind
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.investigation.triage_runs import TriageRuns
 

@@ -7,9 +7,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.builder.options import TIMEOUT, BuildOptions
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.pt2.archive import Artifact
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
+from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.results.triage_directory import BASE
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aoti_debug import wording
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.replay.healed_outputs import Healing
-from aoti_debug.replay.options import ReplayOptions
-from aoti_debug.replay.replay_session import ReplaySession, options_of
-from aoti_debug.replay.substitution import Source, Substitution
-from aoti_debug.replay.what_if import WhatIf, what_if
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.compare.replay.healed_outputs import Healing
+from aoti_debug.compare.replay.options import ReplayOptions
+from aoti_debug.compare.replay.replay_session import ReplaySession, options_of
+from aoti_debug.compare.replay.substitution import Source, Substitution
+from aoti_debug.compare.replay.what_if import WhatIf, what_if
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
 
 FOLDER = "proof"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aoti_debug import wording
-from aoti_debug.abi import Phase, SaveStatus
-from aoti_debug.diagnosis.diagnose import DEATHS
-from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.diagnosis.verdict import Proof
-from aoti_debug.diagnosis.verdict_finding import finding_of
-from aoti_debug.errors import TargetError
-from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.run_json import ExitKind
-from aoti_debug.rundir.timeline import Launch
-from aoti_debug.show.fault import argument_sentences
+from aoti_debug.base import wording
+from aoti_debug.base.abi import Phase, SaveStatus
+from aoti_debug.base.errors import TargetError
+from aoti_debug.runs.diagnosis.diagnose import DEATHS
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.diagnosis.verdict_finding import finding_of
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.investigation.investigation import Suspicion
 from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
 from aoti_debug.triage.memory_errors.walk_back import makers

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wording
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.machine.progress.steps import Step, Steps
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.machine.progress.steps import Step, Steps
-from aoti_debug.run.options import RunOptions, recording_everything
-from aoti_debug.run.runner import RunResult, run_with
-from aoti_debug.run.supervise import Observer
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.runs.run.options import RunOptions, recording_everything
+from aoti_debug.runs.run.runner import RunResult, run_with
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation.background_run import BackgroundRun, Finished
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug import dtypes
-from aoti_debug.lazy.dataclass import dataclass
+from aoti_debug.base import dtypes
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.triage.kernel_source.statements import Statement
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from aoti_debug.instrument.wrapper.cpp_syntax.lexer import Token, closing, tokenize, without_comments
 from aoti_debug.triage.kernel_source import cpp_expression
 from aoti_debug.triage.kernel_source.statements import Statement
-from aoti_debug.wrapper.cpp_syntax.lexer import Token, closing, tokenize, without_comments
 
 _INFINITY = re.compile(r"(-?)\s*(?:static_cast<[\w:]+>\()?(-?)std::numeric_limits<[^<>]*(?:\(\))?>::infinity\(\)")
 _COMPARES = re.compile(r"[\w)\]]\s(?:==|!=|<=|>=|<|>|&&|\|\|)\s[\w(]|\bisnan\(|\bisinf\(|\.isnan\(|\.isinf\(")

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Sequence
 
-from aoti_debug.manifest import ModelLine
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.rundir.timeline import Launch
 
 _SUBSCRIPT = re.compile(r"[\w)\]]\[([^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*)\]")
 _INDEXED_CALLS = re.compile(

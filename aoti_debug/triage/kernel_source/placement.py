@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.recording.values import unravel
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.recording.values import unravel
 
 if TYPE_CHECKING:
     from torch import Tensor

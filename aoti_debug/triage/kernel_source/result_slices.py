@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Arg, Kernel, Manifest
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Arg, Kernel, Manifest
+from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.kernel_source import cpp_text, triton_text
 from aoti_debug.triage.kernel_source.statements import Statement
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from enum import Enum
 
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.recording.values import Layout
-from aoti_debug.rundir.formats.statistics import Statistics
-from aoti_debug.rundir.timeline import RecordedStats
-from aoti_debug.show.elements import decode
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.recording.values import Layout
+from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.timeline import RecordedStats
+from aoti_debug.runs.show.elements import decode
 
 _SLACK = 1e-11  # of the sum of magnitudes: the rounding error of a mean
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from aoti_debug import wording
-from aoti_debug.abi import NoteCode
-from aoti_debug.diagnosis.dataflow import ByteRange, span_of
-from aoti_debug.diagnosis.findings import Finding, FindingKind, place_of
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Manifest
-from aoti_debug.rundir.formats.journal_records import GuardDamage, LaunchKey
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
-from aoti_debug.show import text
-from aoti_debug.show.elements import decode, format_element
+from aoti_debug.base import wording
+from aoti_debug.base.abi import NoteCode
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
+from aoti_debug.runs.diagnosis.findings import Finding, FindingKind, place_of
+from aoti_debug.runs.rundir.formats.journal_records import GuardDamage, LaunchKey
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch
+from aoti_debug.runs.show import text
+from aoti_debug.runs.show.elements import decode, format_element
 
 OVERRUN = FindingKind("overrun", "a launch wrote outside of its buffers", "OVERRUN", "overrun", "⇥")
 

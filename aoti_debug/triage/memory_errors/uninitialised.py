@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from aoti_debug import wording
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.dataflow import ByteRange, Dataflow, span_of
-from aoti_debug.diagnosis.findings import Finding, FindingKind, Place, place_of
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Role
-from aoti_debug.recording.values import Number
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch, LaunchStatus
-from aoti_debug.show import text
+from aoti_debug.base import wording
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Role
+from aoti_debug.package.recording.values import Number
+from aoti_debug.runs.diagnosis.dataflow import ByteRange, Dataflow, span_of
+from aoti_debug.runs.diagnosis.findings import Finding, FindingKind, Place, place_of
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
+from aoti_debug.runs.show import text
 from aoti_debug.triage.memory_errors.compare_poisons import PoisonComparison, PoisonDifference, compare
 
 UNINITIALISED = FindingKind(

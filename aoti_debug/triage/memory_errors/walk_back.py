@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aoti_debug import dtypes
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Place, place_of
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Role
-from aoti_debug.recording.values import Tensor, unravel
-from aoti_debug.rundir.load_tensors import saved_values
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.base import dtypes
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Role
+from aoti_debug.package.recording.values import Tensor, unravel
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Place, place_of
+from aoti_debug.runs.rundir.load_tensors import saved_values
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 _LONGEST = 64  # launches from the victim to the origin
 _MOST_ELEMENTS = 1 << 20  # of the tensors of a launch that wrote floats

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.dataflow import model_name
-from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Role
-from aoti_debug.recording.values import Number, unravel
-from aoti_debug.rundir.load_tensors import saved_values
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Role
+from aoti_debug.package.recording.values import Number, unravel
+from aoti_debug.runs.diagnosis.dataflow import model_name
+from aoti_debug.runs.diagnosis.findings import Finding, Place
+from aoti_debug.runs.rundir.load_tensors import saved_values
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.kernel_source import model_lines, result_slices
 from aoti_debug.triage.kernel_source.placement import LaunchTensors
 from aoti_debug.triage.nonfinite import causes, matrix_products

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from aoti_debug.compare.locate.origin import LocatedOrigin
 from aoti_debug.compare.protocol.origin import Made, Operand
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.manifest import ModelLine
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text
 from aoti_debug.triage.nonfinite.finding_text import SHOWN
 

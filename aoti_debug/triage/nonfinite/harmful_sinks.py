@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aoti_debug import dtypes
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.dataflow import model_name
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument
+from aoti_debug.base import dtypes
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.runs.diagnosis.dataflow import model_name
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument
 from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after, statistics_of
 from aoti_debug.triage.nonfinite.trace_roots import RootSearch
 

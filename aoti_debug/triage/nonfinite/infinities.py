@@ -6,9 +6,9 @@ import math
 import re
 from enum import Enum
 
-from aoti_debug.manifest import Kernel, Manifest
-from aoti_debug.recording.values import Number
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.package.manifest import Kernel, Manifest
+from aoti_debug.package.recording.values import Number
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.kernel_source import result_slices
 
 

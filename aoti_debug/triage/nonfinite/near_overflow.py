@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aoti_debug import dtypes
-from aoti_debug.rundir.formats.journal_records import TensorStats
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.base import dtypes
+from aoti_debug.runs.rundir.formats.journal_records import TensorStats
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.observed_values import statistics_after
 
 _EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; powers of two that scale other tensors

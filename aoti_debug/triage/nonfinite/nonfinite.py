@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Role
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import explain_element as explanation
 from aoti_debug.triage.nonfinite import finding_text, harmful_sinks, near_overflow
 from aoti_debug.triage.nonfinite.harmful_sinks import Sink

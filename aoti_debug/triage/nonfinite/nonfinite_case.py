@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.lazy.dataclass import dataclass
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.triage.nonfinite.harmful_sinks import Sink
 from aoti_debug.triage.nonfinite.observed_values import Occurrence
 from aoti_debug.triage.nonfinite.trace_roots import Root

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable
 from enum import Enum
 
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.manifest import Manifest, Role
-from aoti_debug.rundir.formats.statistics import Statistics
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Manifest, Role
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.kernel_source import result_slices
 
 

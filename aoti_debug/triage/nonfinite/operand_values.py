@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aoti_debug import wording
-from aoti_debug.diagnosis.dataflow import model_name
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.recording.values import unravel
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.base import wording
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.diagnosis.dataflow import model_name
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.kernel_source import result_slices
 from aoti_debug.triage.nonfinite import matrix_products
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug import wording
-from aoti_debug.errors import AotiDebugError
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.recording.values import unravel
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import replaced_values
 from aoti_debug.triage.nonfinite.harmful_sinks import count_at
 from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug.abi import Phase
-from aoti_debug.inputs import input_files
-from aoti_debug.inputs.input_files import Inputs
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.pt2 import archive
-from aoti_debug.replay import instructions
-from aoti_debug.replay.instructions import Replace
-from aoti_debug.rundir.load_tensors import saved_values
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.write_tensor import write_tensor
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.compare.replay import instructions
+from aoti_debug.compare.replay.instructions import Replace
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.package.pt2 import archive
+from aoti_debug.runs.rundir.load_tensors import saved_values
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.write_tensor import write_tensor
 from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from enum import Enum
 from functools import cached_property
 
-from aoti_debug.abi import CallKind, Phase
-from aoti_debug.diagnosis.dataflow import Dataflow, Writer
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.recording.values import Tensor
-from aoti_debug.rundir.formats.journal_records import LaunchKey
-from aoti_debug.rundir.timeline import Argument, Launch
+from aoti_debug.base.abi import CallKind, Phase
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.diagnosis.dataflow import Dataflow, Writer
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.infinities import intended_signs
 from aoti_debug.triage.nonfinite.observed_values import (
     Occurrence,

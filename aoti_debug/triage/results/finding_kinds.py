@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE
-from aoti_debug.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, FindingKind
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, FindingKind
 from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.memory_errors.overruns import OVERRUN

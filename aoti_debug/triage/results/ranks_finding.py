@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 
-from aoti_debug.diagnosis.findings import CLEAN, FAULT, HANG, Finding, place_of
-from aoti_debug.diagnosis.verdict_finding import finding_of
-from aoti_debug.ranks import text
-from aoti_debug.ranks.first_failure import RankFailure
-from aoti_debug.ranks.rank_progress import End
-from aoti_debug.ranks.ranks_analysis import RanksAnalysis, shown_rank
-from aoti_debug.show.fault import argument_sentences
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, Finding, place_of
+from aoti_debug.runs.diagnosis.verdict_finding import finding_of
+from aoti_debug.runs.ranks import text
+from aoti_debug.runs.ranks.first_failure import RankFailure
+from aoti_debug.runs.ranks.rank_progress import End
+from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, shown_rank
+from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
 
 _HANGING = frozenset({End.STALLED, End.TERMINATED, End.RUNNING})

@@ -13,15 +13,15 @@ from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.lazy.dataclass import dataclass
-from aoti_debug.machine.files import atomic_write, json_data, stamped_directories, untrusted_files
-from aoti_debug.machine.files.stamped_directories import LATEST
-from aoti_debug.machine.progress.steps import Step
-from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories, untrusted_files
+from aoti_debug.base.machine.files.stamped_directories import LATEST
+from aoti_debug.base.machine.progress.steps import Step
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.results import finding_kinds
 
 BASE = "aoti_debug_triages"

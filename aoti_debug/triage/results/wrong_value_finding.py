@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aoti_debug import wording
+from aoti_debug.base import wording
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.eager_findings import differs, may_be_unrepeatable, refused, unrepeatable_text
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, MOST_NAMED, REFUSED, WRONG_VALUE, compared_text, kind_of
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import alteration_sentences, noise_text, output_text, state_text, values_text
-from aoti_debug.diagnosis.findings import Finding, Place, place_of
-from aoti_debug.recording.values import unravel
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import Launch
-from aoti_debug.wrapper.launches.launch_traits import traits_of
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
 
 _AS_ITS_GRAPH = (LaunchVerdict.OK, LaunchVerdict.BETTER, LaunchVerdict.ROUNDING)
 

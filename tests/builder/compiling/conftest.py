@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from once import once
 
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.machine import compiler
-from aoti_debug.machine.compiler import Torch
+from aoti_debug.base.machine import compiler
+from aoti_debug.base.machine.compiler import Torch
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,13 @@ import pytest
 from once import once
 from paths import SMALL_LIBRARY
 
-from aoti_debug.builder.compiling import compile_library
-from aoti_debug.builder.compiling.compile_library import LibraryCompilation
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.sources import Flags, Sources
-from aoti_debug.machine import compiler
-from aoti_debug.machine.compiler import Torch
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.machine import compiler
+from aoti_debug.base.machine.compiler import Torch
+from aoti_debug.instrument.builder.compiling import compile_library
+from aoti_debug.instrument.builder.compiling.compile_library import LibraryCompilation
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.frontend.sources import Flags, Sources
 
 # Both halves tell how they were optimized.
 WRAPPER = """#include <cstdint>

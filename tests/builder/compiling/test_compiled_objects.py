@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.builder.compiling import compiled_objects
-from aoti_debug.builder.compiling.compiled_objects import compile_text
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.errors import ToolchainError
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.instrument.builder.compiling import compiled_objects
+from aoti_debug.instrument.builder.compiling.compiled_objects import compile_text
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 
 TEXT = "int value() { return 1; }\n"
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.builder.compiling import failed_kernel
-from aoti_debug.builder.compiling.toolchain import CompileError, Toolchain
-from aoti_debug.frontend.protocol.build_failure import BuildFailureError, Ending, Position, Stage
-from aoti_debug.machine.compiler import Compiler, Torch
-from aoti_debug.reference import program
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.base.machine.compiler import Compiler, Torch
+from aoti_debug.instrument.builder.compiling import failed_kernel
+from aoti_debug.instrument.builder.compiling.toolchain import CompileError, Toolchain
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, Ending, Position, Stage
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 
 KERNELS = """#include "cpp_prefix.h"
 extern "C"  void cpp_fused_relu_0(float* out)

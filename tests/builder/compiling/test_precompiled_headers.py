@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aoti_debug.builder.compiling import precompiled_headers
+from aoti_debug.instrument.builder.compiling import precompiled_headers
 
 KERNELS = "#include <torch/csrc/inductor/cpp_prefix.h>"
 SHIM = "#include <torch/csrc/inductor/aoti_torch/c/shim.h>"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.builder.compiling import regex_templates
-from aoti_debug.builder.compiling.regex_templates import DECLARATIONS, compile_templates
-from aoti_debug.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.builder.compiling import regex_templates
+from aoti_debug.instrument.builder.compiling.regex_templates import DECLARATIONS, compile_templates
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 
 FLAGS = ("-O1", "-fPIC", "-std=c++17")
 SOURCE = """

@@ -8,14 +8,14 @@ import machine_results
 import pytest
 from factories import make_manifest
 
-from aoti_debug.builder.compiling import runtime_objects
-from aoti_debug.builder.compiling.runtime_directory import RUNTIME
-from aoti_debug.builder.compiling.site_tables import sites_cpp
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.sources import Flags
-from aoti_debug.machine.compiler import Torch, find_compiler
-from aoti_debug.manifest import to_json
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.machine.compiler import Torch, find_compiler
+from aoti_debug.instrument.builder.compiling import runtime_objects
+from aoti_debug.instrument.builder.compiling.runtime_directory import RUNTIME
+from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.frontend.sources import Flags
+from aoti_debug.package.manifest import to_json
 
 FLAGS = Flags("g++", (), (), (), (), (), (), ())
 

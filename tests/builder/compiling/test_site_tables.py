@@ -8,9 +8,19 @@ import pytest
 from factories import arg, make_manifest, site
 from paths import ROOT
 
-from aoti_debug.builder.compiling.site_tables import MANIFEST_PATH_MACRO, c_literal, sites_cpp
-from aoti_debug.machine.compiler import find_compiler
-from aoti_debug.manifest import Certainty, CType, Form, Kernel, KernelParam, Kind, ModelLine, Provenance, to_json
+from aoti_debug.base.machine.compiler import find_compiler
+from aoti_debug.instrument.builder.compiling.site_tables import MANIFEST_PATH_MACRO, c_literal, sites_cpp
+from aoti_debug.package.manifest import (
+    Certainty,
+    CType,
+    Form,
+    Kernel,
+    KernelParam,
+    Kind,
+    ModelLine,
+    Provenance,
+    to_json,
+)
 
 FLAGS = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'runtime_shims'}")
 

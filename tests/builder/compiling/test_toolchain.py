@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.builder.compiling import toolchain
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.sources import Flags
-from aoti_debug.machine.compiler import Compiler, Torch, find_compiler
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.machine.compiler import Compiler, Torch, find_compiler
+from aoti_debug.instrument.builder.compiling import toolchain
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.frontend.sources import Flags
 
 TOOLS = Toolchain(Compiler("/no/such/compiler", "g++ 13"), Torch("2.13.0", Path("/nowhere"), "fingerprint"))
 

@@ -10,10 +10,10 @@ import pytest
 from once import once
 from paths import SMALL_LIBRARY
 
-from aoti_debug.builder.compiling import regex_templates
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.builder.compiling.wrapper_objects import compile_wrapper
-from aoti_debug.errors import ToolchainError
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.instrument.builder.compiling import regex_templates
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.builder.compiling.wrapper_objects import compile_wrapper
 
 FLAGS = ("-O0", "-fPIC", "-std=c++17")
 SOURCE = """#include <string>

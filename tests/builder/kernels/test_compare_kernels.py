@@ -9,14 +9,14 @@ import archives
 import factories
 import pytest
 
-from aoti_debug.builder.kernels import compare_kernels
-from aoti_debug.builder.kernels.compare_kernels import KernelComparison, KernelDifference, KernelSet
-from aoti_debug.builder.kernels.kernel_text import normalised_source
-from aoti_debug.errors import ArtifactError
-from aoti_debug.frontend.sources import Flags
-from aoti_debug.machine.compiler import Torch
-from aoti_debug.manifest import Kernel
-from aoti_debug.pt2 import archive
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.machine.compiler import Torch
+from aoti_debug.instrument.builder.kernels import compare_kernels
+from aoti_debug.instrument.builder.kernels.compare_kernels import KernelComparison, KernelDifference, KernelSet
+from aoti_debug.instrument.builder.kernels.kernel_text import normalised_source
+from aoti_debug.instrument.frontend.sources import Flags
+from aoti_debug.package.manifest import Kernel
+from aoti_debug.package.pt2 import archive
 
 PACKAGE = Path("theirs/c.pt2")
 FLAGS = frozenset({"-O3", "-march=native"})

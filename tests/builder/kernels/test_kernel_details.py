@@ -6,10 +6,10 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.builder.kernels.kernel_details import HELPERS, complete_kernels, triton_helpers
-from aoti_debug.frontend.protocol import messages
-from aoti_debug.frontend.protocol.messages import Answer, TritonConfig
-from aoti_debug.manifest import Kernel, Origin
+from aoti_debug.instrument.builder.kernels.kernel_details import HELPERS, complete_kernels, triton_helpers
+from aoti_debug.instrument.frontend.protocol import messages
+from aoti_debug.instrument.frontend.protocol.messages import Answer, TritonConfig
+from aoti_debug.package.manifest import Kernel, Origin
 
 CONFIG = TritonConfig((("XBLOCK", "128"), ("num_warps", "4"), ("num_stages", "1")), global_scratch=256)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import archives
 import pytest
 
-from aoti_debug.builder.kernels import original_kernels
-from aoti_debug.errors import InternalError
-from aoti_debug.pt2 import archive, kernel_hashes
+from aoti_debug.base.errors import InternalError
+from aoti_debug.instrument.builder.kernels import original_kernels
+from aoti_debug.package.pt2 import archive, kernel_hashes
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import schema
 from ranked import Rank, killed, opened, terminated
 
-from aoti_debug.cli.main import run as aoti_debug
+from aoti_debug.app.cli.main import run as aoti_debug
 
 
 @pytest.fixture(autouse=True)

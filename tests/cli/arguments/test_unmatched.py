@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from factories import make_manifest, site
 
-from aoti_debug.cli.arguments.unmatched import unmatched_warning
-from aoti_debug.recording.site_filter import SiteFilter, unmatched
+from aoti_debug.app.cli.arguments.unmatched import unmatched_warning
+from aoti_debug.package.recording.site_filter import SiteFilter, unmatched
 
 KERNELS = make_manifest(site("triton_poi_fused_1"), site("cpp_fused_relu_0"), site("cpp_fused_relu_0"))
 

@@ -8,16 +8,16 @@ import archives
 import factories
 import pytest
 
-from aoti_debug import manifest
-from aoti_debug.builder import build as builder
-from aoti_debug.builder.build import BuildOptions, BuildSummary
-from aoti_debug.builder.kernels.compare_kernels import KernelComparison, KernelDifference
-from aoti_debug.cli import main
-from aoti_debug.cli.arguments import options
-from aoti_debug.cli.commands import build
-from aoti_debug.errors import UsageError
-from aoti_debug.inputs.signature import Dim, Leaf, ModelSignature
-from aoti_debug.manifest import (
+from aoti_debug.app.cli import main
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.commands import build
+from aoti_debug.base.errors import UsageError
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
+from aoti_debug.instrument.builder.kernels.compare_kernels import KernelComparison, KernelDifference
+from aoti_debug.package import manifest
+from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
+from aoti_debug.package.manifest import (
     Certainty,
     Form,
     KernelMatch,
@@ -28,7 +28,7 @@ from aoti_debug.manifest import (
     Role,
     Unrecognised,
 )
-from aoti_debug.recording.site_filter import SiteFilter, unmatched
+from aoti_debug.package.recording.site_filter import SiteFilter, unmatched
 
 SCALAR = factories.arg("beta", Role.NONE, Form.SCALAR)
 OPAQUE = factories.arg("stream", Role.NONE, Form.OPAQUE)

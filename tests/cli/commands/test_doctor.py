@@ -7,10 +7,10 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from aoti_debug.cli import main
-from aoti_debug.cli.commands.doctor import command
-from aoti_debug.doctor import doctor
-from aoti_debug.doctor.check import MachineCheck, Status
+from aoti_debug.app.cli import main
+from aoti_debug.app.cli.commands.doctor import command
+from aoti_debug.app.doctor import doctor
+from aoti_debug.app.doctor.check import MachineCheck, Status
 
 CHECKS = (
     MachineCheck("torch", Status.OK, "2.13.0"),
@@ -58,7 +58,7 @@ def test_json(monkeypatch: pytest.MonkeyPatch, checks: tuple[MachineCheck, ...],
 def test_it_is_a_verb_that_imports_no_torch() -> None:
     assert "doctor" in main.VERBS
     code = (
-        "import sys; from aoti_debug.cli import main; code = main.run(['doctor', '--json']);"
+        "import sys; from aoti_debug.app.cli import main; code = main.run(['doctor', '--json']);"
         "sys.exit(code if 'torch' not in sys.modules else 99)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

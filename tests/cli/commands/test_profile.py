@@ -10,7 +10,7 @@ import pytest
 from built_model import Built
 from schema import DOCS, problems
 
-from aoti_debug.cli import main
+from aoti_debug.app.cli import main
 
 SCHEMA = json.loads((DOCS / "profile.schema.json").read_text())
 

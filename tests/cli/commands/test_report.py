@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from subjects import run, triage
 
-from aoti_debug.cli.main import run as aoti_debug
+from aoti_debug.app.cli.main import run as aoti_debug
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from operator_schemas import registered
 
-from aoti_debug.cli import main
-from aoti_debug.manifest import Form, Kind, Role
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.app.cli import main
+from aoti_debug.package.manifest import Form, Kind, Role
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 SITES = (
     site("aoti_torch_cpu_relu_out", arg("buf0", Role.OUT), arg("x"), op="aten.relu.out"),
@@ -134,12 +134,18 @@ def test_a_start_imports_what_it_needs() -> None:
     """Where no bytecode is kept, every module that is imported is compiled at every start."""
     unused = (
         *("torch", "numpy", "jinja2", "pygments", "concurrent", "difflib", "ctypes", "subprocess", "base64"),
-        *("aoti_debug.report", "aoti_debug.ranks", "aoti_debug.native", "aoti_debug.builder", "aoti_debug.frontend"),
-        *("aoti_debug.diagnosis.diagnose", "aoti_debug.diagnosis.rescue", "aoti_debug.repro.single_file"),
+        *(
+            "aoti_debug.views.report",
+            "aoti_debug.runs.ranks",
+            "aoti_debug.base.native",
+            "aoti_debug.instrument.builder",
+            "aoti_debug.instrument.frontend",
+        ),
+        *("aoti_debug.runs.diagnosis.diagnose", "aoti_debug.runs.diagnosis.rescue", "aoti_debug.repro.single_file"),
     )
     code = f"""import sys
-import aoti_debug.cli.commands.repro
+import aoti_debug.app.cli.commands.repro
 print(*(name for name in {unused} if name in sys.modules))"""
-    environment = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[3])}
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
     assert found.stdout == "\n"

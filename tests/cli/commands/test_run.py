@@ -9,14 +9,14 @@ import torch
 from recorded import long_names
 from schema import problems
 
-from aoti_debug.abi import Phase
-from aoti_debug.cli import main
-from aoti_debug.cli.commands.run import summary
-from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.manifest import Role
-from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.run_directory import RunDir, open_run
-from aoti_debug.show import terminal_cells
+from aoti_debug.app.cli import main
+from aoti_debug.app.cli.commands.run import summary
+from aoti_debug.base.abi import Phase
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.show import terminal_cells
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,12 @@ import pytest
 import saved_tensors
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.abi import Phase
-from aoti_debug.cli import main
-from aoti_debug.cli.commands import show as show_command
-from aoti_debug.manifest import Kind, Role
-from aoti_debug.rundir.formats import shared_files
-from aoti_debug.rundir.run_json import Exit, ExitKind
+from aoti_debug.app.cli import main
+from aoti_debug.app.cli.commands import show as show_command
+from aoti_debug.base.abi import Phase
+from aoti_debug.package.manifest import Kind, Role
+from aoti_debug.runs.rundir.formats import shared_files
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 
 PACKAGE = make_manifest(
     site("cpp_fused_relu_0", arg("x"), arg("buf0", Role.OUT), kind=Kind.CPP),
@@ -224,14 +224,14 @@ def test_a_start_imports_what_it_needs(base: Path, what: Sequence[str]) -> None:
         "rich",
         "subprocess",
         "difflib",
-        "aoti_debug.report",
-        "aoti_debug.ranks",
+        "aoti_debug.views.report",
+        "aoti_debug.runs.ranks",
     )
     code = f"""import sys
-from aoti_debug.cli import main
+from aoti_debug.app.cli import main
 main.run({["show", *what]})
 print(*(name for name in {unused} if name in sys.modules), file=sys.stderr)"""
-    environment = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[3])}
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment)
     assert found.stderr == b"\n"
 
@@ -240,16 +240,21 @@ def test_the_table_of_a_run_that_ended_well_needs_little(base: Path) -> None:
     """Of the tool, and of what takes longest to import."""
     unused = (
         *("numpy", "safetensors", "ctypes", "zipfile", "shutil", "bz2", "tempfile", "hashlib"),
-        *("aoti_debug.native", "aoti_debug.wrapper", "aoti_debug.diagnosis.diagnose", "aoti_debug.diagnosis.rescue"),
-        *("aoti_debug.rundir.flight_recorder", "aoti_debug.rundir.summaries"),
-        *("aoti_debug.show.detail", "aoti_debug.show.document"),
+        *(
+            "aoti_debug.base.native",
+            "aoti_debug.instrument.wrapper",
+            "aoti_debug.runs.diagnosis.diagnose",
+            "aoti_debug.runs.diagnosis.rescue",
+        ),
+        *("aoti_debug.runs.rundir.flight_recorder", "aoti_debug.runs.rundir.summaries"),
+        *("aoti_debug.runs.show.detail", "aoti_debug.runs.show.document"),
     )
     code = f"""import sys
-from aoti_debug.cli import main
+from aoti_debug.app.cli import main
 main.run(["show", {NEW!r}])
 print(*(name for name in {unused} if name in sys.modules), file=sys.stderr)
 print(len([name for name in sys.modules if name.startswith("aoti_debug.")]), file=sys.stderr)"""
-    environment = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(main.__file__).parents[3])}
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
     loaded, count = done.stderr.splitlines()
     assert loaded == ""
@@ -265,11 +270,11 @@ def test_values_of_saved_tensors_are_measured_without_threads(tmp_path: Path) ->
     run = run_directory(tmp_path, PACKAGE, writer)
     saved_tensors.save(run / "0" / "after_buf0.safetensors", "buf0", torch.tensor([1.5, -3.0]))
     code = f"""import os, sys
-from aoti_debug.cli import main
+from aoti_debug.app.cli import main
 main.run(["show", {str(run)!r}])
 print("numpy" in sys.modules, len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))"""
     kept = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    environment = {**kept, "PYTHONPATH": str(Path(main.__file__).parents[2])}
+    environment = {**kept, "PYTHONPATH": str(Path(main.__file__).parents[3])}
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
     assert "3 in buf0" in found

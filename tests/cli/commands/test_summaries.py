@@ -12,9 +12,9 @@ from built_model import Built
 from chromium import Browser, needs_chromium
 from schema import DOCS, problems
 
-from aoti_debug.cli import main
-from aoti_debug.rundir import summaries
-from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.app.cli import main
+from aoti_debug.runs.rundir import summaries
+from aoti_debug.runs.rundir.run_directory import open_run
 
 SCHEMA = json.loads((DOCS / "summaries.schema.json").read_text())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import archives
 import pytest
 
-from aoti_debug.cli import main
+from aoti_debug.app.cli import main
 
 
 def test_a_model_that_is_not_there_leaves_nothing_behind(

@@ -6,8 +6,8 @@ import pytest
 from recorded import KERNELS, LAYER, crashed, device_fault, long_names
 from terminal import on_terminal, piped
 
-from aoti_debug.cli.terminal.lines import width
-from aoti_debug.show import terminal_cells
+from aoti_debug.app.cli.terminal.lines import width
+from aoti_debug.runs.show import terminal_cells
 
 ESCAPE = "\x1b"
 

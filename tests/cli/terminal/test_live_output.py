@@ -4,7 +4,7 @@ from pathlib import Path
 
 from factories import make_manifest, site
 
-from aoti_debug.cli.terminal.live_output import SavedSoFar, launches_per_call
+from aoti_debug.app.cli.terminal.live_output import SavedSoFar, launches_per_call
 
 KERNELS = make_manifest(site("cpp_fused_relu_0"), site("triton_poi_fused_1"))
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.cli.terminal import step_lines
-from aoti_debug.machine.progress.last_durations import LastDurations
-from aoti_debug.machine.progress.steps import Step
-from aoti_debug.show import terminal_cells
+from aoti_debug.app.cli.terminal import step_lines
+from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.progress.steps import Step
+from aoti_debug.runs.show import terminal_cells
 
 
 @pytest.mark.parametrize("columns", [80, 120, terminal_cells.UNLIMITED])

@@ -11,8 +11,8 @@ from aoti_debug.compare.evaluate import random_numbers
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.reference import program
-from aoti_debug.reference.program import (
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import (
     FORMAT,
     MODEL,
     SEVERAL_SEEDS,

@@ -14,7 +14,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
 from aoti_debug.compare.evaluate.selections import Choice, other_choice
 from aoti_debug.compare.measure.index_ties import equal_choices
-from aoti_debug.reference.program import (
+from aoti_debug.package.reference.program import (
     FORMAT,
     MODEL,
     Graph,

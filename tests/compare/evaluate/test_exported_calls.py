@@ -13,8 +13,8 @@ from torch.utils import _pytree as pytree
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
-from aoti_debug.reference.program import Node
+from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
+from aoti_debug.package.reference.program import Node
 
 CALLS = 3
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aoti_debug.compare.evaluate.selections import Choice, may_choose, other_choice
-from aoti_debug.reference.program import Node, NodeKind
+from aoti_debug.package.reference.program import Node, NodeKind
 
 NAN = float("nan")
 ROWS = torch.tensor([[1.0, 5.0, 5.0, 0.0, 5.0], [3.0, NAN, 1.0, NAN, 2.0]])

@@ -14,8 +14,8 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.regions.graph_slice import NotClosedError, slice_to
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 FLOATS = (TensorType("float32", "cpu", ("4",), ("1",)),)
 SCALE = Node("scale", NodeKind.WEIGHT, "scale", types=FLOATS)

@@ -13,7 +13,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.wide_values import Narrow, WideValues
 from aoti_debug.compare.worker.perturbed import perturbed
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 GENERATOR = torch.Generator().manual_seed(0)
 A, B, BIAS = (torch.randn(*shape, generator=GENERATOR) for shape in ((6, 40), (40, 24), (24,)))

@@ -10,8 +10,8 @@ import torch
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
 from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed, Source
 from aoti_debug.compare.protocol.origin import Operand
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 INDEX = torch.tensor([[0, 3], [1, 9]])
 TABLE = torch.zeros(4, 5)

@@ -9,7 +9,7 @@ from torch import Tensor
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.measure.index_ties import equal_choices
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 ELEMENTS = [[3, 1, 1, 2], [0, 5, 5, 5]]
 

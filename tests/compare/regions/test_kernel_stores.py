@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from aoti_debug.compare.regions.kernel_stores import begins_with_a_store, stores_to
-from aoti_debug.manifest import Kernel
+from aoti_debug.package.manifest import Kernel
 
 HEAD = 'extern "C" void cpp_fused_add_0(float* in_out_ptr0,\n const float* in_ptr0)\n{\n'
 

@@ -4,7 +4,7 @@ import random
 import time
 
 from aoti_debug.compare.regions.last_writes import LastWrites
-from aoti_debug.diagnosis.dataflow import ByteRange
+from aoti_debug.runs.diagnosis.dataflow import ByteRange
 
 
 def span(begin: int, end: int, device: str = "cpu") -> ByteRange:

@@ -14,9 +14,9 @@ from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.protocol.request import ExportedRun, GivenTensors
 from aoti_debug.compare.regions.programs import exported_run
 from aoti_debug.compare.regions.regions import find_regions
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
-from aoti_debug.rundir.load_tensors import load_file
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.runs.rundir.load_tensors import load_file
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 
 def test_the_weights_are_those_that_launches_were_passed(saved: Callable[[str], RunDir], tmp_path: Path) -> None:

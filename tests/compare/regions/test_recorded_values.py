@@ -11,8 +11,8 @@ from factories import triton_kernel
 from recorder import Recorder
 
 from aoti_debug.compare.regions.recorded_values import RecordedValues
-from aoti_debug.manifest import Kind
-from aoti_debug.reference.program import FORMAT, Reference
+from aoti_debug.package.manifest import Kind
+from aoti_debug.package.reference.program import FORMAT, Reference
 
 REFERENCE = Reference(FORMAT, "2.13", (), ())
 STORES = "    tl.store(out_ptr0 + (x0), tmp0, xmask)\n"

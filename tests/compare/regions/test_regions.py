@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from aoti_debug.compare.regions.regions import Regions, find_region, find_regions
-from aoti_debug.pt2 import archive
-from aoti_debug.reference import program
-from aoti_debug.reference.program import NodeKind, Reference, ValueKey
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import NodeKind, Reference, ValueKey
+from aoti_debug.runs.rundir.run_directory import RunDir
 
 Runs = Callable[[str], RunDir]
 

@@ -17,7 +17,7 @@ from aoti_debug.compare.measure.state_change import judged_by_double, judged_by_
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.text import comparison_lines, state_text
-from aoti_debug.show.terminal_cells import UNLIMITED
+from aoti_debug.runs.show.terminal_cells import UNLIMITED
 
 BEFORE = torch.tensor([1.0, 2.0, -3.0])
 

@@ -15,7 +15,7 @@ from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.protocol.measurement import AlteredProgram
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, Recorded
 from aoti_debug.compare.worker.altered import WrongOutput, altered_program
-from aoti_debug.reference.program import (
+from aoti_debug.package.reference.program import (
     EXPORTED,
     FORMAT,
     MODEL,
@@ -26,7 +26,7 @@ from aoti_debug.reference.program import (
     TensorType,
     ValueKey,
 )
-from aoti_debug.rundir.write_tensor import write_tensor
+from aoti_debug.runs.rundir.write_tensor import write_tensor
 
 KIND = TensorType("float32", "cpu", ("8",), ("1",))
 X = torch.linspace(-2, 3, 8)

@@ -14,8 +14,8 @@ from aoti_debug.compare.protocol.request import RecordedWeight
 from aoti_debug.compare.text import state_text
 from aoti_debug.compare.worker import began
 from aoti_debug.compare.worker.began import other_weights
-from aoti_debug.reference.program import EXPORTED, Graph, Node, NodeKind, TensorType
-from aoti_debug.rundir.write_tensor import write_tensor
+from aoti_debug.package.reference.program import EXPORTED, Graph, Node, NodeKind, TensorType
+from aoti_debug.runs.rundir.write_tensor import write_tensor
 
 RIGHT = torch.arange(12.0).reshape(3, 4) + 1
 KIND = TensorType("float32", "cpu", ("3", "4"), ("4", "1"))

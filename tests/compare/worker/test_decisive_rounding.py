@@ -8,7 +8,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.decisive_rounding import Rounding, decisive_rounding
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 X = torch.linspace(0.1, 1.0, 12)
 

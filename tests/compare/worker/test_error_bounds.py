@@ -17,7 +17,7 @@ from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.error_bounds import BoundedEvaluation, followed
 from aoti_debug.compare.worker.region import RegionEvaluator
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 X, Y = {"node": "x"}, {"node": "y"}
 BINARY = ("atan2", "hypot", "pow")

@@ -9,8 +9,8 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.protocol.measurement import Explanation
 from aoti_debug.compare.protocol.request import KnownValue, Recorded
 from aoti_debug.compare.worker.explanations import Blamed, WrittenValue, explanations_of
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 FLOATS = (TensorType("float32", "cpu", ("8", "32"), ("32", "1")),)
 GRAPH = Graph(

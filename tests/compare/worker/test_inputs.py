@@ -13,8 +13,8 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.inputs import RegionInputs, region_inputs
 from aoti_debug.compare.worker.region import RegionEvaluator
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 WHOLE = torch.arange(12.0).reshape(3, 4)
 X = {"node": "x"}

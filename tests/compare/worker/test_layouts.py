@@ -8,8 +8,8 @@ import torch
 
 from aoti_debug.compare.protocol.request import KnownValue, Recorded
 from aoti_debug.compare.worker import layouts
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.reference.program import MODEL, Graph, Node, NodeKind, ValueKey
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, ValueKey
 
 GRAPH = Graph("", MODEL, (Node("add", NodeKind.CALL, "aten.add.Tensor"),), ())
 PADDED = (12, 3, 1)  # strides of 2 x 3 x 3 elements: a gap of three between the two parts

@@ -7,7 +7,7 @@ import torch
 
 from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
 from aoti_debug.compare.worker.perturbed import approximated, perturbed
-from aoti_debug.reference.program import Node, NodeKind, ValueKey
+from aoti_debug.package.reference.program import Node, NodeKind, ValueKey
 
 
 @pytest.mark.parametrize(("dtype", "unit"), [(torch.float64, 2.0**-52), (torch.float32, 2.0**-23)])

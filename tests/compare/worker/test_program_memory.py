@@ -12,11 +12,11 @@ from aoti_debug.compare.protocol.measurement import Inherited
 from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, Recorded, Region
 from aoti_debug.compare.worker.program import evaluate_program
 from aoti_debug.compare.worker.region import RegionEvaluator
-from aoti_debug.recording.values import Layout
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
-from aoti_debug.rundir.formats import tensor_file_format
-from aoti_debug.rundir.formats.tensor_file_format import ALIGNMENT
-from aoti_debug.rundir.write_tensor import write_tensor
+from aoti_debug.package.recording.values import Layout
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.runs.rundir.formats import tensor_file_format
+from aoti_debug.runs.rundir.formats.tensor_file_format import ALIGNMENT
+from aoti_debug.runs.rundir.write_tensor import write_tensor
 
 ROWS, COLUMNS = 1 << 14, 1 << 10
 BYTES = 4 * ROWS * COLUMNS  # of a weight: 64 MiB

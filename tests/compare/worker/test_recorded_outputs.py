@@ -13,9 +13,9 @@ from aoti_debug.compare.protocol.measurement import FaultyOutput, StatesFailure
 from aoti_debug.compare.protocol.request import ExportedRun, KnownValue, ProgramOutput, ProgramRun, Recorded
 from aoti_debug.compare.worker import recorded_outputs
 from aoti_debug.compare.worker.recorded_outputs import misreturned
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
-from aoti_debug.run import saved_outputs
-from aoti_debug.rundir.write_tensor import write_tensor
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.runs.run import saved_outputs
+from aoti_debug.runs.rundir.write_tensor import write_tensor
 
 KIND = TensorType("float32", "cpu", ("2", "3"), ("3", "1"))
 TURNED = TensorType("float32", "cpu", ("3", "2"), ("1", "3"))

@@ -16,9 +16,9 @@ from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun
 from aoti_debug.compare.worker import exported_program
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.compare.worker.refusal import is_about_values
-from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs
-from aoti_debug.inputs.input_files import Inputs
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
+from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
+from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 
 
 class Table(nn.Module):

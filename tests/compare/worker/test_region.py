@@ -11,7 +11,7 @@ import torch
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.region import RegionEvaluator
-from aoti_debug.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 X = {"node": "x"}
 GENERATOR = torch.Generator().manual_seed(0)

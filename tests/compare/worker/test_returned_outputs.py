@@ -10,7 +10,7 @@ import torch
 
 from aoti_debug.compare.worker.altered import WrongOutput
 from aoti_debug.compare.worker.returned_outputs import undecided
-from aoti_debug.run import saved_outputs
+from aoti_debug.runs.run import saved_outputs
 
 EXACT = torch.arange(8.0)
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aoti_debug.diff.pairing.value_expressions import Expressions
-from aoti_debug.reference.program import MODEL, Graph, Node, NodeKind, ValueKey
+from aoti_debug.compare.diff.pairing.value_expressions import Expressions
+from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, ValueKey
 
 
 def graph(*nodes: Node) -> Graph:

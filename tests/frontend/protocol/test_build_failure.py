@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.protocol import build_failure
-from aoti_debug.frontend.protocol.build_failure import BuildFailureError, Ending, Position, Stage
-from aoti_debug.machine.files import json_data
-from aoti_debug.reference import program
-from aoti_debug.reference.program import FORMAT, Reference
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.instrument.frontend.protocol import build_failure
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, Ending, Position, Stage
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import FORMAT, Reference
 
 POSITION = Position(Stage.LOWERING, "aten.erf.default", "erf")
 ERROR = ToolchainError("Inductor cannot lower the model", hint="see whether torch alone fails as well")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from wrong_types import assert_refused
 
-from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.protocol import messages
-from aoti_debug.frontend.protocol.inductor_parts import Candidate, LeftOut
-from aoti_debug.frontend.protocol.messages import Answer, Failure, Request, TritonConfig
-from aoti_debug.manifest import OperatorSchema, Parameter, Promise
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.instrument.frontend.protocol import messages
+from aoti_debug.instrument.frontend.protocol.inductor_parts import Candidate, LeftOut
+from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request, TritonConfig
+from aoti_debug.package.manifest import OperatorSchema, Parameter, Promise
 
 ANSWER = Answer(
     torch_version="2.13.0",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import aoti_debug
-from aoti_debug.frontend.protocol.python_stack import innermost_frames, is_of_user
+from aoti_debug.instrument.frontend.protocol.python_stack import innermost_frames, is_of_user
 
 RAISED = """some output
 Traceback (most recent call last):
@@ -42,7 +42,7 @@ def test_the_last_stack_counts() -> None:
     assert innermost_frames("no stack") == ()
 
 
-OWN = Path(aoti_debug.__file__).parent / "frontend/worker/lower.py"
+OWN = Path(aoti_debug.__file__).parent / "instrument/frontend/worker/lower.py"
 
 
 def test_frames_of_aoti_debug_are_left_out_wherever_it_is_installed(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
-from aoti_debug.frontend.protocol import build_failure
-from aoti_debug.frontend.protocol.build_failure import Position, Stage
-from aoti_debug.frontend.protocol.inductor_parts import Candidate
-from aoti_debug.frontend.worker import autotuning_candidates
-from aoti_debug.frontend.worker.position_file import watched
+from aoti_debug.instrument.frontend.protocol import build_failure
+from aoti_debug.instrument.frontend.protocol.build_failure import Position, Stage
+from aoti_debug.instrument.frontend.protocol.inductor_parts import Candidate
+from aoti_debug.instrument.frontend.worker import autotuning_candidates
+from aoti_debug.instrument.frontend.worker.position_file import watched
 
 KERNEL = SimpleNamespace(__name__="triton_poi_fused_0")
 SMALL = SimpleNamespace(kwargs={"XBLOCK": 64}, num_warps=4, num_stages=1)

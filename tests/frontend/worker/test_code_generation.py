@@ -12,10 +12,10 @@ from torch._inductor import index_propagation, ir, scheduler
 from torch._inductor.codegen import cpp, cpp_wrapper_cpu, wrapper
 from torch._inductor.loop_body import LightTracer
 
-from aoti_debug.frontend.protocol import build_failure
-from aoti_debug.frontend.protocol.build_failure import Position, Stage
-from aoti_debug.frontend.worker import code_generation
-from aoti_debug.frontend.worker.position_file import watched
+from aoti_debug.instrument.frontend.protocol import build_failure
+from aoti_debug.instrument.frontend.protocol.build_failure import Position, Stage
+from aoti_debug.instrument.frontend.worker import code_generation
+from aoti_debug.instrument.frontend.worker.position_file import watched
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ from torch._inductor.decomposition import decompositions
 from torch._inductor.virtualized import V
 from torch._ops import OpOverload
 
-from aoti_debug.frontend.protocol.inductor_parts import Applied, LeftOut
-from aoti_debug.frontend.worker.decompositions_and_lowerings import leaving_out
-from aoti_debug.machine.files import json_data
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied, LeftOut
+from aoti_debug.instrument.frontend.worker.decompositions_and_lowerings import leaving_out
 
 RELU, SILU = torch.ops.aten.relu.default, torch.ops.aten.silu.default
 

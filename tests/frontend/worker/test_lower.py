@@ -11,16 +11,16 @@ import torch
 from paths import CPP
 from repro_launches import replay
 
-from aoti_debug.abi import Phase
-from aoti_debug.builder import build as builder
-from aoti_debug.cli.arguments.options import parse_configs
-from aoti_debug.errors import UsageError
-from aoti_debug.frontend.protocol.messages import OPERATOR_KEYS, name_operators
-from aoti_debug.machine import compiler
-from aoti_debug.manifest import Kind
+from aoti_debug.app.cli.arguments.options import parse_configs
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import compiler
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.frontend.protocol.messages import OPERATOR_KEYS, name_operators
+from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import write_repro
-from aoti_debug.run import runner
-from aoti_debug.rundir import load_tensors
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir import load_tensors
 
 SHIM = CPP / "shimmed.cpp"
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import fx
 
-from aoti_debug.frontend.worker.node_at_work import node_at_work
+from aoti_debug.instrument.frontend.worker.node_at_work import node_at_work
 
 
 def graph() -> fx.Graph:

@@ -6,10 +6,10 @@ from zipfile import ZipFile
 import pytest
 from torchgen.aoti import fallback_ops
 
-from aoti_debug.frontend.worker.called_operators import find_overload, shims_and_schemas
-from aoti_debug.frontend.worker.operator_schema import describe
-from aoti_debug.manifest import OperatorSchema, Parameter
-from aoti_debug.wrapper.callees.shim_operators import OPERATORS_BY_NAME
+from aoti_debug.instrument.frontend.worker.called_operators import find_overload, shims_and_schemas
+from aoti_debug.instrument.frontend.worker.operator_schema import describe
+from aoti_debug.instrument.wrapper.callees.shim_operators import OPERATORS_BY_NAME
+from aoti_debug.package.manifest import OperatorSchema, Parameter
 
 
 def described(name: str) -> OperatorSchema:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.frontend.worker.overwritten_operands import overwritten_operands
+from aoti_debug.instrument.frontend.worker.overwritten_operands import overwritten_operands
 
 
 @torch.library.custom_op("test_overwritten_operands::bump", mutates_args={"x"})

@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
-from aoti_debug.frontend.protocol import build_failure
-from aoti_debug.frontend.protocol.build_failure import LOWERED_GRAPHS, Position, Stage
-from aoti_debug.frontend.worker.position_file import Positions, watched
-from aoti_debug.reference import program
+from aoti_debug.instrument.frontend.protocol import build_failure
+from aoti_debug.instrument.frontend.protocol.build_failure import LOWERED_GRAPHS, Position, Stage
+from aoti_debug.instrument.frontend.worker.position_file import Positions, watched
+from aoti_debug.package.reference import program
 
 LOWERING = Position(Stage.LOWERING, "aten.mm.default", "mm", "true_graph_0")
 CANDIDATE = Position(Stage.AUTOTUNING, "cpp_gemm_0")

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.frontend.worker.reference_graphs import ReferenceGraphs, record_graphs
-from aoti_debug.reference import program
-from aoti_debug.reference.program import EXPORTED, Graph, NodeKind, Reference
+from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs, record_graphs
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import EXPORTED, Graph, NodeKind, Reference
 
 
 class Stateful(nn.Module):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.machine.files import atomic_write
+from aoti_debug.base.machine.files import atomic_write
 
 
 def names(folder: Path) -> list[str]:

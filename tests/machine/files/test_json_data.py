@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from aoti_debug.machine.files.json_data import (
+from aoti_debug.base.machine.files.json_data import (
     DamagedJsonError,
     OtherFormatError,
     from_data,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.machine.files import stamped_directories
-from aoti_debug.machine.files.stamped_directories import find, names
+from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files.stamped_directories import find, names
 
 MARKER = "mark.json"
 

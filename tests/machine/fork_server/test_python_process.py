@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.machine.fork_server import python_process
-from aoti_debug.machine.fork_server.client import ForkServer, ForkServerError
-from aoti_debug.machine.fork_server.python_process import DESCRIPTOR, PARENT, PythonCommand
-from aoti_debug.machine.processes import child_process
-from aoti_debug.machine.processes.child_process import Child, FinishedProcess
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.fork_server.client import ForkServer, ForkServerError
+from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PARENT, PythonCommand
+from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes.child_process import Child, FinishedProcess
 
 MODULE = """
 import os, sys
@@ -338,7 +338,7 @@ def test_the_server_and_its_processes_end_with_this_process(module: Path) -> Non
     write("import time; print(os.getppid(), os.getpid(), flush=True); time.sleep(600)")
     code = """
         import os, signal, subprocess
-        from aoti_debug.machine.fork_server import python_process
+        from aoti_debug.base.machine.fork_server import python_process
         with python_process.forking_from(["json"]):
             child = python_process.start(
                 python_process.PythonCommand("some_module"), os.environ, stdout=1, stderr=2, after="json")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from shell_children import WITH_CHILD, is_dead, shell, wait_for
 
-from aoti_debug.machine.processes import child_process
-from aoti_debug.machine.processes.child_process import Child, Children, FinishedProcess
+from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes.child_process import Child, Children, FinishedProcess
 
 
 def quiet(text: str) -> Child:

@@ -6,7 +6,7 @@ import sys
 
 from shell_children import is_dead
 
-END_WITH = "from aoti_debug.machine.processes import parent_death; parent_death.end_with"
+END_WITH = "from aoti_debug.base.machine.processes import parent_death; parent_death.end_with"
 
 
 def test_it_ends_with_its_parent() -> None:

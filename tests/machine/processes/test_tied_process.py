@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from shell_children import WITH_CHILD, is_dead, shell, wait_for
 
-from aoti_debug.machine.processes import tied_process
-from aoti_debug.machine.processes.child_process import FinishedProcess
+from aoti_debug.base.machine.processes import tied_process
+from aoti_debug.base.machine.processes.child_process import FinishedProcess
 
 STARTER = """
 import sys
-from aoti_debug.machine.processes import tied_process
+from aoti_debug.base.machine.processes import tied_process
 tied_process.run(["sh", "-c", sys.argv[1]], timeout=600)
 """
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.machine.progress import last_durations
-from aoti_debug.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.progress import last_durations
+from aoti_debug.base.machine.progress.last_durations import LastDurations
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_a_damaged_file_and_a_cache_that_cannot_be_written(cache: Path, monkeypa
     def deny() -> Path:
         raise PermissionError("no")
 
-    monkeypatch.setattr("aoti_debug.machine.cache.directory", deny)
+    monkeypatch.setattr("aoti_debug.base.machine.cache.directory", deny)
     without = LastDurations("work")
     without.remember("step", 2.0)
     assert without.hint("step") == " (last time 2.0 s)"

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from aoti_debug.machine.progress.steps import Step, StepListener, Steps
+from aoti_debug.base.machine.progress.steps import Step, StepListener, Steps
 
 
 class Heard(StepListener):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from aoti_debug.machine.progress.timings import Stopwatch, covered, since_process_start
+from aoti_debug.base.machine.progress.timings import Stopwatch, covered, since_process_start
 
 
 def test_the_phases_add_up_to_the_time_that_has_passed() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import parts
 
-from aoti_debug.minify.scripts.attempt import Attempt, script_of
-from aoti_debug.minify.scripts.check import Check
-from aoti_debug.minify.scripts.script_text import Setting
+from aoti_debug.triage.minify.scripts.attempt import Attempt, script_of
+from aoti_debug.triage.minify.scripts.check import Check
+from aoti_debug.triage.minify.scripts.script_text import Setting
 
 
 def test_other_files_make_another_script(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aoti_debug.compare.outcome import REFUSED
-from aoti_debug.diagnosis.findings import Finding, FindingKind
-from aoti_debug.minify.scripts.check import checks_of
+from aoti_debug.runs.diagnosis.findings import Finding, FindingKind
+from aoti_debug.triage.minify.scripts.check import checks_of
 from aoti_debug.triage.results import finding_kinds
 
 KINDS = [kind for kind in finding_kinds.by_value().values() if kind.is_fault and kind is not REFUSED]

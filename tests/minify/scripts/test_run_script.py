@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from shell_children import is_dead, wait_for
 
-from aoti_debug.machine.processes import tied_process
-from aoti_debug.machine.processes.child_process import FinishedProcess
-from aoti_debug.minify.scripts.run_script import COMPILING, is_like, run_script
-from aoti_debug.minify.scripts.script_results import Trial
+from aoti_debug.base.machine.processes import tied_process
+from aoti_debug.base.machine.processes.child_process import FinishedProcess
+from aoti_debug.triage.minify.scripts.run_script import COMPILING, is_like, run_script
+from aoti_debug.triage.minify.scripts.script_results import Trial
 
 SEARCH = """
 import sys
 from pathlib import Path
-from aoti_debug.minify.scripts.run_script import run_script
-from aoti_debug.minify.scripts.script_results import Trial
+from aoti_debug.triage.minify.scripts.run_script import run_script
+from aoti_debug.triage.minify.scripts.script_results import Trial
 run_script(Path(sys.argv[1]), Trial("hash", "name"), 600.0)
 """
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.errors import RunDirError
-from aoti_debug.minify.scripts.script_results import NAME, Known, Trial, Trials
-from aoti_debug.minify.scripts.triage_verdict import Confirmation, Verdict
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.triage.minify.scripts.script_results import NAME, Known, Trial, Trials
+from aoti_debug.triage.minify.scripts.triage_verdict import Confirmation, Verdict
 
 VERDICT = Verdict(Confirmation.NO, "CLEAN nothing is wrong")
 TRIAL = Trial("abc", "2 of 3 calls", observed="relu", shown=1)

@@ -11,12 +11,12 @@ import parts
 import pytest
 import torch
 
-from aoti_debug.fx_repro.module_text import module_text
-from aoti_debug.minify.scripts.attempt import Attempt, script_of
-from aoti_debug.minify.scripts.check import Check
-from aoti_debug.minify.scripts.input_texts import Given, InputForm
-from aoti_debug.minify.scripts.script_text import IN_EAGER, Setting, script_text
-from aoti_debug.minify.start.part import part_of
+from aoti_debug.compare.fx_repro.module_text import module_text
+from aoti_debug.triage.minify.scripts.attempt import Attempt, script_of
+from aoti_debug.triage.minify.scripts.check import Check
+from aoti_debug.triage.minify.scripts.input_texts import Given, InputForm
+from aoti_debug.triage.minify.scripts.script_text import IN_EAGER, Setting, script_text
+from aoti_debug.triage.minify.start.part import part_of
 
 GOLDEN = Path(__file__).parent / "golden"
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"

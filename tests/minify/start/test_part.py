@@ -5,8 +5,8 @@ from __future__ import annotations
 import parts
 
 from aoti_debug.compare.protocol.request import KnownValue
-from aoti_debug.minify.start.part import part_of
-from aoti_debug.reference.program import ValueKey
+from aoti_debug.package.reference.program import ValueKey
+from aoti_debug.triage.minify.start.part import part_of
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 

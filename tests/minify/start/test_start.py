@@ -7,9 +7,9 @@ from pathlib import Path
 
 import parts
 
-from aoti_debug.machine.files import json_data
-from aoti_debug.minify.start.request import END, Value
-from aoti_debug.minify.start.start import values_of
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.triage.minify.start.request import END, Value
+from aoti_debug.triage.minify.start.start import values_of
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 

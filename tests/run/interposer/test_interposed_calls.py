@@ -13,19 +13,19 @@ from pathlib import Path
 import factories
 import pytest
 
-from aoti_debug import manifest
-from aoti_debug.builder.compiling.runtime_objects import THIS_MACHINE
-from aoti_debug.builder.compiling.site_tables import sites_cpp
-from aoti_debug.builder.compiling.toolchain import Toolchain
-from aoti_debug.machine.compiler import find_compiler, find_torch
-from aoti_debug.run.interposer import tables
-from aoti_debug.run.interposer.include_dirs import include_dirs
-from aoti_debug.run.interposer.libraries import libraries
-from aoti_debug.run.interposer.prepare import device_kernel
-from aoti_debug.run.interposer.symbols import OTHER_KERNEL, interposed_symbols
-from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.run_directory import RunDir
-from aoti_debug.rundir.timeline import LaunchStatus
+from aoti_debug.base.machine.compiler import find_compiler, find_torch
+from aoti_debug.instrument.builder.compiling.runtime_objects import THIS_MACHINE
+from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.package import manifest
+from aoti_debug.runs.run.interposer import tables
+from aoti_debug.runs.run.interposer.include_dirs import include_dirs
+from aoti_debug.runs.run.interposer.libraries import libraries
+from aoti_debug.runs.run.interposer.prepare import device_kernel
+from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, interposed_symbols
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import LaunchStatus
 
 pytestmark = [
     pytest.mark.slow,

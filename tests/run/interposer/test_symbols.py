@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from aoti_debug.manifest import CType, Form, Kind, Role
-from aoti_debug.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed_symbols
-from aoti_debug.wrapper.callees.prototypes import parse_prototypes
+from aoti_debug.instrument.wrapper.callees.prototypes import parse_prototypes
+from aoti_debug.package.manifest import CType, Form, Kind, Role
+from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed_symbols
 
 SHIMS = parse_prototypes("""
 AOTITorchError aoti_torch_cpu_addmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat1,

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, statistics, tensor
 
-from aoti_debug import abi, dtypes
-from aoti_debug.abi import CallFlag, CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
-from aoti_debug.errors import RunDirError
-from aoti_debug.manifest import CType
-from aoti_debug.recording.values import Absent, Number, Tensor
-from aoti_debug.rundir.formats import journal, journal_records
-from aoti_debug.rundir.formats.statistics import Statistics
+from aoti_debug.base import abi, dtypes
+from aoti_debug.base.abi import CallFlag, CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, SaveStatus, StatsFlag
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.manifest import CType
+from aoti_debug.package.recording.values import Absent, Number, Tensor
+from aoti_debug.runs.rundir.formats import journal, journal_records
+from aoti_debug.runs.rundir.formats.statistics import Statistics
 
 X = tensor(8, 32, data_ptr=0x1000)
 W = tensor(64, 32, dtype="bfloat16", device="cuda:1", data_ptr=0x2000, strides=(1, 64), storage_offset=3)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from saved_tensors import stored
 
-from aoti_debug.rundir.formats import statistics
-from aoti_debug.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.formats import statistics
+from aoti_debug.runs.rundir.formats.statistics import Statistics
 
 
 def tensor_statistics(value: torch.Tensor) -> Statistics:

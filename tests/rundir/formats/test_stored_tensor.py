@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import save_file
 from saved_tensors import save, stored
 
-from aoti_debug import dtypes
-from aoti_debug.errors import RunDirError
-from aoti_debug.rundir.formats.stored_tensor import numbers, open_tensor
+from aoti_debug.base import dtypes
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.runs.rundir.formats.stored_tensor import numbers, open_tensor
 
 FLOAT8 = [dtype.name for dtype in dtypes.DTYPES if dtype.name.startswith("float8_")]
 OTHERS = ["float16", "bfloat16", "float32", "float64", "int8", "uint16", "int64", "bool", "complex64", "complex128"]

@@ -5,9 +5,9 @@ tests/runtime_shims/test_tensor_twins.py compares the files themselves.
 
 from __future__ import annotations
 
-from aoti_debug.abi import CallKind, Phase
-from aoti_debug.rundir.formats import tensor_file_format
-from aoti_debug.rundir.formats.journal_records import LaunchKey
+from aoti_debug.base.abi import CallKind, Phase
+from aoti_debug.runs.rundir.formats import tensor_file_format
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 
 
 def test_names() -> None:

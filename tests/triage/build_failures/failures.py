@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import chains
 
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, Compilation, Ending, Position, Stage
-from aoti_debug.manifest import ModelLine
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Compilation, Ending, Position, Stage
+from aoti_debug.package.manifest import ModelLine
 
 REFERENCE = chains.reference(("aten.relu.default", "aten.erf.default"))
 LINES = (

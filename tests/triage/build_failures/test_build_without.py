@@ -11,11 +11,17 @@ from typing import Any
 import failures
 import pytest
 
-from aoti_debug.builder.options import BuildOptions
-from aoti_debug.errors import ToolchainError
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, BuildFailureError, Ending, Position, Stage
-from aoti_debug.frontend.protocol.inductor_parts import Candidate, LeftOut
-from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.instrument.frontend.protocol.build_failure import (
+    BuildFailure,
+    BuildFailureError,
+    Ending,
+    Position,
+    Stage,
+)
+from aoti_debug.instrument.frontend.protocol.inductor_parts import Candidate, LeftOut
 from aoti_debug.triage.build_failures import build_without as build
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.proof_script import Replay

@@ -6,7 +6,7 @@ import failures
 import pytest
 from chains import KIND
 
-from aoti_debug.reference.program import MODEL, Graph, Node, NodeKind, TensorType
+from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, TensorType
 from aoti_debug.triage.build_failures import failing_part
 
 GRAPH = failures.REFERENCE.graphs[0]

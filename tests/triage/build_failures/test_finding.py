@@ -8,9 +8,9 @@ from pathlib import Path
 import failures
 
 import aoti_debug
-from aoti_debug.diagnosis.findings import CLEAN, FAULT, Finding
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, Position, Stage
-from aoti_debug.show.finding import finding_lines
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Position, Stage
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, Finding
+from aoti_debug.runs.show.finding import finding_lines
 from aoti_debug.triage.build_failures.finding import all_failures, finding_of, with_failures
 from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.build_failures.proof_script import Replay
@@ -81,7 +81,7 @@ def test_code_blames_the_operator_that_was_at_work() -> None:
 
 
 def test_frames_of_aoti_debug_are_not_blamed() -> None:
-    own = f"{Path(aoti_debug.__file__).parent}/frontend/worker/lower.py:3 in _lower"
+    own = f"{Path(aoti_debug.__file__).parent}/instrument/frontend/worker/lower.py:3 in _lower"
     finding = found(replace(failures.LOWERING, stack=(failures.LOWERING.stack[0], own)))
     assert not any("aoti_debug" in sentence for sentence in finding.evidence)
 

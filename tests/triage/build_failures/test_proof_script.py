@@ -12,18 +12,18 @@ import failures
 import pytest
 from shell_children import is_dead, wait_for
 
-from aoti_debug.builder.options import BuildOptions
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, Compilation, Ending
-from aoti_debug.machine.processes import tied_process
-from aoti_debug.machine.processes.child_process import FinishedProcess
+from aoti_debug.base.machine.processes import tied_process
+from aoti_debug.base.machine.processes.child_process import FinishedProcess
+from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Compilation, Ending
 from aoti_debug.triage.build_failures import proof_script as module
 from aoti_debug.triage.build_failures.proof_script import outcome, replay
 
 TRIAGE = """
 import sys
 from pathlib import Path
-from aoti_debug.builder.options import BuildOptions
-from aoti_debug.frontend.protocol.build_failure import BuildFailure, Compilation, Ending, Position, Stage
+from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Compilation, Ending, Position, Stage
 from aoti_debug.triage.build_failures.proof_script import replay
 failure = BuildFailure(
     Position(Stage.CPP, "kernel"), Ending.EXCEPTION, "error: no", compilation=Compilation("", (sys.argv[1],))

@@ -8,7 +8,7 @@ from pathlib import Path
 import failures
 import pytest
 
-from aoti_debug.fx_repro.module_text import module_text
+from aoti_debug.compare.fx_repro.module_text import module_text
 from aoti_debug.triage.build_failures import failing_part
 from aoti_debug.triage.build_failures.script_text import (
     Given,

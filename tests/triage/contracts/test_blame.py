@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Finding, Place, place_of
-from aoti_debug.manifest import Form, Kind, Role
-from aoti_debug.recording.values import Absent, Tensor
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.package.manifest import Form, Kind, Role
+from aoti_debug.package.recording.values import Absent, Tensor
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts.blame import Blame
 from aoti_debug.triage.contracts.layouts import Promised
 

@@ -11,10 +11,8 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from paths import RECORDED
 
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.errors import InputMismatch, Mismatch
-from aoti_debug.manifest import (
+from aoti_debug.base.errors import InputMismatch, Mismatch
+from aoti_debug.package.manifest import (
     Constant,
     CType,
     Form,
@@ -26,8 +24,10 @@ from aoti_debug.manifest import (
     Promise,
     Role,
 )
-from aoti_debug.recording.values import Absent, Number, Tensor
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.package.recording.values import Absent, Number, Tensor
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Finding, Place
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
 

@@ -9,12 +9,12 @@ import torch
 from built_model import importable
 from paths import TESTS
 
-from aoti_debug.builder import build as builder
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.errors import InputMismatch
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base.errors import InputMismatch
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.contracts import contracts
 
 pytestmark = pytest.mark.slow

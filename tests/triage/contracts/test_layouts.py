@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.inputs.symbolic_sizes import Symbols
-from aoti_debug.manifest import Kind, Promise, Role
-from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.instrument.wrapper.promised_layouts import UNKNOWN
+from aoti_debug.package.inputs.symbolic_sizes import Symbols
+from aoti_debug.package.manifest import Kind, Promise, Role
+from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts import layouts
 from aoti_debug.triage.contracts.layouts import Devices, Promised
-from aoti_debug.wrapper.promised_layouts import UNKNOWN
 
 PROMISED = Promised("cpu", "float32", (4, 8), (8, 1))
 REAL = tensor(4, 8).layout

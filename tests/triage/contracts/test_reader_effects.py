@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.manifest import Kind, Role
-from aoti_debug.recording.values import Tensor
-from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.package.manifest import Kind, Role
+from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts.layouts import Promised
 from aoti_debug.triage.contracts.reader_effects import consequence
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.manifest import CType, Form, Kernel, KernelParam, Kind, Role
-from aoti_debug.recording.values import Number
-from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.package.manifest import CType, Form, Kernel, KernelParam, Kind, Role
+from aoti_debug.package.recording.values import Number
+from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts.specialisation import BrokenAssumption, Specialisations
 
 SOURCE = """@triton_heuristics.pointwise(

@@ -12,13 +12,13 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site
 from saved_tensors import described
 
-from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Finding, place_of
-from aoti_debug.inputs import input_files
-from aoti_debug.machine.progress.steps import Steps
-from aoti_debug.manifest import Role
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Finding, place_of
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.investigation import changed_inputs
 from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
 

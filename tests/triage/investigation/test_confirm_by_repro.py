@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.machine.progress.steps import Steps
+from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.repro.evidence import Evidence, Mode
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.investigation import confirm_by_repro
 from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, Trial
 

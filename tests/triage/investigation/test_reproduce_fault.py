@@ -9,13 +9,13 @@ from typing import cast
 import factories
 import pytest
 
-from aoti_debug.abi import FaultDomain, Phase
-from aoti_debug.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.errors import TargetError
-from aoti_debug.run.runner import RunResult
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.rundir.run_json import Exit, ExitKind
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.base.abi import FaultDomain, Phase
+from aoti_debug.base.errors import TargetError
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind
+from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation import reproduce_fault
 from aoti_debug.triage.investigation.investigation import Suspicion
 from aoti_debug.triage.investigation.triage_runs import TriageRuns

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.machine.progress.steps import Step, StepListener, Steps
-from aoti_debug.rundir import run_directory
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.base.machine.progress.steps import Step, StepListener, Steps
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.investigation.triage_runs import TriageRuns

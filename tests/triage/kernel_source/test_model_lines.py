@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.manifest import Certainty, ModelLine, Provenance
-from aoti_debug.rundir.run_directory import open_run
-from aoti_debug.rundir.timeline import Launch
+from aoti_debug.package.manifest import Certainty, ModelLine, Provenance
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.kernel_source.model_lines import (
     access_line,
     indices,

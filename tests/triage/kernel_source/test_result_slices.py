@@ -3,7 +3,7 @@ from __future__ import annotations
 import kernel_sources as sources
 import pytest
 
-from aoti_debug.manifest import Kernel
+from aoti_debug.package.manifest import Kernel
 from aoti_debug.triage.kernel_source import result_slices
 
 

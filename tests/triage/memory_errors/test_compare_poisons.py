@@ -7,8 +7,8 @@ import math
 import pytest
 from saved_tensors import described, stored
 
-from aoti_debug.rundir.formats import statistics
-from aoti_debug.rundir.timeline import RecordedStats
+from aoti_debug.runs.rundir.formats import statistics
+from aoti_debug.runs.rundir.timeline import RecordedStats
 from aoti_debug.triage.memory_errors.compare_poisons import PoisonComparison, PoisonDifference, compare
 
 torch = pytest.importorskip("torch")

@@ -8,13 +8,13 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site
 from saved_tensors import described, save
 
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Finding, place_of
-from aoti_debug.manifest import Certainty, ModelLine, Provenance, Role
+from aoti_debug.base.abi import Phase
+from aoti_debug.package.manifest import Certainty, ModelLine, Provenance, Role
 from aoti_debug.repro.evidence import Evidence, SeenAccess, SeenIndex
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Finding, place_of
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.memory_errors.explain_access import explain, explain_overrun
 from aoti_debug.triage.memory_errors.overruns import OVERRUN
 

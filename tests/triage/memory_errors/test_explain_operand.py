@@ -9,8 +9,8 @@ import pytest
 from aoti_debug.compare.locate.operand import LocatedOperand
 from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed, Source
 from aoti_debug.compare.protocol.origin import Operand
-from aoti_debug.diagnosis.findings import FAULT, Finding, Place
-from aoti_debug.manifest import ModelLine
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.triage.memory_errors.explain_operand import with_operand, words
 
 LINE = ModelLine("model.py", 7, "forward", "    rows = table[index * 3]")

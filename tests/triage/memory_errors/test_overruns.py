@@ -11,12 +11,12 @@ import pytest
 from built_model import Built, build_model, importable
 from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
-from aoti_debug.abi import NoteCode
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.manifest import Allocation, Role
-from aoti_debug.recording.values import Tensor
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import open_run
+from aoti_debug.base.abi import NoteCode
+from aoti_debug.package.manifest import Allocation, Role
+from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.memory_errors import overruns
 from aoti_debug.triage.memory_errors.overruns import OVERRUN
 

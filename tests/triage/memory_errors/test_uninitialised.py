@@ -10,10 +10,10 @@ import pytest
 from built_model import Built, build_model, importable
 from recorder import Recorder
 
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.run import runner
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.memory_errors import uninitialised
 from aoti_debug.triage.memory_errors.uninitialised import UNINITIALISED
 

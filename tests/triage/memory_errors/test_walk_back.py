@@ -9,10 +9,10 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site
 from saved_tensors import described, save
 
-from aoti_debug.abi import Phase
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.manifest import Role
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.base.abi import Phase
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.memory_errors.walk_back import (
     IndexValue,
     Walk,

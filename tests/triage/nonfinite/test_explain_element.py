@@ -6,8 +6,8 @@ import kernel_sources as sources
 import pytest
 from recorder import Recorder
 
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Finding
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
 

@@ -6,8 +6,8 @@ import pytest
 
 from aoti_debug.compare.locate.origin import LocatedOrigin
 from aoti_debug.compare.protocol.origin import Made, Operand, Origin, TracedElement
-from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.manifest import ModelLine
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.nonfinite.graph_operator import computation, with_origin, words
 

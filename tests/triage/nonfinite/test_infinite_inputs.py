@@ -10,7 +10,7 @@ import pytest
 from built_model import build_from_package, build_model, importable
 from paths import TESTS
 
-from aoti_debug.diagnosis.findings import INCOMPLETE, Finding
+from aoti_debug.runs.diagnosis.findings import INCOMPLETE, Finding
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.triage import triage

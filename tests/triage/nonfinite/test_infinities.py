@@ -6,8 +6,8 @@ import kernel_sources as sources
 import pytest
 from recorder import Recorder
 
-from aoti_debug.manifest import Kernel, Kind, Operand
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.manifest import Kernel, Kind, Operand
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite.infinities import infinite_constants, intended_signs
 
 torch = pytest.importorskip("torch")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from recorder import Recorder
 
-from aoti_debug.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.triage.nonfinite import near_overflow, nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
 

@@ -6,9 +6,9 @@ import kernel_sources as sources
 import pytest
 from recorder import Recorder
 
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Finding, Place
-from aoti_debug.manifest import Kernel
+from aoti_debug.package.manifest import Kernel
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.nonfinite.infinities import Infinities

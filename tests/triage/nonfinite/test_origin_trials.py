@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from recorder import Recorder
 
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import nonfinite, origin_trials, replaced_values
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase

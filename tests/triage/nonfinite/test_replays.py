@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from recorder import Recorder
 
-from aoti_debug.abi import CallFlag
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.diagnosis.findings import Finding
-from aoti_debug.rundir import summaries
-from aoti_debug.rundir.formats.summaries_format import HEADER, MAGIC, ROW, VERSION
-from aoti_debug.show.replayed import replay_lines
+from aoti_debug.base.abi import CallFlag
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.rundir import summaries
+from aoti_debug.runs.rundir.formats.summaries_format import HEADER, MAGIC, ROW, VERSION
+from aoti_debug.runs.show.replayed import replay_lines
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
 

@@ -7,11 +7,11 @@ import pytest
 from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
 from recorder import Recorder
 
-from aoti_debug.abi import CallKind, Phase, StatsFlag
-from aoti_debug.diagnosis.dataflow import Dataflow
-from aoti_debug.manifest import Constant, Role
-from aoti_debug.recording.values import Tensor
-from aoti_debug.rundir.run_directory import RunDir, open_run
+from aoti_debug.base.abi import CallKind, Phase, StatsFlag
+from aoti_debug.package.manifest import Constant, Role
+from aoti_debug.package.recording.values import Tensor
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.nonfinite import harmful_sinks
 from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch

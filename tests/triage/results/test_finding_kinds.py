@@ -5,7 +5,7 @@ from pathlib import Path
 import schema
 
 from aoti_debug.compare.outcome import DIFFERS, REFUSED
-from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
 from aoti_debug.triage import check_order, checks
 from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.checks import wrong_value

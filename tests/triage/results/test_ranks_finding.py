@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ranked import REDUCE, WAIT, Rank, killed, opened, terminated
 
-from aoti_debug.diagnosis.findings import CLEAN, FAULT, HANG, Finding
-from aoti_debug.ranks.ranks_analysis import analyse
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, Finding
+from aoti_debug.runs.ranks.ranks_analysis import analyse
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.results.ranks_finding import ranks_finding
 

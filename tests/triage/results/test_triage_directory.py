@@ -8,11 +8,11 @@ import pytest
 import schema
 from wrong_types import assert_refused
 
-from aoti_debug.diagnosis import findings
-from aoti_debug.diagnosis.findings import CLEAN, FAULT, Finding, Place
-from aoti_debug.errors import RunDirError, UsageError
-from aoti_debug.machine.progress.steps import Step
-from aoti_debug.manifest import ModelLine
+from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.base.machine.progress.steps import Step
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, Finding, Place
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.results import finding_kinds, triage_directory
 from aoti_debug.triage.results.triage_directory import Record, TriageDir

@@ -19,9 +19,9 @@ from aoti_debug.compare.outcome import REFUSED, WRONG_VALUE, compared_text, exit
 from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
 from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.text import output_lines
-from aoti_debug.diagnosis.findings import CLEAN, INCOMPLETE
-from aoti_debug.manifest import Kind, ModelLine
-from aoti_debug.rundir.run_directory import RunDir
+from aoti_debug.package.manifest import Kind, ModelLine
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.checks import wrong_value
 from aoti_debug.triage.results import wrong_value_finding
 

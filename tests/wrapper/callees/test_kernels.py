@@ -4,7 +4,7 @@ import hashlib
 
 import texts
 
-from aoti_debug.wrapper.callees.kernels import cpp_kernels, functions, shared_cubins, triton_kernels
+from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels, functions, shared_cubins, triton_kernels
 
 GEMM = """
 #include <torch/csrc/inductor/cpp_prefix.h>

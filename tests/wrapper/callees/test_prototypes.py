@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.manifest import CType, Form
-from aoti_debug.wrapper.callees.prototypes import (
+from aoti_debug.instrument.wrapper.callees.prototypes import (
     Param,
     Prototype,
     form_of,
@@ -12,6 +11,7 @@ from aoti_debug.wrapper.callees.prototypes import (
     parse_externs,
     parse_prototypes,
 )
+from aoti_debug.package.manifest import CType, Form
 
 HEADER = """
 // AOTITorchError aoti_torch_commented(int32_t x);

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from wrong_types import assert_refused
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Operand
-from aoti_debug.wrapper.callees.proxy_operators import Flat, parse, proxy_targets
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.instrument.wrapper.callees.proxy_operators import Flat, parse, proxy_targets
+from aoti_debug.package.manifest import Operand
 
 
 def node(target: str, inputs: dict[str, Any], *outputs: Any) -> str:

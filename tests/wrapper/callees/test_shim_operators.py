@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.wrapper.callees.shim_operators import (
+from aoti_debug.instrument.wrapper.callees.shim_operators import (
     declared_shims,
     mutated,
     operator_of,

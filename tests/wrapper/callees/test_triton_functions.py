@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 import texts
 
-from aoti_debug.manifest import CType, KernelParam
-from aoti_debug.wrapper.callees.kernels import functions
-from aoti_debug.wrapper.callees.prototypes import Param
-from aoti_debug.wrapper.callees.triton_functions import TritonCall, TritonFunction
+from aoti_debug.instrument.wrapper.callees.kernels import functions
+from aoti_debug.instrument.wrapper.callees.prototypes import Param
+from aoti_debug.instrument.wrapper.callees.triton_functions import TritonCall, TritonFunction
+from aoti_debug.package.manifest import CType, KernelParam
 
 
 def function(name: str, wrapper: str = "cuda_forms") -> TritonFunction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.wrapper.callees.triton_helpers import closure, definitions, free_names, helpers_of
+from aoti_debug.instrument.wrapper.callees.triton_helpers import closure, definitions, free_names, helpers_of
 
 MODULE = """import math as pymath
 from .triton_compat import libdevice, tl, triton

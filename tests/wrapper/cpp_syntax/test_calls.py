@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from aoti_debug.wrapper.cpp_syntax.calls import PROXY, CallExpression, Lines, Notes, Scan, scan
-from aoti_debug.wrapper.cpp_syntax.functions import entry_points
-from aoti_debug.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.instrument.wrapper.cpp_syntax.calls import PROXY, CallExpression, Lines, Notes, Scan, scan
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points
+from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
 
 
 def scanned(*lines: str) -> Scan:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.wrapper.cpp_syntax import expressions
-from aoti_debug.wrapper.cpp_syntax.expressions import Pointer, TensorExpression
+from aoti_debug.instrument.wrapper.cpp_syntax import expressions
+from aoti_debug.instrument.wrapper.cpp_syntax.expressions import Pointer, TensorExpression
 
 VIEW = "wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper(l_weight, 2, int_array_2, int_array_3, 0L))"
 

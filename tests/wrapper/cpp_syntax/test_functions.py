@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import texts
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.wrapper.cpp_syntax.functions import device_of, entry_points, triton_functions
-from aoti_debug.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import device_of, entry_points, triton_functions
+from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
 
 WRAPPER = """
 namespace torch::aot_inductor {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.wrapper.cpp_syntax.lexer import (
+from aoti_debug.instrument.wrapper.cpp_syntax.lexer import (
     Lexeme,
     closing_offset,
     mask,

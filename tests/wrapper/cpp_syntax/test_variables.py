@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from aoti_debug.wrapper.cpp_syntax.functions import entry_points
-from aoti_debug.wrapper.cpp_syntax.lexer import mask
-from aoti_debug.wrapper.cpp_syntax.variables import Variables, variables
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points
+from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.instrument.wrapper.cpp_syntax.variables import Variables, variables
 
 VIEW = "wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper({}, 2, a, b, 0L))"
 

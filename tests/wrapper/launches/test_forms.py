@@ -7,17 +7,17 @@ import pytest
 import schema
 from listing import listing
 
-from aoti_debug.builder.instrument import instrument
-from aoti_debug.manifest import Form, Kind, Role
-from aoti_debug.wrapper import launches
-from aoti_debug.wrapper.analysis import analyse
-from aoti_debug.wrapper.cpp_syntax.calls import CallExpression
-from aoti_debug.wrapper.launches import forms, slots
-from aoti_debug.wrapper.launches.launch_form import FunctionContext, LaunchForm, Reading
+from aoti_debug.instrument.builder.instrument import instrument
+from aoti_debug.instrument.wrapper import launches
+from aoti_debug.instrument.wrapper.analysis import analyse
+from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
+from aoti_debug.instrument.wrapper.launches import forms, slots
+from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, Reading
+from aoti_debug.package.manifest import Form, Kind, Role
 
 MODULE = """
 import re
-from aoti_debug.wrapper.launches.launch_form import LaunchForm
+from aoti_debug.instrument.wrapper.launches.launch_form import LaunchForm
 
 FORMS = (LaunchForm(re.compile("enqueue_made_up"), lambda call, context: None),)
 """

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.manifest import Arg, Form, Kind, Role, Site
-from aoti_debug.wrapper.analysis import Analysis, analyse
+from aoti_debug.instrument.wrapper.analysis import Analysis, analyse
+from aoti_debug.package.manifest import Arg, Form, Kind, Role, Site
 
 TENSORS = "std::array<AtenTensorHandle, 2>{{{}}}.data()"
 INTS = "std::array<int64_t, 1>{3L}.data()"

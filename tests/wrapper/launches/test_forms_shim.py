@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.manifest import CType, Form, Role
-from aoti_debug.wrapper.analysis import analyse
+from aoti_debug.instrument.wrapper.analysis import analyse
+from aoti_debug.package.manifest import CType, Form, Role
 
 WRAPPER = """namespace torch::aot_inductor {{
 void AOTInductorModel::run_impl(AtenTensorHandle* input_handles, AtenTensorHandle* output_handles) {{

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.manifest import Kind
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.manifest import Kind
 from aoti_debug.repro import kinds
-from aoti_debug.wrapper.launches.launch_traits import traits_of
 
 
 @pytest.mark.parametrize("kind", Kind)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import texts
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Arg, CType, Form, Kind, Role, Site
-from aoti_debug.wrapper.analysis import analyse
-from aoti_debug.wrapper.launches.sites import is_launch_name
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.instrument.wrapper.analysis import analyse
+from aoti_debug.instrument.wrapper.launches.sites import is_launch_name
+from aoti_debug.package.manifest import Arg, CType, Form, Kind, Role, Site
 
 
 def site(name: str, kernel: str, nth: int = 0) -> Site:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from aoti_debug.manifest import Form, Role
-from aoti_debug.wrapper.launches import slots
-from aoti_debug.wrapper.launches.slots import Slot
+from aoti_debug.instrument.wrapper.launches import slots
+from aoti_debug.instrument.wrapper.launches.slots import Slot
+from aoti_debug.package.manifest import Form, Role
 
 VIEW = "wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper({}, 2, a, b, {}L))"
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from factories import arg, site
 
-from aoti_debug.manifest import Certainty, Form, Kind, ModelLine, Role, Site
-from aoti_debug.wrapper.provenance.inferred_lines import infer
+from aoti_debug.instrument.wrapper.provenance.inferred_lines import infer
+from aoti_debug.package.manifest import Certainty, Form, Kind, ModelLine, Role, Site
 
 
 def tensor(name: str, role: Role = Role.IN) -> dict[str, object]:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from factories import arg, site
 
-from aoti_debug.manifest import Certainty, Provenance, Role, Site
-from aoti_debug.reference.program import FORMAT, BufferValue, Graph, Node, NodeKind, Reference
-from aoti_debug.wrapper.provenance.module_paths import with_modules
+from aoti_debug.instrument.wrapper.provenance.module_paths import with_modules
+from aoti_debug.package.manifest import Certainty, Provenance, Role, Site
+from aoti_debug.package.reference.program import FORMAT, BufferValue, Graph, Node, NodeKind, Reference
 
 
 def call(name: str, module: str) -> Node:

@@ -4,10 +4,10 @@ import factories
 import pytest
 import texts
 
-from aoti_debug.errors import ArtifactError
-from aoti_debug.manifest import Certainty, Site
-from aoti_debug.wrapper.analysis import analyse
-from aoti_debug.wrapper.provenance.provenance import attach, with_operator_stacks
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.instrument.wrapper.analysis import analyse
+from aoti_debug.instrument.wrapper.provenance.provenance import attach, with_operator_stacks
+from aoti_debug.package.manifest import Certainty, Site
 
 
 def site(name: str, callee: str) -> Site:

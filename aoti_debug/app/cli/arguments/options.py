@@ -1,0 +1,200 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from aoti_debug.base import abi
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.recording import levels
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_LONGEST_NAME = 255  # bytes
+_WORDS = {"true": True, "false": False, "none": None}
+
+
+class FilePath(click.Path):
+    """The path of a file or a directory, as a `Path`; it need not exist."""
+
+    def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:
+        super().__init__(file_okay=file_okay, dir_okay=dir_okay, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; a name that no file can have is wrong usage."""
+        parts = os.fsencode(value).split(b"/")
+        if any(len(part) > _LONGEST_NAME for part in parts):
+            self.fail(f"{str(value)[:40]}… is too long for the name of a file", param, ctx)
+        if b"\0" in os.fsencode(value):
+            self.fail("the name of a file has no null character", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Level(click.ParamType):  # type: ignore[type-arg]
+    """A recording level, as its number."""
+
+    name = "level"
+
+    def __init__(self, allowed: Sequence[abi.Level] = levels.LEVELS) -> None:
+        self._allowed = allowed
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of the level."""
+        try:
+            return levels.number(value, self._allowed)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds greater than 0."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; NaN, which would be no limit, is wrong usage."""
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value} is not a number of seconds", param, ctx)
+        return number
+
+
+imports = click.option(
+    "--import",
+    "imports",
+    metavar="MODULE",
+    multiple=True,
+    help="Import this module first: it registers custom operators. Repeatable.",
+)
+libraries = click.option(
+    "--load-library",
+    "libraries",
+    metavar="PATH",
+    type=FilePath(),
+    multiple=True,
+    help="Load this library of custom operators first. Repeatable.",
+)
+inductor_configs = click.option(
+    "--inductor-config",
+    "configs",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A setting of torch._inductor.config, such as max_autotune=True. Repeatable.",
+)
+calls = click.option(
+    "--calls",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How many times to call the model.",
+)
+trust = click.option(
+    "--trust",
+    "trusted",
+    is_flag=True,
+    help="Execute what was not made here by you: it may do whatever a program of yours may do.",
+)
+timings = click.option("--timings", is_flag=True, help="Also say where the time went.")
+exported = click.option(
+    "--exported",
+    metavar="PROGRAM.pt2",
+    type=FilePath(),
+    help="Of a compiled package: the exported program that it came from; supplies model lines.",
+)
+model_name = click.option(
+    "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
+)
+guards = click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
+run = click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
+wide = click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
+
+
+def inputs(default: str, *, whose: str = "") -> Callable[[_Command], _Command]:
+    """--inputs of a command that runs models.
+
+    Args:
+        default: which inputs are taken without it, in words.
+        whose: " for both models"; empty where there is one model.
+    """
+    return click.option(
+        "--inputs",
+        metavar="FILE",
+        type=FilePath(),
+        help=f"Inputs{whose} (.pt or .safetensors).  [default: {default}]",
+    )
+
+
+def random_inputs(note: str = "") -> Callable[[_Command], _Command]:
+    """--random-inputs; the note is a further sentence of its help."""
+    return click.option(
+        "--random-inputs",
+        metavar="SEED",
+        type=int,
+        help=f"Generate inputs that fit the model, for a first look.{note}",
+    )
+
+
+def hang_timeout(text: str) -> Callable[[_Command], _Command]:
+    """--timeout: seconds without progress after which a model hangs; the text is its help."""
+    return click.option(
+        "--timeout", "stall", metavar="SECONDS", type=Seconds(), default=60.0, show_default=True, help=text
+    )
+
+
+def json_output(schema: str = "", note: str = "") -> Callable[[_Command], _Command]:
+    """--json of a command that prints one object.
+
+    Args:
+        schema: the document that describes the object; empty where there is none.
+        note: a further sentence of its help.
+    """
+    described = f" ({schema})" if schema else ""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print one JSON object{described}.{note}")
+
+
+def page_output(text: str) -> Callable[[_Command], _Command]:
+    """-o of a command that writes an HTML page; the text is its help."""
+    return click.option("-o", "--output", metavar="FILE", type=FilePath(dir_okay=False), help=text)
+
+
+def parse_configs(configs: Sequence[str]) -> dict[str, Any]:
+    """Parses settings `KEY=VALUE`; a value is a Python literal, true, false, none, or else a string.
+
+    Raises:
+        UsageError: one has no "=".
+    """
+    parsed: dict[str, Any] = {}
+    for config in configs:
+        key, equals, value = config.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--inductor-config {config} is not KEY=VALUE", hint="--inductor-config max_autotune=True")
+        try:
+            parsed[key.strip()] = _WORDS[value.lower()] if value.lower() in _WORDS else ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            parsed[key.strip()] = value
+    return parsed
+
+
+def out(base: str, what: str) -> Callable[[_Command], _Command]:
+    """--out of a command that makes a directory.
+
+    Args:
+        base: the default.
+        what: "the comparison".
+    """
+    return click.option(
+        "--out",
+        metavar="DIR",
+        type=FilePath(file_okay=False),
+        default=Path(base),
+        show_default=True,
+        help=f"Where the directory of {what} is made.",
+    )

@@ -1,0 +1,29 @@
+"""The words on the command line that mean a run of ranks, and the rank that stands for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aoti_debug.runs.rundir import run_directory
+
+
+def ranks_named(what: str | None, run: str | None) -> Path | None:
+    """The directory of the run of ranks that `show WHAT --run RUN` means as a whole; None for anything else."""
+    if what is None:
+        return run_directory.find_ranks(run)
+    return run_directory.find_ranks(what) if run is None and not run_directory.is_launch_id(what) else None
+
+
+def one_rank(run: str | None) -> str | None:
+    """The rank that stands for a run of ranks, as a path; any other name as it is.
+
+    Raises:
+        RunDirError: a record of a rank cannot be read.
+    """
+    path = run_directory.find_ranks(run)
+    if path is None:
+        return run
+    from aoti_debug.runs.ranks.ranks_analysis import representative  # most runs are of one process
+    from aoti_debug.runs.ranks.ranks_run import open_ranks
+
+    return str(representative(open_ranks(path)).path)

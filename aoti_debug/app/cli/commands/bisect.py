@@ -1,0 +1,80 @@
+"""`aoti-debug bisect`: which launches, or which settings, make a program wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.terminal.lines import print_lines
+from aoti_debug.app.cli.terminal.step_lines import StepLines
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.compare.bisect.bisect_packages import bisect_packages
+from aoti_debug.compare.bisect.bisect_settings import bisect_settings
+from aoti_debug.compare.bisect.options import BASE, BisectOptions, SettingsOptions
+from aoti_debug.compare.bisect.packages_text import bisection_lines
+from aoti_debug.compare.bisect.settings_text import settings_lines
+
+
+@click.command("bisect")
+@click.argument("good", metavar="GOOD.pt2", type=click.Path(path_type=Path))
+@click.argument("bad", metavar="[BAD.pt2]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--settings",
+    is_flag=True,
+    help="Of one exported program: find the Inductor setting, pass, lowering or decomposition that makes it wrong.",
+)
+@options.inductor_configs
+@options.inputs("the embedded ones", whose=" for both models")
+@options.calls
+@options.imports
+@options.libraries
+@options.trust
+@options.out(BASE, "the bisection")
+@click.pass_context
+def command(
+    context: click.Context,
+    good: Path,
+    bad: Path | None,
+    settings: bool,
+    configs: tuple[str, ...],
+    inputs: Path | None,
+    calls: int,
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    out: Path,
+) -> None:
+    """Find the launches that make BAD.pt2 wrong, where GOOD.pt2, of the same program, is right.
+
+    Or, with --settings, what makes one exported program wrong.
+
+    Both are exported programs, compiled or instrumented packages; they are built and run as needed. Launches are paired
+    as by `aoti-debug diff`. In one run, each launch of the bad package reads what the good one has written: those that
+    write something else are suspects, all of them at once. Culprits are those whose difference rounding does not
+    explain; a run with their results replaced shows whether the outputs heal. Exit code 1: there are culprits.
+
+    With --settings, the program is built with changes, and compared as by `aoti-debug compare`, until some heal it:
+    what --inductor-config asks for is left out, usual suspects are changed, lowerings, decompositions and passes are
+    left out. Of those that heal it together, the smallest set is searched. If it is interrupted, the same command goes
+    on.
+    """
+    if settings:
+        if bad is not None:
+            raise UsageError("--settings takes one exported program", hint="leave out the second package")
+        asked = SettingsOptions(good, options.parse_configs(configs), inputs, calls, out, imports, libraries, trusted)
+        with StepLines(LastDurations("bisect", f"{good.resolve()} settings")) as progress:
+            cause = bisect_settings(asked, progress)
+        print_lines(["", *settings_lines(cause)])
+        context.exit(EXIT_CLEAN if cause.trials[0].is_right else EXIT_FINDING)
+    if bad is None:
+        raise UsageError("a second package is missing", hint="bisect GOOD.pt2 BAD.pt2, or PROGRAM.pt2 --settings")
+    if configs:
+        raise UsageError("--inductor-config is for --settings", hint="build each package with its settings first")
+    chosen = BisectOptions(good, bad, inputs, calls, out, imports, libraries, trusted)
+    with StepLines(LastDurations("bisect", f"{good.resolve()} {bad.resolve()}")) as progress:
+        found = bisect_packages(chosen, progress)
+    print_lines(["", *bisection_lines(found)])
+    context.exit(EXIT_CLEAN if found.is_clean else EXIT_FINDING)

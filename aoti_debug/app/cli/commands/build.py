@@ -1,0 +1,247 @@
+"""`aoti-debug build`: makes an instrumented package of an exported program or a compiled package."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.arguments.filters import modules_and_lines
+from aoti_debug.app.cli.arguments.unmatched import unmatched_warning
+from aoti_debug.app.cli.terminal.lines import is_live, print_lines, width
+from aoti_debug.base import wording
+from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder import join_provenance
+from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
+from aoti_debug.package.manifest import Form, Manifest, PackageOrigin
+from aoti_debug.package.recording import levels, site_filter
+
+LABEL = 18  # columns
+MAX_UNRECOGNISED = 12  # calls
+ONLY_MODEL = "model"  # its name in a package with one model
+NUMBERS = (Form.SCALAR, Form.SCALAR_REF, Form.INTS, Form.STRING)
+STAGES = {
+    "lower": "lowering the model",
+    "unpack": "unpacking the package",
+    "exported": "lowering the exported program",
+    "instrument": "finding launch sites",
+    "compile": "compiling",
+    "link": "linking",
+    "inputs": "generating inputs",
+    "package": "writing the package",
+}
+
+
+@click.command("build")
+@click.argument("model", metavar="MODEL.pt2", type=options.FilePath())
+@click.option(
+    "--level",
+    metavar="LEVEL",
+    type=options.Level(),
+    default=3,
+    show_default=True,
+    help=f"The level of a run that does not set AOTI_DEBUG_LEVEL: {levels.MEANINGS}.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    metavar="PATTERN",
+    multiple=True,
+    help="Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. Repeatable.",
+)
+@modules_and_lines("Print and save only launches")
+@click.option(
+    "-o", "--output", type=options.FilePath(), help="The package to write.  [default: MODEL.instrumented.pt2]"
+)
+@click.option(
+    "--inputs",
+    type=options.FilePath(),
+    help="Inputs (.pt or .safetensors) to embed instead of the program's example inputs.",
+)
+@click.option(
+    "--against",
+    metavar="PACKAGE.pt2",
+    type=options.FilePath(),
+    help="Of an exported program: list which kernels equal those of this compiled package.",
+)
+@options.exported
+@click.option(
+    "--random-inputs", metavar="SEED", type=int, help="Embed generated inputs that fit the model, for a first look."
+)
+@options.model_name
+@options.inductor_configs
+@options.imports
+@options.libraries
+@options.trust
+@click.option(
+    "--keep-sources",
+    metavar="DIR",
+    type=options.FilePath(),
+    help="Keep the generated C++ in this directory, original and instrumented.",
+)
+def command(
+    model: Path,
+    level: int,
+    filters: tuple[str, ...],
+    modules: tuple[str, ...],
+    lines: tuple[str, ...],
+    output: Path | None,
+    inputs: Path | None,
+    against: Path | None,
+    exported: Path | None,
+    random_inputs: int | None,
+    name: str,
+    configs: tuple[str, ...],
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    keep_sources: Path | None,
+) -> None:
+    """Turn MODEL.pt2 into an instrumented package.
+
+    MODEL.pt2 is an exported program, or a package that torch has compiled. The kernels, kernel binaries and weights of
+    a compiled package stay the same, byte for byte: only the code that launches them is compiled again.
+
+    The package runs wherever the original package would, with or without aoti-debug; level and filter can be changed
+    at run time with AOTI_DEBUG_LEVEL and AOTI_DEBUG_FILTER.
+    """
+    chosen = BuildOptions(
+        program=model,
+        level=level,
+        filters=filters,
+        modules=modules,
+        lines=lines,
+        output=output,
+        inputs=inputs,
+        inductor_configs=options.parse_configs(configs),
+        imports=imports,
+        libraries=tuple(str(path) for path in libraries),
+        keep_sources=keep_sources,
+        model=name,
+        against=against,
+        exported=exported,
+        random_inputs=random_inputs,
+        trusted=trusted,
+    )
+    with _progress(LastDurations("build", str(model.resolve()))) as progress:
+        summary = builder.build_report(chosen, progress)
+    print_lines(describe(summary, width()))
+    print_lines(unmatched_warning(summary.unmatched), err=True)
+
+
+def describe(summary: BuildSummary, columns: int) -> list[str]:
+    """The summary of a build in lines: launch sites by kind, arguments, unrecognised calls, size, time."""
+    manifest = summary.manifest
+    args = [arg for site in manifest.sites for arg in site.args]
+    scalars = sum(arg.form in NUMBERS for arg in args)
+    opaque = sum(arg.form is Form.OPAQUE for arg in args)
+    kinds = Counter(site.kind.value for site in manifest.sites)
+    unrecognised = manifest.unrecognised
+    hidden = len(unrecognised) - MAX_UNRECOGNISED
+    missing, chosen = summary.missing_inputs_reason, site_filter.baked(manifest)
+    rows = [
+        ("built from", built_from(manifest)),
+        *([("kernels", str(manifest.sameness))] if manifest.sameness else []),
+        *([("compiled by", manifest.other_torch)] if manifest.other_torch else []),
+        *([("model lines", text)] if (text := _model_lines(summary)) else []),
+        ("launch sites", f"{len(manifest.sites)}: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}"),
+        ("arguments", f"{wording.count(len(args) - scalars - opaque, 'tensor')}, {wording.count(scalars, 'scalar')}"),
+        ("not recognised", str(len(unrecognised) or "none")),
+        *(("", f"line {call.line} in {call.function}: {call.text}") for call in unrecognised[:MAX_UNRECOGNISED]),
+        *([("", f"and {hidden} more, in the package's manifest")] if hidden > 0 else []),
+        *([("layouts", f"not checked everywhere: {manifest.without_promises}")] if manifest.without_promises else []),
+        *([("weights", f"none: {manifest.without_weights}")] if manifest.without_weights else []),
+        ("level", f"{levels.written(manifest.level)}{f', {chosen}' if chosen else ''}"),
+        ("inputs", f"none: {missing}; the model takes" if missing else "embedded"),
+        *(("", line) for line in (summary.signature.lines() if missing else ())),
+        ("device", f"{manifest.device}, torch {manifest.torch_version}"),
+        ("size", wording.byte_size(summary.bytes)),
+        ("time", f"{summary.seconds:.1f} s: {', '.join(f'{name} {s:.1f}' for name, s in summary.stages.items())}"),
+    ]
+    rows += _against(summary)
+    lines = [str(summary.package)]
+    for label, text in rows:
+        lines += _wrapped(label, text, columns)
+    options_needed = " --inputs FILE.pt (or --random-inputs 0)" if summary.missing_inputs_reason else ""
+    return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}{options_needed}"]
+
+
+def _wrapped(label: str, text: str, columns: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        columns,
+        initial_indent=f"  {label}".ljust(LABEL),
+        subsequent_indent=" " * LABEL,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _model_lines(summary: BuildSummary) -> str:
+    """The origin of the model lines; "" if Inductor recorded them."""
+    sites = summary.manifest.sites
+    if summary.joined_sites == 0:
+        return "none: no kernel of the exported program is in the package; was it compiled from another program?"
+    if summary.joined_sites is not None:
+        total = wording.count(len(sites), "launch site")
+        return f"{summary.joined_sites} of {total}, joined by kernel source and order from the program"
+    return join_provenance.NO_MODEL_LINES if join_provenance.lacks_model_lines(summary.manifest) else ""
+
+
+def _against(summary: BuildSummary) -> list[tuple[str, str]]:
+    compared = summary.comparison
+    if compared is None:
+        return []
+    missing = [f"{name}: only in {compared.package.name}" for name in compared.missing]
+    return [
+        ("against", str(compared)),
+        *(("", f"{kernel.kernel}: {kernel.reason}") for kernel in compared.different),
+        *(("", line) for line in missing),
+    ]
+
+
+def built_from(manifest: Manifest) -> str:
+    """The kind of the original, and which of its models if it has several."""
+    name = f", model {manifest.model}" if manifest.model != ONLY_MODEL else ""
+    remark = ": its C++ kernels are compiled here" if manifest.source is PackageOrigin.UNCOMPILED else ""
+    return f"{manifest.source.value}{name}{remark}"
+
+
+@contextmanager
+def _progress(last: LastDurations) -> Iterator[builder.BuildProgress]:
+    """Reports the stages on stderr: a live line on a terminal, otherwise a line for each finished stage."""
+    console = Console(stderr=True, highlight=False)
+    if not is_live(console):
+
+        def report(stage: str, seconds: float | None) -> None:
+            if seconds is not None:
+                last.remember(stage, seconds)
+                console.print(f"{STAGES[stage]}: {seconds:.1f} s", soft_wrap=True)
+
+        yield report
+        return
+    columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        tasks = {
+            stage: bar.add_task(text + last.hint(stage), total=1, start=False, visible=False)
+            for stage, text in STAGES.items()
+        }
+
+        def progress(stage: str, seconds: float | None) -> None:
+            if seconds is None:
+                bar.start_task(tasks[stage])
+                bar.update(tasks[stage], visible=True)
+            else:
+                last.remember(stage, seconds)
+                bar.update(tasks[stage], completed=1)
+
+        yield progress

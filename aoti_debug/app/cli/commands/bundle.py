@@ -1,0 +1,66 @@
+"""`aoti-debug bundle`: one archive to send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.terminal.lines import print_lines, width
+from aoti_debug.base import wording
+from aoti_debug.runs.show.terminal_cells import shorten_middle
+from aoti_debug.views.bundle.bundle import write_bundle
+from aoti_debug.views.report import report
+from aoti_debug.views.report.redaction import RedactedPart
+
+_SIZE = 11  # columns
+
+
+@click.command("bundle")
+@click.argument("what", metavar="[RUN|TRIAGE]", required=False)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=options.FilePath(),
+    help="The archive to write: FILE.zip or FILE.tar.gz.  [default: aoti_debug_WHAT_NAME.zip]",
+)
+@click.option(
+    "--no-tensors",
+    "parts",
+    flag_value=RedactedPart.TENSORS,
+    type=click.UNPROCESSED,
+    multiple=True,
+    help="Leave out values of tensors and what was computed from them: statistics, histograms, the repro.",
+)
+@click.option(
+    "--no-source",
+    "parts",
+    flag_value=RedactedPart.SOURCE,
+    type=click.UNPROCESSED,
+    multiple=True,
+    help="Leave out source of kernels and of the model, call stacks, the repro.",
+)
+def command(what: str | None, output: Path | None, parts: tuple[RedactedPart, ...]) -> None:
+    """Pack a run, or a triage, into one archive to send; without a name the newest of both.
+
+    It holds verdict, report, repro, manifest, journal, logs and versions; never the package and its weights. What is
+    inside, and what was left out, is listed.
+    """
+    written = write_bundle(report.find(what), output, parts)
+    contents = written.contents
+    count, size = wording.count(len(contents.items), "file"), wording.byte_size(written.bytes)
+    print_lines([f"{written.path}", f"  {count}, {size}; in {contents.root}/:"])
+    _table([(item.name, item.size, "") for item in contents.items])
+    if contents.left_out:
+        click.echo("left out:")
+        _table([(left.name, left.size, left.why) for left in contents.left_out])
+
+
+def _table(rows: list[tuple[str, int, str]]) -> None:
+    indent = " " * (_SIZE + 2)
+    for name, size, why in rows:
+        shown = shorten_middle(name, width() - len(indent) - 1)
+        first, *more = wording.wrapped(f"{shown}: {why}" if why else shown, width(), indent)
+        print_lines([f"{wording.byte_size(size):>{_SIZE}}{first[_SIZE:]}", *more])

@@ -1,0 +1,113 @@
+"""`aoti-debug compare`: every launch of a model against what its program says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.arguments.filters import modules_and_lines
+from aoti_debug.app.cli.terminal.lines import print_lines, width
+from aoti_debug.app.cli.terminal.step_lines import StepLines
+from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.compare.compare import compare
+from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.document import document
+from aoti_debug.compare.options import BASE, CompareOptions
+from aoti_debug.compare.outcome import exit_code
+from aoti_debug.compare.outcome_text import report_lines
+from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.views.report import report
+
+
+@click.command("compare")
+@click.argument("model", metavar="MODEL.pt2", type=click.Path(path_type=Path))
+@options.inputs("the example inputs of the program")
+@options.random_inputs()
+@click.option(
+    "--exported",
+    metavar="PROGRAM.pt2",
+    type=options.FilePath(),
+    help="The exported program that a compiled package came from: it is what the launches are compared with.",
+)
+@options.calls
+@click.option(
+    "--filter",
+    "filters",
+    metavar="PATTERN",
+    multiple=True,
+    help="Compare only launches of kernels that match (* ? []); !PATTERN excludes. Repeatable.",
+)
+@modules_and_lines("Compare only launches")
+@click.option(
+    "--metric",
+    metavar="FILE.py:FUNCTION",
+    default="",
+    help="Also print what this function of two tensors, actual and expected, returns.",
+)
+@options.inductor_configs
+@options.imports
+@options.libraries
+@options.trust
+@options.out(BASE, "the comparison")
+@click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the run and its comparison.")
+@options.json_output("docs/compare.schema.json")
+@click.pass_context
+def command(
+    context: click.Context,
+    model: Path,
+    inputs: Path | None,
+    random_inputs: int | None,
+    exported: Path | None,
+    calls: int,
+    filters: tuple[str, ...],
+    modules: tuple[str, ...],
+    lines: tuple[str, ...],
+    metric: str,
+    configs: tuple[str, ...],
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    out: Path,
+    with_report: bool,
+    as_json: bool,
+) -> None:
+    """Compare every launch of MODEL.pt2 with what its program says.
+
+    MODEL.pt2 is an exported program, a package that `aoti-debug build` made, a run directory, or a package that torch
+    has compiled; without --exported, that is compared with the sources of its kernels. The model is run at level 1, and
+    the graph that its kernels come from is evaluated, launch by launch, from the inputs that each launch was
+    recorded with: in eager's dtypes, in the arithmetic of kernels and in float64. A launch is wrong if it differs by
+    more than rounding explains. Exit code 1: a launch, a state or an output of the model is wrong or not what eager
+    has, eager refuses the inputs, or the run did not end well; 8: clean as far as compared.
+    """
+    chosen = CompareOptions(
+        model=model,
+        inputs=inputs,
+        random_inputs=random_inputs,
+        exported=exported,
+        calls=calls,
+        filters=SiteFilter(filters, modules, lines),
+        metric=metric,
+        out=out,
+        inductor_configs=options.parse_configs(configs),
+        imports=imports,
+        libraries=libraries,
+        trusted=trusted,
+    )
+    with StepLines(LastDurations("compare", str(model.resolve()))) as progress:
+        comparison = compare(chosen, progress)
+    page = [_report(comparison)] if with_report else []
+    if as_json:
+        click.echo(json.dumps(document(comparison), indent=1, allow_nan=False))
+    else:
+        print_lines(["", *report_lines(comparison, width()), *page])
+    context.exit(exit_code(comparison))
+
+
+def _report(comparison: Comparison) -> str:
+    """Writes the page; returns the line that names it."""
+    path = report.write(report.of_comparison(comparison), Path(comparison.directory) / report.REPORT)
+    return f"  report   {path}"

@@ -1,0 +1,127 @@
+"""`aoti-debug diff`: two runs against each other."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.terminal.lines import print_lines
+from aoti_debug.app.cli.terminal.step_lines import StepLines
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.compare.diff import budget
+from aoti_debug.compare.diff.diff import diff
+from aoti_debug.compare.diff.difference import Diff
+from aoti_debug.compare.diff.document import document
+from aoti_debug.compare.diff.options import BASE, DiffOptions
+from aoti_debug.compare.diff.text import MOST, diff_lines
+from aoti_debug.package.recording import levels
+
+
+@click.command("diff")
+@click.argument("a", metavar="A", type=click.Path(path_type=Path))
+@click.argument("b", metavar="B", type=click.Path(path_type=Path))
+@options.inputs("those of the run beside a model, or embedded ones", whose=" for both models")
+@click.option(
+    "--calls",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="How many times to call the models.  [default: as often as in the run beside a model, or once]",
+)
+@click.option(
+    "--level",
+    metavar="LEVEL",
+    type=options.Level(levels.WITH_HASHES),
+    default=1,
+    show_default=True,
+    help="Of the runs of models: 1 saves tensors; 2 records hashes and statistics, hash only hashes: where they part, "
+    "not by how much.",
+)
+@click.option(
+    "--gate",
+    metavar="BUDGET.toml",
+    type=options.FilePath(),
+    help="What may differ (docs/diff.md); exit code 1 only if more does.",
+)
+@click.option(
+    "--no-reference",
+    "skips_reference",
+    is_flag=True,
+    help="Do not compute in float64, with the programs in the packages, whether rounding explains what differs.",
+)
+@options.imports
+@options.libraries
+@options.trust
+@options.out(BASE, "the runs, or of the page,")
+@click.option("--all", "show_all", is_flag=True, help="List everything that differs.")
+@click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of both runs.")
+@options.page_output("With --report: the file to write.  [default: report/index.html in the directory of the runs]")
+@options.json_output("docs/diff.schema.json")
+@click.pass_context
+def command(
+    context: click.Context,
+    a: Path,
+    b: Path,
+    inputs: Path | None,
+    calls: int | None,
+    level: int,
+    gate: Path | None,
+    skips_reference: bool,
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    out: Path,
+    show_all: bool,
+    with_report: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare run B with run A: the first launch that reads the same bytes and writes others.
+
+    A and B are run directories or names of runs; an exported program, a compiled or an instrumented package is built
+    and run first. Launches are paired by kernel and position if both runs are of the same generated code, otherwise by
+    the values of the program that they write: with other fusion, on another device, with another torch. What later
+    launches make of a difference counts as its consequence. If tensors were saved, each launch that differs is also
+    computed in float64, on both sides, from what it read: is it only rounding? Exit code 1: the runs differ, or by more
+    than the budget.
+    """
+    if output is not None and not with_report:
+        raise UsageError("-o needs --report", hint="aoti-debug diff A B --report -o FILE")
+    allowed = None if gate is None else budget.read(gate)
+    chosen = DiffOptions(a, b, inputs, calls, level, not skips_reference, out, imports, libraries, trusted)
+    with StepLines(LastDurations("diff", f"{a.resolve()} {b.resolve()}")) as progress:
+        found = diff(chosen, progress)
+    excesses = None if allowed is None else allowed.excesses(found)
+    page = [_report(found, excesses, output, out)] if with_report else []
+    if as_json:
+        click.echo(json.dumps(document(found, excesses), indent=1, allow_nan=False))
+    else:
+        print_lines(["", *diff_lines(found, excesses, most=sys.maxsize if show_all else MOST), *page])
+    is_clean = found.is_same if excesses is None else not excesses
+    context.exit(EXIT_CLEAN if is_clean else EXIT_FINDING)
+
+
+def _report(found: Diff, excesses: Sequence[str] | None, output: Path | None, base: Path) -> str:
+    """Writes the page; returns the line that names it."""
+    from aoti_debug.views.report import diff_page  # a comparison without a page starts without the templates
+    from aoti_debug.views.report.subject import REPORT
+
+    path = output or (found.directory or _new_directory(base)) / REPORT
+    return f"  report   {diff_page.write(found, excesses, path)}"
+
+
+def _new_directory(base: Path) -> Path:
+    """A directory for the page of two runs that were there.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    directory = stamped_directories.make(base)
+    stamped_directories.link_latest(directory)
+    return directory

@@ -1,0 +1,64 @@
+"""`aoti-debug doctor`: checks what this machine has for building and running models, and says what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.terminal.lines import width
+from aoti_debug.app.doctor import doctor
+from aoti_debug.app.doctor.check import MachineCheck, Status
+from aoti_debug.base import wording
+from aoti_debug.base.errors import EXIT_CLEAN, ToolchainError
+
+FORMAT = 1
+_COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "red"}
+_LABELS = 9, 19  # columns
+
+
+@click.command("doctor")
+@options.json_output()
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """List what this machine has for building, running and debugging models, and what to do about the rest.
+
+    Exit code 4: something is missing that every build or run needs.
+    """
+    checks = doctor.run_checks()
+    well = doctor.is_ready(checks)
+    if as_json:
+        as_data = {"format": FORMAT, "well": well, "checks": [asdict(check) for check in checks]}
+        click.echo(json.dumps(as_data, indent=1))
+    else:
+        for check in checks:
+            show(check, width())
+        click.echo(conclusion(checks))
+    context.exit(EXIT_CLEAN if well else ToolchainError.exit_code)
+
+
+def show(check: MachineCheck, columns: int) -> None:
+    """Prints a check, with what to do in the lines below."""
+    first, second = _LABELS
+    indent = " " * (first + second)
+    body = wording.wrapped(check.found, columns, indent)
+    click.secho(f"{check.status.value:<{first}}", fg=_COLOURS[check.status], nl=False)
+    click.echo(f"{check.name:<{second}}{body[0][len(indent) :]}")
+    for line in body[1:]:
+        click.echo(line)
+    if check.todo:
+        for line in wording.wrapped(f"→ {check.todo}", columns, indent):
+            click.echo(line)
+
+
+def conclusion(checks: Sequence[MachineCheck]) -> str:
+    """The last line: whether models can be built and run here."""
+    if not doctor.is_ready(checks):
+        names = [check.name for check in checks if check.needed and check.status is Status.MISSING]
+        return f"models cannot be built and run here; missing: {', '.join(names)}"
+    warnings = sum(check.status is not Status.OK for check in checks)
+    rest = f", with {wording.count(warnings, 'limitation')}" if warnings else ""
+    return f"models can be built and run here{rest}"

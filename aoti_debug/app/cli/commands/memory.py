@@ -1,0 +1,70 @@
+"""`aoti-debug memory`: the peak of a model's memory, and which buffers make it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.terminal.lines import print_lines
+from aoti_debug.app.cli.terminal.step_lines import StepLines
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.views.memory.document import document
+from aoti_debug.views.memory.growth import kept_memory
+from aoti_debug.views.memory.memory import memory
+from aoti_debug.views.memory.options import BASE, MemoryOptions
+from aoti_debug.views.memory.text import MOST, memory_lines
+
+
+@click.command("memory")
+@click.argument("what", metavar="MODEL.pt2|RUN", type=options.FilePath())
+@options.inputs("those embedded in it", whose=" for the model")
+@options.calls
+@options.imports
+@options.libraries
+@options.trust
+@options.out(BASE, "the run")
+@click.option("--all", "show_all", is_flag=True, help=f"List every buffer, not only {MOST} of each table.")
+@click.option("--plot", is_flag=True, help="Also write an HTML page with a picture: bytes over launches, by buffer.")
+@options.page_output("With --plot: the file to write.  [default: report/memory.html in the run]")
+@options.json_output("docs/memory.schema.json")
+@click.pass_context
+def command(
+    context: click.Context,
+    what: Path,
+    inputs: Path | None,
+    calls: int,
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    out: Path,
+    show_all: bool,
+    plot: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Show the peak of a model's memory, its launch and model line, and which buffers are alive then.
+
+    MODEL.pt2 is an exported program, a compiled or an instrumented package; it is built and run at level 3. Of a RUN,
+    nothing is run. The peak counts what a call allocates: buffers and outputs, not inputs and weights. Exit code 1:
+    what is allocated grows from call to call, and a launch was seen to keep it.
+    """
+    if output is not None and not plot:
+        raise UsageError("-o needs --plot", hint="aoti-debug memory MODEL.pt2 --plot -o FILE")
+    chosen = MemoryOptions(what, inputs, calls, out, imports, libraries, trusted)
+    with StepLines(LastDurations("memory", str(what.resolve()))) as progress:
+        found = memory(chosen, progress)
+    written = []
+    if plot:
+        from aoti_debug.views.memory import page  # a table starts without the templates
+
+        written = [f"page: {page.write(found, output)}"]
+    if as_json:
+        click.echo(json.dumps(document(found), indent=1, allow_nan=False))
+    else:
+        print_lines(["", *memory_lines(found, None if show_all else MOST), *written])
+    is_kept = any(kept.is_measured for kept in kept_memory(found.memory, found.measured))
+    context.exit(EXIT_FINDING if is_kept else EXIT_CLEAN)

@@ -1,0 +1,96 @@
+"""`aoti-debug minify`: the smallest part of a program that still shows its fault, as a script that needs only torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.terminal.lines import print_lines
+from aoti_debug.app.cli.terminal.step_lines import StepLines
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_UNCONFIRMED
+from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.triage.minify.document import document
+from aoti_debug.triage.minify.minified import Minified
+from aoti_debug.triage.minify.minify import minify
+from aoti_debug.triage.minify.options import BASE, MOST_SCRIPTS, MinifyOptions
+from aoti_debug.triage.minify.text import minified_lines
+
+
+@click.command("minify")
+@click.argument("program", metavar="PROGRAM.pt2", type=options.FilePath())
+@options.inputs("the example inputs of the program")
+@options.calls
+@options.guards
+@options.hang_timeout("The model, or a part of it, hangs if it makes no progress for this long.")
+@click.option(
+    "--most-scripts",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=MOST_SCRIPTS,
+    show_default=True,
+    help="End after so many scripts, with the smallest part so far.",
+)
+@options.inductor_configs
+@options.imports
+@options.libraries
+@options.trust
+@options.out(BASE, "the minimisation")
+@options.json_output("docs/minify.schema.json")
+@click.pass_context
+def command(
+    context: click.Context,
+    program: Path,
+    inputs: Path | None,
+    calls: int,
+    guards: bool,
+    stall: float,
+    most_scripts: int,
+    configs: tuple[str, ...],
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Find the smallest part of PROGRAM.pt2 that still shows its fault, and write it as a script.
+
+    PROGRAM.pt2 is an exported program. It is triaged; then parts of it are compiled and run, each by a script in a
+    process of its own: first the operators that the guilty launch computes, with the tensors that it read, then ever
+    fewer of them. If no such part shows the fault, parts of the whole program are tried. The result needs torch and
+    the modules of --import, and nothing of aoti-debug; it prints one line and ends with exit code 1 if it shows the
+    fault. A triage of that part has to confirm the finding; if it does not, the next larger part is tried, four in
+    all. If the search is interrupted, the same command goes on. Exit code 1: there is a finding, and a script that is
+    confirmed; 7: there is a finding, and no such script.
+    """
+    chosen = MinifyOptions(
+        program=program,
+        inputs=inputs,
+        inductor_configs=options.parse_configs(configs),
+        calls=calls,
+        stall=stall,
+        guards=guards,
+        most_scripts=most_scripts,
+        out=out,
+        imports=imports,
+        libraries=libraries,
+        trusted=trusted,
+    )
+    with StepLines(LastDurations("minify", str(program.resolve()))) as progress:
+        found = minify(chosen, progress)
+    if as_json:
+        click.echo(json.dumps(document(found), indent=1, allow_nan=False))
+    else:
+        print_lines(["", *minified_lines(_with_short_path(found))])
+    context.exit(EXIT_CLEAN if found.is_clean else EXIT_FINDING if found.is_confirmed else EXIT_UNCONFIRMED)
+
+
+def _with_short_path(found: Minified) -> Minified:
+    """The result with the path of the script from here, if it lies below."""
+    if found.smallest is None:
+        return found
+    shown = str(found.smallest.script).removeprefix(f"{Path.cwd()}/")
+    return replace(found, smallest=replace(found.smallest, script=Path(shown)))

@@ -1,0 +1,119 @@
+"""`aoti-debug profile`: where the time of a model goes, launch by launch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.terminal.lines import print_lines, width
+from aoti_debug.app.cli.terminal.step_lines import StepLines
+from aoti_debug.base import wording
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from aoti_debug.views.profile.document import document
+from aoti_debug.views.profile.options import BASE, CALLS, WARM_UP, ProfileOptions
+from aoti_debug.views.profile.profile import profile
+from aoti_debug.views.profile.slices import slices
+from aoti_debug.views.profile.text import profile_lines
+from aoti_debug.views.profile.trace_text import trace_text
+
+LIMIT = 40  # rows
+
+
+@click.command("profile")
+@click.argument("model", metavar="MODEL.pt2", type=options.FilePath())
+@options.inputs("the embedded ones")
+@click.option(
+    "--calls",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=CALLS,
+    show_default=True,
+    help=f"How many calls are measured, after {WARM_UP} to warm up and, on a GPU, up to 20 without its profiler.",
+)
+@click.option(
+    "--cuda-graph",
+    is_flag=True,
+    help="On a GPU: capture a call in a CUDA graph, and measure N replays of it instead of calls.",
+)
+@click.option(
+    "--against",
+    metavar="OLD.pt2",
+    type=options.FilePath(),
+    help="Also measure this older model of the same program, in turn with MODEL.pt2: which launches are slower?",
+)
+@click.option(
+    "--trace",
+    metavar="FILE",
+    type=options.FilePath(dir_okay=False),
+    help="Also write a trace of all calls that Perfetto (ui.perfetto.dev) and chrome://tracing open.",
+)
+@click.option("--plot", is_flag=True, help="Also write an HTML page with a flame of modules, model lines and launches.")
+@options.page_output("With --plot: the file to write.  [default: report/profile.html in the run]")
+@options.imports
+@options.libraries
+@options.trust
+@options.out(BASE, "the profile")
+@click.option("--all", "all_", is_flag=True, help=f"Show every launch, not only {LIMIT} of them.")
+@options.json_output("docs/profile.schema.json")
+@options.wide
+@click.pass_context
+def command(
+    context: click.Context,
+    model: Path,
+    inputs: Path | None,
+    calls: int,
+    cuda_graph: bool,
+    against: Path | None,
+    trace: Path | None,
+    plot: bool,
+    output: Path | None,
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    out: Path,
+    all_: bool,
+    as_json: bool,
+    wide: bool,
+) -> None:
+    """Show where the time of MODEL.pt2 goes: every launch, the slowest first, and the time between launches.
+
+    MODEL.pt2 is an exported program, a compiled or an instrumented package. Each launch comes with its model line, the
+    bytes that it moves, its floating-point operations, and how close it is to what this machine can do. Times are
+    medians of the calls. Exit code 1: with --against, something is slower.
+    """
+    if output is not None and not plot:
+        raise UsageError("-o needs --plot", hint="aoti-debug profile MODEL.pt2 --plot -o FILE")
+    chosen = ProfileOptions(model, inputs, calls, against, out, imports, libraries, trusted, cuda_graph)
+    with StepLines(LastDurations("profile", str(model.resolve()))) as progress:
+        found = profile(chosen, progress)
+    if as_json:
+        click.echo(json.dumps(document(found), indent=1, allow_nan=False))
+    else:
+        print_lines(["", *profile_lines(found, None if all_ else LIMIT, UNLIMITED if wide else width())])
+    if trace is not None:
+        _write(trace, trace_text(slices(found.run, found.warm_up, found.on_device), model.name))
+        print_lines([f"trace: {trace}, {wording.byte_size(trace.stat().st_size)}"], err=as_json)
+    if plot:
+        from aoti_debug.views.profile import page  # a table starts without the templates
+
+        print_lines([f"page: {page.write(found, output)}"], err=as_json)
+    is_slower = found.changes is not None and bool(found.changes.slower)
+    context.exit(EXIT_FINDING if is_slower else EXIT_CLEAN)
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes a file.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        atomic_write.write(path, text)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", hint="--trace FILE names another file") from error

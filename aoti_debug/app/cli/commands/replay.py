@@ -1,0 +1,97 @@
+"""`aoti-debug replay`: a run again, with results of launches replaced."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.terminal.lines import print_lines, width
+from aoti_debug.app.cli.terminal.step_lines import StepLines
+from aoti_debug.base import wording
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.compare.replay.healed_outputs import Healing
+from aoti_debug.compare.replay.options import BASE, ReplayOptions
+from aoti_debug.compare.replay.replay import replay
+from aoti_debug.compare.replay.stop_before_launch import Reached
+from aoti_debug.compare.replay.text import what_if_lines
+from aoti_debug.runs.show.detail import detail
+
+
+@click.command("replay")
+@click.argument("run", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--substitute",
+    "substitutions",
+    metavar="LAUNCH=WHAT",
+    multiple=True,
+    help="Replace what this launch writes: 0.36=eager, =fp64, =OTHER.pt2, or =skip not to launch it. Repeatable.",
+)
+@click.option("--to", metavar="LAUNCH", default="", help="Stop before this launch, and show its arguments.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="With --to: keep the process there until Enter is pressed, so that a debugger can be attached.",
+)
+@click.option(
+    "--from",
+    "begin",
+    metavar="LAUNCH",
+    default="",
+    help="Launch nothing before this one; what is before it gets the recorded results.",
+)
+@options.imports
+@options.libraries
+@options.trust
+@options.out(BASE, "the replay")
+@click.pass_context
+def command(
+    context: click.Context,
+    run: Path | None,
+    substitutions: tuple[str, ...],
+    to: str,
+    wait: bool,
+    begin: str,
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    out: Path,
+) -> None:
+    """Run a model again with results of launches replaced, and say whether its outputs heal; or stop before a launch.
+
+    RUN is a run directory or its name, by default the latest one. `eager` and `fp64` are what the program gives for the
+    inputs that the launch was recorded with, OTHER.pt2 is another package, whose launch of the same value is taken.
+    Outputs are compared with those of the program in eager. Exit code 1: they are wrong.
+    """
+    if wait and not to:
+        raise UsageError("--wait needs --to", hint="--to 0.37 --wait stays before that launch")
+    chosen = ReplayOptions(run, substitutions, to, begin, out, imports, libraries, trusted)
+    with StepLines(LastDurations("replay", str(run))) as progress:
+        found = replay(chosen, progress, _wait if wait else None)
+    if isinstance(found, Reached):
+        print_lines(["", *reached_lines(found, width())])
+        return
+    print_lines(["", *what_if_lines(found)])
+    is_right = bool(found.outputs.after) and found.outputs.healing in (Healing.HEALED, Healing.RIGHT_BEFORE)
+    context.exit(EXIT_CLEAN if is_right else EXIT_FINDING)
+
+
+def reached_lines(reached: Reached, columns: int) -> list[str]:
+    """The launch that the run has stopped before, with its arguments."""
+    return [
+        *detail(reached.run, reached.launch, columns, (Phase.BEFORE,)),
+        *(f"note: {reason}" for reason in reached.refused),
+        "",
+        f"STOPPED before {reached.launch.id} {reached.launch.kernel}, after {wording.duration(reached.seconds)}",
+        f"  run      {reached.run.path}",
+    ]
+
+
+def _wait(pid: int) -> None:
+    """Keeps the process before its launch until Enter is pressed, or the input ends."""
+    print_lines([f"process {pid} stands before the launch: gdb -p {pid}; Enter ends it"])
+    sys.stdin.readline()

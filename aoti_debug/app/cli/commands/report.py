@@ -1,0 +1,51 @@
+"""`aoti-debug report`: an HTML page that shows a run or a triage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.arguments.reported_ranks import ranks_reported, write_ranks_pages
+from aoti_debug.app.cli.terminal.lines import print_lines
+from aoti_debug.base import wording
+from aoti_debug.runs.ranks.ranks_analysis import analyse
+from aoti_debug.runs.ranks.ranks_run import open_ranks
+from aoti_debug.runs.rundir import summaries
+from aoti_debug.views.report import report
+from aoti_debug.views.report.subject import ReportSubject
+from aoti_debug.views.summaries import page
+
+
+@click.command("report")
+@click.argument("what", metavar="[RUN|TRIAGE]", required=False)
+@options.page_output("The file to write.  [default: report/index.html in the directory of the run or triage]")
+def command(what: str | None, output: Path | None) -> None:
+    """Write one HTML file that shows a run, or a triage; without a name the newest of both.
+
+    Of a run of several ranks, writes one page of all and one for each rank.
+
+    The file opens without network. It shows the verdict, the model line, a timeline, the launches around the guilty
+    one, and every launch with its statistics, histograms of saved tensors, provenance and source. Without -o, the page
+    of summaries of such a run is written beside it, too.
+    """
+    ranks = ranks_reported(what)
+    if ranks is not None:
+        analysis = analyse(open_ranks(ranks))
+        written = write_ranks_pages(analysis, output)
+        count = wording.count(len(analysis.run.recorded), "rank")
+        print_lines([f"{written}", f"  run of {count} {ranks.name}, a page for each"])
+        return
+    subject = report.find(what)
+    path = report.write(subject, output, _summaries_page(subject) if output is None else "")
+    print_lines([f"{path}", f"  {subject.what} {subject.name}, {wording.byte_size(path.stat().st_size)}"])
+
+
+def _summaries_page(subject: ReportSubject) -> str:
+    """Writes the page of the summaries of a run; its name, "" if there are none."""
+    run = subject.run
+    found = None if run is None or subject.triage is not None else summaries.read(run)
+    if run is None or found is None or not found.series:
+        return ""
+    return page.write(run, found, found.series).name

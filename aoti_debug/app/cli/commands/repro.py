@@ -1,0 +1,131 @@
+"""`aoti-debug repro`: a folder that replays one kernel launch alone."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.arguments.ranks import one_rank
+from aoti_debug.app.cli.terminal.lines import print_lines
+from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
+from aoti_debug.repro.repro import write_repro
+
+if TYPE_CHECKING:
+    from aoti_debug.compare.fx_repro import FxRepro
+
+
+def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise click.BadParameter(f"{text} is not a number of bytes, such as 4096, 64K or 2M")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
+
+
+@click.command("repro")
+@click.argument("kernel")
+@click.option(
+    "--launch",
+    metavar="CALL.LAUNCH",
+    help="Which launch of the kernel.  [default: the one that the fault of the run is attributed to, else the first]",
+)
+@options.run
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=options.FilePath(),
+    help="What to write.  [default: repro_KERNEL_LAUNCH, with .py if it is a single file]",
+)
+@click.option("--single-file", is_flag=True, help="Write one .py that contains the tensors, for an issue tracker.")
+@click.option(
+    "--max-size",
+    metavar="BYTES",
+    default="1M",
+    show_default=True,
+    callback=_bytes,
+    help="How much a single file may contain, compressed; takes K, M and G.",
+)
+@click.option("--fx", is_flag=True, help="Write the part of the program's graph that it computes, as an FX module.")
+@click.option("--minifier", is_flag=True, help="As --fx, with the script that torch's minifier starts from.")
+@click.option("--issue", is_flag=True, help="As --fx, with an issue text for PyTorch: script, observed, versions.")
+@options.trust
+def command(
+    kernel: str,
+    launch: str | None,
+    run: str | None,
+    output: Path | None,
+    single_file: bool,
+    max_size: int,
+    fx: bool,
+    minifier: bool,
+    issue: bool,
+    trusted: bool,
+) -> None:
+    """Write a folder that replays one launch of KERNEL alone, from its saved tensors.
+
+    KERNEL is a name as `aoti-debug show` prints it. The script needs torch, safetensors and numpy, for a Triton kernel
+    also triton, for a C++ kernel a compiler; it does not need aoti-debug. If the run saved no tensors of the launch,
+    its package is run again at level 1 for that launch. Of a run of several ranks, the first that failed counts.
+
+    \b
+    aoti-debug repro cpp_fused_relu_1
+    cd repro_cpp_fused_relu_1_0.3
+    python repro.py               # compares with the recorded outputs
+    python repro.py --sanitize    # finds out-of-bounds accesses
+    python repro.py --help        # --repeat, --poison, --bench, --reduce, ...
+
+    The script's exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault was not reproduced.
+
+    With --fx it is not the kernel that is replayed, but the operators of the program that the kernel stands for: in
+    eager, or with --compile and --aoti of the script, compiled anew. Exit codes: 0 as recorded, 10 not as recorded.
+    """
+    asked = [name for name, is_asked in {"--fx": fx, "--minifier": minifier, "--issue": issue}.items() if is_asked]
+    if asked:
+        if single_file:
+            raise UsageError(f"--single-file and {asked[0]} exclude each other", hint="pass one of them")
+        from aoti_debug.compare.fx_repro import FxExtra, write_fx_repro  # all that compares launches with the program
+
+        extras = [extra for extra in FxExtra if extra.value in asked]
+        _print_fx(
+            write_fx_repro(
+                kernel,
+                run=one_rank(run),
+                launch=launch,
+                output=output,
+                extras=extras,
+                trusted=trusted,
+                say=_say,
+            )
+        )
+        return
+    written = write_repro(
+        kernel,
+        run=one_rank(run),
+        launch=launch,
+        output=output,
+        one_file=max_size if single_file else None,
+        trusted=trusted,
+        say=_say,
+    )
+    size = f"{wording.count(written.tensors, 'tensor')}, {wording.byte_size(written.bytes)}"
+    lines = [f"{written.path}", f"  launch {written.launch} of {written.kernel}, {size}, from {written.run.name}"]
+    lines += [f"  it ended in {written.fault}"] if written.fault else []
+    print_lines([*lines, f"next: {shlex.join(['python', str(written.script)])}"])
+
+
+def _say(text: str) -> None:
+    print_lines([text], err=True)
+
+
+def _print_fx(written: FxRepro) -> None:
+    tensors = f"{wording.count(written.inputs, 'input')}, {wording.count(written.outputs, 'output')}"
+    lines = [f"{written.path}", f"  launch {written.launch}: {wording.count(written.calls, 'operator')}, {tensors}"]
+    lines += [f"  from {written.run.name}; in eager:", *(f"    {line}" for line in written.lines)]
+    commands = (shlex.join(["python" if path.suffix == ".py" else "less", str(path)]) for path in written.files)
+    print_lines([*lines, *(f"next: {command}" for command in commands)])

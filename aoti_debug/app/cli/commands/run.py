@@ -1,0 +1,375 @@
+"""`aoti-debug run`: runs an instrumented package in a process of its own and shows the outcome."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.arguments.filters import modules_and_lines
+from aoti_debug.app.cli.arguments.unmatched import (
+    uncalled_inspector_warning,
+    unmatched_warning,
+    unmatched_watch_warning,
+)
+from aoti_debug.app.cli.terminal.lines import print_lines, width
+from aoti_debug.app.cli.terminal.live_output import LiveOutput
+from aoti_debug.base import wording
+from aoti_debug.base.abi import Level, SaveStatus
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.machine import current_rank as machine_ranks
+from aoti_debug.base.machine.progress.timings import since_process_start
+from aoti_debug.compare.diff.repeated_calls import compare_calls
+from aoti_debug.compare.diff.text import repeat_lines
+from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
+from aoti_debug.package.recording import levels, site_filter
+from aoti_debug.runs.diagnosis import suggested_commands
+from aoti_debug.runs.run import watch_syntax
+from aoti_debug.runs.run.inspector import InspectorError
+from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES, RunOptions
+from aoti_debug.runs.run.runner import RunResult, run_with
+from aoti_debug.runs.rundir import rescued_tensors, run_directory
+from aoti_debug.runs.rundir import summaries as run_summaries
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.watchpoints import Watchpoint
+from aoti_debug.runs.show.fault import verdict_lines
+from aoti_debug.runs.show.finding import finding_lines
+from aoti_debug.runs.show.timings import START, Phase, timing_lines
+from aoti_debug.runs.show.watchpoint_hits import watch_lines
+from aoti_debug.triage.memory_errors import overruns
+
+_HEX_BYTE = re.compile(r"[0-9a-fA-F]{2}\Z")
+
+
+class HexByte(click.ParamType):  # type: ignore[type-arg]
+    """Two hexadecimal digits."""
+
+    name = "byte"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The byte as a number."""
+        if isinstance(value, int):
+            return value
+        if not _HEX_BYTE.match(value):
+            self.fail(f"{value!r} is not two hexadecimal digits", param, ctx)
+        return int(value, 16)
+
+
+@click.command("run")
+@click.argument("package", metavar="PACKAGE.pt2", type=options.FilePath())
+@options.inputs("those embedded in the package")
+@options.random_inputs(" They are kept in the run directory.")
+@click.option("--model", metavar="NAME", default="", help="Which model of a compiled package that holds several.")
+@click.option(
+    "--level",
+    metavar="LEVEL",
+    type=options.Level(),
+    help=f"{levels.MEANINGS}.  [default: the level of the package]",
+)
+@click.option(
+    "--filter",
+    "filters",
+    metavar="PATTERN",
+    multiple=True,
+    help="Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. All launches stay in the "
+    "journal. Repeatable.",
+)
+@modules_and_lines("Print and save only launches")
+@click.option(
+    "--phase",
+    type=click.Choice(PHASES),
+    help="Values to print and save.  [default: level 2 inputs before and outputs after a launch, level 1 both]",
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=options.FilePath(file_okay=False),
+    help=f"Where the run directory is made.  [default: {run_directory.BASE}]",
+)
+@options.calls
+@click.option(
+    "--timeout", metavar="SECONDS", type=float, help="Kill the process this long after it began to load the package."
+)
+@click.option(
+    "--stall",
+    metavar="SECONDS",
+    type=float,
+    help="Kill the process when no launch has begun or ended for this long, and show where it hangs.",
+)
+@options.imports
+@options.libraries
+@options.trust
+@click.option(
+    "--launch",
+    "launches",
+    metavar="CALL.LAUNCH",
+    multiple=True,
+    help="Print and save this launch only. Repeatable.",
+)
+@click.option(
+    "--flight",
+    metavar="K",
+    type=click.IntRange(0, MAX_FLIGHT),
+    help="Flight recorder: keep the inputs of the last K launches in shared memory; after a crash they are saved.",
+)
+@click.option(
+    "--crumb-every",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="On a GPU, write one breadcrumb every N launches; 1 names the guilty launch exactly, always.  "
+    "[default: 1, and 16 while launches take less than 20 µs each]",
+)
+@click.option(
+    "--guards",
+    is_flag=True,
+    help="Put guard zones around the buffers that the model allocates and check them after every launch: this finds "
+    "launches that write out of bounds.",
+)
+@click.option(
+    "--poison",
+    metavar="HH",
+    type=HexByte(),
+    help="With --guards: the byte, in hexadecimal, that those buffers are filled with at first.  [default: ff]",
+)
+@click.option(
+    "--watch",
+    metavar="'NAME: CONDITION'",
+    multiple=True,
+    help="Look at arguments, or at all arguments of kernels, of this name in every launch: 'buf7: absmax > 1e4', "
+    "'*: nan'. Repeatable.",
+)
+@click.option(
+    "--on-hit",
+    metavar="ACTIONS",
+    default="",
+    help="What a watchpoint that is hit does: save (the tensors of the launch), stack (the native call stack, once), "
+    "stop (the run), count (nothing else); several with commas.",
+)
+@click.option(
+    "--summaries",
+    is_flag=True,
+    help="Keep the statistics of what each launch writes, of every call, in one small file: aoti-debug summaries.",
+)
+@click.option(
+    "--freq",
+    metavar="K",
+    type=click.IntRange(min=1),
+    help="With --summaries: of one call in K only.  [default: 1; more if the file has no room]",
+)
+@click.option(
+    "--inspect",
+    "inspector",
+    metavar="FILE.py:FUNCTION",
+    default="",
+    help="Call this function of a tensor and its launch on every argument of every launch that --filter and --launch "
+    "select.",
+)
+@click.option(
+    "--tag",
+    metavar="PATTERN",
+    default="",
+    help="With --inspect: only the tensors that inspectors of such a tag in the model name.",
+)
+@click.option(
+    "--ranks",
+    metavar="R,R-R",
+    default="",
+    help="Of several ranks (torchrun): record at this level, and call --inspect, on these only: 0,2-3. The others keep "
+    "their journals.",
+)
+@click.option(
+    "--repeat",
+    metavar="N",
+    type=click.IntRange(min=2),
+    help="Call the model N times, at level hash (or 2 or 1), and name the launches whose results change although what "
+    "they read does not.",
+)
+@options.timings
+@click.pass_context
+def command(
+    context: click.Context,
+    package: Path,
+    inputs: Path | None,
+    random_inputs: int | None,
+    model: str,
+    level: int | None,
+    filters: tuple[str, ...],
+    modules: tuple[str, ...],
+    lines: tuple[str, ...],
+    phase: str | None,
+    out: Path | None,
+    calls: int,
+    timeout: float | None,
+    stall: float | None,
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    launches: tuple[str, ...],
+    flight: int | None,
+    crumb_every: int | None,
+    guards: bool,
+    poison: int | None,
+    watch: tuple[str, ...],
+    on_hit: str,
+    summaries: bool,
+    freq: int | None,
+    inspector: str,
+    tag: str,
+    ranks: str,
+    repeat: int | None,
+    timings: bool,
+) -> None:
+    """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
+
+    A compiled package without the source of its wrapper is run as it is; its launches are recorded by interposing the
+    symbols that it calls, without their values.
+
+    The records are in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch is named
+    and the exit code is 1.
+    """
+    start = Phase(START, since_process_start())
+    if freq is not None and not summaries:
+        raise UsageError("--freq needs --summaries", hint="aoti-debug run PACKAGE.pt2 --calls N --summaries --freq K")
+    if repeat is not None:
+        _require_repeatable(level, calls, launches, phase)
+        level, calls, phase = level or Level.HASH.value, repeat, "both" if level == 1 else None
+    chosen = RunOptions(
+        package=package,
+        inputs=inputs,
+        random_inputs=random_inputs,
+        model=model,
+        level=level,
+        filters=filters or None,
+        modules=modules or None,
+        lines=lines or None,
+        phase=phase,
+        out=out,
+        calls=calls,
+        timeout=timeout,
+        stall=stall,
+        imports=imports,
+        libraries=libraries,
+        launch=",".join(launches) or None,
+        flight=flight,
+        crumb_every=crumb_every,
+        guards=guards,
+        poison=poison,
+        watch=watch,
+        on_hit=on_hit,
+        inspector=inspector,
+        tag=tag,
+        ranks=ranks,
+        rank=machine_ranks.of_environment(),
+        environment={} if repeat is None else {"AOTI_DEBUG_PRINT": "none"},
+        trusted=trusted,
+        summaries=(freq or 1) if summaries else None,
+    )
+    with LiveOutput(calls) as live:
+        result = run_with(chosen, live)
+    package_manifest = result.run.manifest
+    print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
+    print_lines(unmatched_watch_warning(package_manifest, watch_syntax.unmatched(watch, package_manifest)), err=True)
+    print_lines(uncalled_inspector_warning(package_manifest, tag, ranks if inspector else ""), err=True)
+    print_lines(wording.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
+    print_lines(summary(result, width()))
+    if result.verdict is not None:
+        print_lines(["", *verdict_lines(result.verdict, width())])
+        if random_inputs is not None:
+            print_lines(wording.wrapped(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
+    if result.run.timeline.watchpoints:
+        print_lines(["", *watch_lines(result.run, width())])
+    stopped = result.run.state is ExitKind.STOPPED
+    if stopped and result.run.info.exit.exception == InspectorError.__name__:
+        print_lines(["", *wording.wrapped(f"STOPPED {result.run.info.exit.detail}", width())])
+    repeated = compare_calls(result.run) if repeat is not None and result.verdict is None and not stopped else None
+    if repeated is not None:
+        print_lines(["", *repeat_lines(repeated)])
+    overrun = overruns.find(result.run)
+    if overrun is not None:
+        print_lines(["", *finding_lines(overrun, width())])
+    if timings:
+        phases = [start, *(Phase(name, seconds) for name, seconds in result.run.info.timings.items())]
+        print_lines(["", *timing_lines(phases, since_process_start())])
+    found = (
+        stopped
+        or result.verdict is not None
+        or overrun is not None
+        or (repeated is not None and bool(repeated.launches))
+        or is_hit(result.run.timeline.watchpoints, on_hit)
+    )
+    context.exit(EXIT_FINDING if found else EXIT_CLEAN)
+
+
+def _require_repeatable(level: int | None, calls: int, launches: Sequence[str], phase: str | None) -> None:
+    """Raises UsageError if another option leaves --repeat nothing to compare."""
+    if launches or phase is not None:
+        raise UsageError("--repeat compares all launches, before and after", hint="leave out --launch and --phase")
+    if calls > 1:
+        raise UsageError("--repeat and --calls exclude each other", hint="--repeat N is the number of calls")
+    if level not in (None, *levels.WITH_HASHES):
+        raise UsageError(f"--repeat compares hashes, and level {level} records none", hint="leave out --level")
+
+
+def is_hit(watchpoints: Sequence[Watchpoint], on_hit: str) -> bool:
+    """True if a hit of a watchpoint is a finding: unless hits are only counted."""
+    if any(watchpoint.stopped for watchpoint in watchpoints):
+        return True
+    return "count" not in on_hit and any(watchpoint.hits for watchpoint in watchpoints)
+
+
+def summary(result: RunResult, columns: int) -> list[str]:
+    """The summary of a run in lines: launches, saved tensors, time, directory."""
+    run = result.run
+    facts = [
+        f"{wording.count(len(run.launches), 'launch')} in {wording.count(len(run.timeline.calls), 'call')}"
+        if run.level
+        else "nothing recorded at level 0"
+    ]
+    facts += _saved(run)
+    kept = {record.key for record in rescued_tensors.read(run.path) if record.path}
+    facts += [f"inputs of {wording.count(len(kept), 'launch')} rescued"] if kept else []
+    if run.info.exit.seconds is not None:
+        facts.append(f"{wording.duration(run.info.exit.seconds)} in the model")
+    facts.append(f"{wording.duration(result.seconds)} in all")
+    lines = wording.wrapped(", ".join(facts), columns)
+    notes = [f"note: {note.text}" for note in run.timeline.notes] + ([f"note: {result.lost}"] if result.lost else [])
+    lines += [line for note in notes for line in wording.wrapped(note, columns)]
+    lines.append(f"run: {_relative(run.path)}")
+    if result.verdict is None and run.launches:
+        has_summaries = any((run.path / name).exists() for name in run_summaries.FILES)
+        lines.append(f"next: {suggested_commands.summaries(run) if has_summaries else suggested_commands.show(run)}")
+    return lines
+
+
+def _saved(run: RunDir) -> list[str]:
+    files = (
+        [saved for launch in run.launches for a in launch.args for saved in a.files.values()] if run.level == 1 else []
+    )
+    if not files:
+        return []
+    written = [saved for saved in files if saved.status is SaveStatus.WRITTEN]
+    linked = sum(saved.status is SaveStatus.LINKED for saved in files)
+    skipped = sum(saved.status is SaveStatus.SKIPPED for saved in files)
+    facts = [f"{wording.count(len(written) + linked, 'tensor')} saved"]
+    if linked:
+        facts.append(f"{linked} of them unchanged")
+    if skipped:
+        facts.append(f"{skipped} not saved")
+    return [*facts, f"{wording.byte_size(sum(saved.bytes for saved in written))} on disk"]
+
+
+def _relative(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _missing_source_note(package: Manifest) -> str:
+    """The note on a package without source: what is not recorded, and what to do about it; "" for others."""
+    return f"note: {package.without_source}; for more, {UNCHANGED_PACKAGE_HINT}" if package.without_source else ""

@@ -1,0 +1,100 @@
+"""`aoti-debug show --calls`: the launches of a run, or its program in eager, as call text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import groupby
+
+from aoti_debug.base.abi import CallKind, Level
+from aoti_debug.base.errors import AotiDebugError, UsageError
+from aoti_debug.compare.compare_run import reference_of
+from aoti_debug.package.recording import levels
+from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.reference.program import Reference
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.show.argument_statistics import Measurer
+from aoti_debug.runs.show.overview import BUDGET
+from aoti_debug.views.call_text.call import Call, call_lines
+from aoti_debug.views.call_text.call_condition import CallCondition, parse_condition
+from aoti_debug.views.call_text.eager_calls import eager_calls
+from aoti_debug.views.call_text.options import CallOptions
+from aoti_debug.views.call_text.recorded_calls import RecordedCalls
+
+
+def lines_of_calls(
+    run: RunDir, launches: Sequence[Launch], chosen: SiteFilter, options: CallOptions, limit: int | None
+) -> Iterator[str]:
+    """Yields the lines.
+
+    Args:
+        launches: those that are asked for.
+        chosen: the modules and lines that are asked for.
+        limit: how many launches are worded; None for all.
+
+    Raises:
+        UsageError: the condition is none, or the run did not record what is asked for.
+        AotiDebugError: the program cannot be called in eager.
+    """
+    condition = parse_condition(options.where) if options.where else None
+    needs_values = condition is not None and condition.needs_values
+    if options.eager is not None:
+        eager = eager_calls(
+            run, options.eager, chosen, hashes=options.hashes, values=needs_values, trusted=options.trusted
+        )
+        yield from call_lines(_selected(eager.calls, options.operators, condition))
+        if eager.failure:
+            yield f"FAULT {eager.failure}"
+        return
+    if options.hashes and run.level not in levels.WITH_HASHES:
+        raise UsageError(
+            f"run {run.path.name} holds no hashes of tensors: it was recorded at level {levels.written(run.level)}",
+            hint="--hashes needs a run at level hash, at level 2, or at level 1, which also saves the tensors",
+        )
+    if needs_values and run.level not in (Level.SAVE, Level.VALUES):
+        raise UsageError(
+            f"run {run.path.name} holds no values of tensors: it was recorded at level {levels.written(run.level)}",
+            hint=f"--where {options.where} needs a run at level 2, or at level 1, which also saves the tensors",
+        )
+    reference, missing = _reference(run)
+    words = RecordedCalls(run, reference, options.hashes, Measurer(run, BUDGET) if needs_values else None)
+    shown = launches if limit is None else launches[:limit]
+    wanted = {launch.key for launch in shown}
+    model_calls = {(launch.key.kind, launch.key.call) for launch in shown}
+    for key, group in groupby(sorted(run.launches, key=_of_call), _of_call):
+        if key in model_calls:
+            calls = _selected(words.calls(group, wanted), options.operators, condition)
+            yield from [f"call {'c' if key[0] is CallKind.CONSTANT else ''}{key[1]}"] if len(model_calls) > 1 else []
+            yield from call_lines(calls, depth=int(len(model_calls) > 1))
+    if len(shown) < len(launches):
+        yield f"and {len(launches) - len(shown)} more launches (--all)"
+    if missing and any(not launch.site.op for launch in shown):
+        yield f"note: the operators of fused kernels are not known: {missing}"
+
+
+def _of_call(launch: Launch) -> tuple[CallKind, int]:
+    return launch.key.kind, launch.key.call
+
+
+def _selected(calls: Iterable[Call], operators: Sequence[str], condition: CallCondition | None) -> list[Call]:
+    return [
+        call
+        for call in calls
+        if (not operators or any(_matches(call, pattern) for pattern in operators))
+        and (condition is None or condition.holds_for_any(call.tensors))
+    ]
+
+
+def _matches(call: Call, pattern: str) -> bool:
+    """True if a pattern takes a call for its operator, with or without overload, or for one that it holds."""
+    names = [call.operator, *(operator.operator for operator in call.operators)]
+    return any(fnmatchcase(name, pattern) or fnmatchcase(name.partition(".")[0], pattern) for name in names)
+
+
+def _reference(run: RunDir) -> tuple[Reference | None, str]:
+    """The graph of the package of a run, or the reason why there is none."""
+    try:
+        return reference_of(run)[0], ""
+    except AotiDebugError as error:
+        return None, str(error)

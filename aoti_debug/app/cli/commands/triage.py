@@ -1,0 +1,215 @@
+"""`aoti-debug triage`: finds out why a model crashes, hangs, or computes NaN or wrong values."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli.arguments.reported_ranks import write_ranks_pages
+from aoti_debug.app.cli.terminal.lines import print_lines, width
+from aoti_debug.app.cli.terminal.step_lines import StepLines
+from aoti_debug.base.errors import AotiDebugError, UsageError
+from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.progress.timings import since_process_start
+from aoti_debug.instrument.builder.options import TIMEOUT
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.runs.diagnosis import findings
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.ranks import ranks_run
+from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
+from aoti_debug.runs.show.timings import START, Phase, timing_lines
+from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.nonfinite.infinities import Infinities
+from aoti_debug.triage.results import triage_directory
+from aoti_debug.triage.results.ranks_finding import ranks_finding
+from aoti_debug.triage.triage import triage
+from aoti_debug.views.report import report
+from aoti_debug.views.report.prepare import prepare
+
+_REPORT = "report"  # the step that follows the triage
+_OF_RANKS = ("model", "verbose", "as_json")
+
+
+@click.command("triage")
+@click.argument("model", metavar="MODEL.pt2|RANKS", type=options.FilePath())
+@options.inputs("the example inputs of the program")
+@options.random_inputs()
+@options.exported
+@options.model_name
+@options.calls
+@options.guards
+@click.option("--no-compare", is_flag=True, help="Do not compare every launch with what the program says.")
+@click.option(
+    "--inf",
+    "infinities",
+    type=click.Choice([policy.value for policy in Infinities]),
+    default=Infinities.FAIL.value,
+    show_default=True,
+    help="What unintended infinities are: a finding, a note, or nothing.",
+)
+@options.hang_timeout("The model hangs if no launch begins or ends for this long.")
+@click.option(
+    "--build-timeout",
+    metavar="SECONDS",
+    type=options.Seconds(),
+    default=TIMEOUT,
+    show_default=True,
+    help="The build hangs if torch takes longer than this to lower the program.",
+)
+@click.option(
+    "--tries",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="How many runs to attempt to reproduce a fault.",
+)
+@options.inductor_configs
+@options.imports
+@options.libraries
+@options.trust
+@options.out(triage_directory.BASE, "the triage")
+@options.timings
+@click.option("-v", "--verbose", is_flag=True, help="Print all evidence and notes, not just the first screen.")
+@options.json_output("docs/triage.schema.json")
+@click.pass_context
+def command(
+    context: click.Context,
+    model: Path,
+    inputs: Path | None,
+    random_inputs: int | None,
+    exported: Path | None,
+    name: str,
+    calls: int,
+    guards: bool,
+    no_compare: bool,
+    infinities: str,
+    stall: float,
+    build_timeout: float,
+    tries: int,
+    configs: tuple[str, ...],
+    imports: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    trusted: bool,
+    out: Path,
+    timings: bool,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Find out why MODEL.pt2 crashes, hangs, or computes NaN or wrong values.
+
+    MODEL.pt2 is an exported program, a package that torch has compiled (its own kernels and weights are run), or one
+    that `aoti-debug build` made. It is run several times, each time in a process of its own; then the guilty launch is
+    replayed alone. The result is a verdict with its evidence, a tested repro, and a report. Exit code 1: there is a
+    finding; 8: clean as far as compared, which is less than all.
+
+    RANKS is the directory of a run of several ranks (torchrun), or its name. Nothing is run then: the verdict is the
+    rank that failed first with its launch, and the ranks that wait for it.
+    """
+    start = Phase(START, since_process_start())
+    lines_of = all_finding_lines if verbose else finding_lines
+    ranks = None if model.is_file() else run_directory.find_ranks(model)
+    if ranks is not None:
+        analysis = _analyse_ranks(context, ranks)
+        finding, page = ranks_finding(analysis), write_ranks_pages(analysis)
+        if as_json:
+            click.echo(json.dumps(findings.to_json(finding), indent=1))
+        else:
+            pages = f"{relative(page)}, with a page of each rank"
+            print_lines(lines_of(with_relative_paths(finding), width(), pages))
+        context.exit(finding.kind.exit_code)
+    last = LastDurations("triage", str(model.resolve()))
+    chosen = TriageOptions(
+        model=model,
+        inputs=inputs,
+        random_inputs=random_inputs,
+        name=name,
+        exported=exported,
+        out=out,
+        calls=calls,
+        stall=stall,
+        tries=tries,
+        infinities=Infinities(infinities),
+        guards=guards,
+        compare=not no_compare,
+        inductor_configs=options.parse_configs(configs),
+        imports=imports,
+        libraries=libraries,
+        trusted=trusted,
+        build_timeout=build_timeout,
+    )
+    threading.Thread(target=_prepare, args=(model,), daemon=True).start()  # while torch is imported
+    with StepLines(last) as progress:
+        finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
+        progress.began(_REPORT)
+        began = time.monotonic()
+        page = report.write_triage(finished)
+        report_seconds = time.monotonic() - began
+    if as_json:
+        click.echo(json.dumps(findings.to_json(finished.finding), indent=1))
+    else:
+        print_lines(["", *lines_of(with_relative_paths(finished.finding), width(), relative(page))])
+    if timings:
+        record = finished.record
+        phases = [
+            start,
+            *(Phase(step.name, step.seconds, step.timings, step.began) for step in record.steps),
+            *(Phase(name, seconds) for name, seconds in record.between.items()),
+            Phase(_REPORT, report_seconds),
+        ]
+        print_lines(["", *timing_lines(phases, since_process_start())], err=True)
+    context.exit(finished.finding.kind.exit_code)
+
+
+def _prepare(model: Path) -> None:
+    """Imports and makes what the checks and the report will need."""
+    importlib.import_module("numpy")
+    with contextlib.suppress(AotiDebugError):  # the triage reads the file, too, and says what is wrong with it
+        package = archive.inspect(model)
+        prepare(package.manifest().kernels if package.kind is ArtifactKind.INSTRUMENTED else ())
+
+
+def _analyse_ranks(context: click.Context, path: Path) -> RanksAnalysis:
+    """Reads a run of ranks, which no option that needs a model may be given with.
+
+    Raises:
+        UsageError: such an option was given.
+        RunDirError: a record of a rank cannot be read.
+    """
+    for parameter in context.command.params:
+        is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if is_given and parameter.name not in _OF_RANKS:
+            raise UsageError(
+                f"{parameter.opts[0]} needs a model; {path} is a run of ranks",
+                hint="aoti-debug triage MODEL.pt2, or leave it out",
+            )
+    return analyse(ranks_run.open_ranks(path))
+
+
+def with_relative_paths(finding: Finding) -> Finding:
+    """The finding with its paths relative to the working directory, if they are inside it."""
+    prefix = f"{Path.cwd()}/"
+    return replace(
+        finding,
+        repro=finding.repro.removeprefix(prefix),
+        next=tuple(command.replace(prefix, "") for command in finding.next),
+        also=tuple(map(with_relative_paths, finding.also)),
+    )
+
+
+def relative(path: Path) -> str:
+    """The path relative to the working directory, if it is inside it."""
+    return str(path).removeprefix(f"{Path.cwd()}/")

@@ -1,0 +1,207 @@
+"""`aoti-debug`: runs a command from its own module, and turns errors into text and exit codes."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aoti_debug.app.cli.terminal.lines import wants_no_colour
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError, InternalError
+
+VERBS = {
+    "triage": "Find out why a model crashes, hangs or computes NaN.",
+    "compare": "Compare every kernel launch with what the program says.",
+    "diff": "Compare two runs: the first launch that reads the same bytes and writes others.",
+    "replay": "Run again with results of launches replaced: do the outputs heal?",
+    "bisect": "Find the launches, or the settings, that make a model wrong.",
+    "minify": "Find the smallest part of a program that still shows its fault, as a script.",
+    "build": "Make an instrumented package of an exported or compiled model.",
+    "run": "Run an instrumented package and record every kernel launch.",
+    "show": "Show what a run recorded: all launches, or one in full.",
+    "memory": "Show the peak of a model's memory, and which buffers make it.",
+    "profile": "Show where the time goes, launch by launch, and how close each is to the machine's limits.",
+    "summaries": "Show statistics over the calls of a run: tables, curves, drift.",
+    "repro": "Write a script that replays one kernel launch alone.",
+    "report": "Write an HTML page that shows a run or a triage.",
+    "bundle": "Pack a run or a triage into one archive to send.",
+    "doctor": "Check that this machine can build, run and debug models.",
+}
+# Their processes are forked from one that imports torch while this one imports the command.
+_RUN_MODELS = frozenset({"triage", "compare", "diff", "profile"})
+_MODEL = ".pt2"
+_USER_MODULE = "--import"  # their fork server imports it as well
+INTERRUPTED = 130
+
+
+class Verbs(click.Group):
+    """The group of all commands; each is the object `command` of the module of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the help."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name; its module is imported now."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"aoti_debug.app.cli.commands.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name; a .pt2 file in its place gets a hint."""
+        if _imports_torch(args) and not _only_describes(ctx, args):
+            _import_torch(ctx)
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if Path(args[0]).suffix == _MODEL:
+                raise click.UsageError(f"no command is given; perhaps: aoti-debug build {args[0]}", ctx) from error
+            raise
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of commands into the help, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+def _imports_torch(arguments: Sequence[str]) -> bool:
+    """True if the command starts processes from a fork server that imports torch and nothing of the user's."""
+    if arguments[0] == "run":
+        return True
+    runs_model = arguments[0] in _RUN_MODELS and any(word.endswith(_MODEL) for word in arguments)
+    return runs_model and not any(word.startswith(_USER_MODULE) for word in arguments)
+
+
+def _only_describes(context: click.Context, arguments: Sequence[str]) -> bool:
+    """True if the command prints its help, or a shell asks how an argument may go on."""
+    return context.resilient_parsing or not set(arguments).isdisjoint(context.help_option_names)
+
+
+def _import_torch(context: click.Context) -> None:
+    """Starts the fork server of a command's processes; it ends with the context."""
+    from aoti_debug.base.machine.fork_server import python_process
+    from aoti_debug.runs.run.preloaded_modules import PRELOADED
+
+    context.with_resource(python_process.forking_from(PRELOADED)).preload()
+
+
+def _version() -> str:
+    from importlib import metadata  # needs the modules of e-mail: only --version waits for them
+
+    try:
+        return metadata.version("aoti-debug")
+    except metadata.PackageNotFoundError:
+        return "0 (not installed)"
+
+
+def _print_version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(f"aoti-debug, version {_version()}")
+        context.exit()
+
+
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 clean, 1 a finding, 2 wrong usage, 3 unusable .pt2 or inputs file, 4 toolchain, "
+    "5 the model never started, 6 unreadable run directory, 7 nothing confirmed, 8 clean as far as compared, "
+    "70 a bug of aoti-debug.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+@click.pass_context
+def group(context: click.Context) -> None:
+    """Debugger for PyTorch AOTInductor models.
+
+    \b
+    aoti-debug triage model.pt2            # why it crashes, hangs or computes NaN
+    aoti-debug build model.pt2             # writes model.instrumented.pt2
+    aoti-debug run model.instrumented.pt2  # runs it; a crash names its launch
+    aoti-debug show                        # every launch, with its tensors
+    aoti-debug repro KERNEL                # a script that replays one launch
+    """
+    if wants_no_colour():
+        context.color = False
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code; errors are printed on stderr."""
+    try:
+        code: Any = group.main(args=arguments, prog_name="aoti-debug", standalone_mode=False)
+    except click.ClickException as error:
+        _print_error(error.format_message(), _usage_hint(error))
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except AotiDebugError as error:
+        _print_error(str(error), error.hint)
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the one place where a bug becomes text
+        _print_error(
+            f"a bug in aoti-debug: {type(error).__name__}: {error} ({_place(error)})",
+            "please report this with the lines below",
+        )
+        traceback.print_exception(error, file=sys.stderr)
+        return InternalError.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def main() -> None:
+    """The console script. On SIGTERM, child processes are ended and temporary files deleted before it exits.
+
+    As it ends, Python looks for cycles in all objects that are not frozen, also where its collector is off.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    code = run()
+    gc.freeze()
+    sys.exit(code)
+
+
+def _terminate(number: int, _: object) -> None:
+    sys.exit(128 + number)
+
+
+def _print_error(message: str, hint: str) -> None:
+    for label, text in (("error", message), ("hint", hint)):
+        if text:
+            click.echo(f"{label}: {wording.printable_lines(text)}", err=True)
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame in aoti_debug outside of this module; without one, of any."""
+    frames = traceback.extract_tb(error.__traceback__)
+    package = Path(__file__).parents[2]
+    own = [frame for frame in frames if package in Path(frame.filename).parents and frame.filename != __file__]
+    frame = (own or frames)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
+def _usage_hint(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{context.command_path} --help" if context else ""
+
+
+if __name__ == "__main__":
+    main()

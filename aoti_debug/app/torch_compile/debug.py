@@ -1,0 +1,146 @@
+"""`aoti_debug.debug`: exports a model, builds its package, runs it and returns the outputs and the run."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.app.torch_compile import cached_build
+from aoti_debug.app.torch_compile import options as compile_options
+from aoti_debug.app.torch_compile.directory import PACKAGE, PROGRAM, CompilationDirectory, GraphEntry
+from aoti_debug.app.torch_compile.options import BASE
+from aoti_debug.base.abi import Variable
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.processes.changed_environment import changed_environment
+from aoti_debug.base.wording import first_line
+from aoti_debug.package.pt2 import archive
+from aoti_debug.runs.diagnosis.verdict_finding import finding_of
+from aoti_debug.runs.run import load_model, runner
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.views.report import report
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    from aoti_debug.runs.diagnosis.verdict import Verdict
+    from aoti_debug.runs.rundir.run_directory import RunDir
+
+_INPUTS = "inputs.pt"
+_FRAME = '<iframe style="width: 100%; height: 45em; border: 1px solid #ccc" srcdoc="{}"></iframe>'
+
+
+@dataclass(frozen=True)
+class DebuggedModel:
+    """The outputs and the run of one call of a model.
+
+    A notebook shows it as the report of the run, `print` as its verdict.
+
+    Attributes:
+        outputs: of the package, as the model returns them; None where the run has a fault.
+        run: at the level that was asked for.
+        verdict: the guilty launch; None for a run without a fault.
+        package: the instrumented package.
+        program: the exported program, which `aoti-debug triage` and `aoti-debug compare` take; None if torch cannot
+            save it. They take the package as well.
+    """
+
+    outputs: Any
+    run: RunDir
+    verdict: Verdict | None
+    package: Path
+    program: Path | None
+
+    def __str__(self) -> str:
+        finding = finding_of(self.run, self.verdict)
+        lines = [f"{finding.kind.heading} {finding.what}"]
+        if (where := finding.where) is not None:
+            line = "" if where.frame is None else where.frame.place
+            lines.append(f"  at    {where.launch} {where.kernel}  {line}".rstrip())
+        lines.append(f"  run   {self.run.path}")
+        return "\n".join([*lines, *(f"  next  {command}" for command in finding.next)])
+
+    def _repr_html_(self) -> str:
+        return _FRAME.format(html.escape(report.html(report.find(self.run.path))))
+
+
+def debug(
+    model: Any,
+    *inputs: Any,
+    level: int | str = 1,
+    filters: Sequence[str] = (),
+    inductor_configs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    out: str | Path = BASE,
+    **keywords: Any,
+) -> DebuggedModel:
+    """Exports a model, builds its package, runs it once and returns the outputs and the run.
+
+        result = aoti_debug.debug(model, x)
+        result.outputs, result.verdict, result.run
+
+    The run is a process of its own: a fault there leaves this one alone. A package that ran without one is then called
+    in this process, for its outputs.
+
+    Args:
+        model: a `torch.nn.Module`; it is not changed.
+        inputs, keywords: of its call.
+        level: 0 off, 1 save, 2 print values, 3 kernel names, "hash" hashes only.
+        filters: patterns of kernel names; "!PATTERN" excludes. Empty: every launch.
+        inductor_configs: settings of torch._inductor.config.
+        dynamic_shapes: as `torch.export.export` takes them.
+        out: where the directory of the program, the package and the run is made.
+
+    Raises:
+        UsageError: an argument is wrong, the model cannot be exported, or a file cannot be written.
+        ToolchainError: torch or the compiler failed.
+        TargetError: the model never started.
+    """
+    import torch
+
+    compile_options.from_mapping({"level": level})
+    try:
+        with torch.no_grad():
+            exported = torch.export.export(model, inputs, keywords or None, dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        raise UsageError(
+            f"the model cannot be exported: {type(error).__name__}: {first_line(str(error))}",
+            hint="torch.export.export(model, inputs) says more; a graph that Dynamo can split runs with "
+            'torch.compile(model, backend="aoti_debug")',
+        ) from error
+    directory = CompilationDirectory.create(Path(out).absolute())
+    folder = directory.new_folder()
+    is_cached = cached_build.write_package(exported, folder, inductor_configs or {})
+    torch.save({"args": inputs, "kwargs": keywords}, folder / _INPUTS)
+    directory.add(GraphEntry(folder.name, "inference", "", cached=is_cached))
+    result = runner.run(folder / PACKAGE, level=level, inputs=folder / _INPUTS, filters=tuple(filters), out=folder)
+    outputs = _outputs(folder / PACKAGE, exported, inputs, keywords) if _is_clean(result) else None
+    program = folder / PROGRAM
+    return DebuggedModel(outputs, result.run, result.verdict, folder / PACKAGE, program if program.is_file() else None)
+
+
+def _is_clean(result: RunResult) -> bool:
+    return result.verdict is None and result.run.info.exit.kind is ExitKind.CLEAN
+
+
+def _outputs(package: Path, program: ExportedProgram, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    """The outputs of the package; numbers, which it returns as tensors, are numbers again."""
+    import torch
+    from torch.export.graph_signature import ConstantArgument, OutputKind, SymIntArgument
+    from torch.utils import _pytree as pytree
+
+    artifact = archive.inspect(package)
+    manifest = artifact.manifest()
+    with changed_environment({Variable.LEVEL.value: "0"}), torch.no_grad():
+        outputs = load_model.load(artifact, manifest.model, manifest.device)(*inputs, **keywords)
+    leaves, structure = pytree.tree_flatten(outputs)
+    specs = [spec.arg for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    for number, argument in enumerate(specs):
+        if isinstance(argument, ConstantArgument):
+            leaves[number] = argument.value
+        elif isinstance(argument, SymIntArgument):
+            leaves[number] = int(leaves[number])
+    return pytree.tree_unflatten(leaves, structure)

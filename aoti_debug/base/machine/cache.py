@@ -1,0 +1,145 @@
+"""The persistent cache: precompiled headers, objects, bytecode, and the caches of Inductor and Triton.
+
+Entries are directories named by the hash of everything that they depend on. They are created atomically. Of concurrent
+builds that need the same entry the first makes it, and the others wait; where files cannot be locked, the second of two
+equal entries is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.machine import cache_directory, user_directories
+
+Fill = Callable[[Path], object]  # fills an empty directory; what it returns is ignored
+
+UNUSED_AFTER = 14 * 86400.0  # seconds; older entries are deleted when a new one is made
+ABANDONED_AFTER = 86400.0  # seconds; older scratch directories belong to builds that were killed
+KEPT_ENTRIES = 12  # of one kind; a precompiled header takes 150 MB
+KEPT_LOGS = 20
+
+
+def directory() -> Path:
+    """Creates and returns the root of the cache.
+
+    Raises:
+        ToolchainError: there is no place for it.
+    """
+    try:
+        return Path(cache_directory.make())
+    except OSError as error:
+        raise ToolchainError(
+            f"the cache has no place: neither {user_directories.cache()} nor {tempfile.gettempdir()} can be used: "
+            f"{error.strerror}",
+            hint="export XDG_CACHE_HOME=DIR names another directory, which only you may write to",
+        ) from error
+
+
+def key(*parts: str) -> str:
+    """The name of an entry that depends on `parts` only."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part.encode()).to_bytes(8, "little"))
+        digest.update(part.encode())
+    return digest.hexdigest()[:32]
+
+
+def entry(kind: str, name: str, fill: Fill, kept: int = KEPT_ENTRIES) -> Path:
+    """Returns the directory of an entry; a missing one is made by `fill` in an empty directory, which is then renamed.
+
+    An exception of `fill` is passed on and leaves no entry. Of one kind, `kept` entries are kept at most.
+    """
+    found = find(kind, name)
+    if found is not None:
+        return found
+    folder = directory() / kind
+    path = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with _lock(f"{kind}-{name}"):
+        if path.is_dir():
+            return path
+        _delete_old(folder, UNUSED_AFTER, kept - 1)
+        with scratch() as work:
+            fill(work)
+            try:
+                work.rename(path)
+            except OSError:
+                if not path.is_dir():
+                    raise
+    return path
+
+
+def delete_old(kind: str, kept: int) -> None:
+    """Deletes the entries of a kind that have not been used for long, and all but the `kept` most recently used."""
+    _delete_old(directory() / kind, UNUSED_AFTER, kept)
+
+
+@contextlib.contextmanager
+def _lock(name: str) -> Iterator[None]:
+    """Waits until no other build makes an entry; does not wait on a file system without locks."""
+    folder = directory() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    with path.open("w") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def find(kind: str, name: str) -> Path | None:
+    """Returns the directory of an entry; None if there is none."""
+    path = directory() / kind / name
+    if not path.is_dir():
+        return None
+    with contextlib.suppress(OSError):  # a read-only cache can still be read
+        os.utime(path)
+    return path
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """Yields a new directory on the file system of the entries; it is always deleted at the end."""
+    folder = directory() / "scratch"
+    folder.mkdir(parents=True, exist_ok=True)
+    _delete_old(folder, ABANDONED_AFTER, 1 << 20)
+    path = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=folder))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def keep_log(name: str, text: str) -> Path:
+    """Writes a log that outlives the build and returns its path; deletes the oldest logs."""
+    folder = directory() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in sorted(folder.glob("*.log"), key=lambda path: path.name)[: -KEPT_LOGS + 1]:
+        old.unlink(missing_ok=True)
+    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{name}.log"
+    path.write_text(text)
+    return path
+
+
+def _delete_old(folder: Path, age: float, count: int) -> None:
+    """Deletes entries unused for `age` seconds, and all but the `count` most recently used of the others."""
+    entries: list[tuple[float, Path]] = []
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another build has deleted it
+            entries.append((path.stat().st_mtime, path))
+    entries.sort(reverse=True)
+    limit = time.time() - age
+    for position, (used_at, path) in enumerate(entries):
+        if used_at < limit or position >= count:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,176 @@
+"""Finds the C++ compiler and the torch that a build uses, and checks them for known problems."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine import cache
+
+OLDEST_TORCH = "2.11"
+PROBE = """#include <iostream>
+#include <stdexcept>
+extern "C" int aoti_debug_probe(int x) {
+  std::cerr << x;
+  if (x > 1) throw std::runtime_error("x");
+  return x;
+}
+"""
+SHARED_RUNTIMES = (b"libstdc++.so", b"libc++.so")
+# The usual linker reads all symbols of torch's libraries into a table. Gold puts weights behind all data, too;
+# lld puts them beside the code, where more than 2 GB do not fit.
+FASTER_LINKER = "-fuse-ld=gold"
+_LINKER = "linker"  # a file in the cache: the options that choose the linker
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler that was checked.
+
+    Attributes:
+        version: all that --version prints.
+        linker: options that choose a faster linker than its default, if there is one.
+    """
+
+    path: str
+    version: str
+    linker: tuple[str, ...] = ()
+
+    @property
+    def is_clang(self) -> bool:
+        """True for clang, False for g++."""
+        return "clang" in self.version
+
+    @property
+    def header_suffix(self) -> str:
+        """The suffix of a precompiled header."""
+        return ".pch" if self.is_clang else ".gch"
+
+
+@dataclass(frozen=True)
+class Torch:
+    """The installed torch, read without importing it.
+
+    Attributes:
+        fingerprint: changes when another build of torch is installed.
+        has_cuda: False if it is a build without CUDA.
+    """
+
+    version: str
+    directory: Path
+    fingerprint: str
+    has_cuda: bool = False
+
+
+def find_compiler() -> Compiler:
+    """Finds and checks the compiler that Inductor would use: $CXX, or g++.
+
+    Raises:
+        ToolchainError: there is none, or it fails the checks of `check_compiler`.
+    """
+    name = os.environ.get("CXX", "g++")
+    path = shutil.which(name)
+    if path is None:
+        raise ToolchainError(f"no C++ compiler: {name} is not there", hint=_compiler_hint())
+    return check_compiler(path)
+
+
+def check_compiler(path: str) -> Compiler:
+    """Checks the compiler at a path.
+
+    Raises:
+        ToolchainError: it does not run, cannot make a shared library, or links the C++ runtime statically.
+    """
+    try:
+        result = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise ToolchainError(
+            f"the C++ compiler {path} does not run: {error.strerror}", hint=_compiler_hint()
+        ) from error
+    if result.returncode != 0:
+        raise ToolchainError(f"the C++ compiler {path} does not run: {result.stderr.strip()}", hint=_compiler_hint())
+    compiler = Compiler(path, result.stdout)
+    name = cache.key(_identity(path), compiler.version, FASTER_LINKER, shutil.which("ld.gold") or "")
+    probed = cache.entry("compilers", name, lambda work: _probe(compiler, work))
+    return replace(compiler, linker=tuple((probed / _LINKER).read_text().split()))
+
+
+def find_torch() -> Torch:
+    """Finds the torch that this interpreter would import.
+
+    Raises:
+        ToolchainError: none is installed, or it is older than OLDEST_TORCH, the first that writes C++ sources with
+            provenance.
+    """
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise ToolchainError(
+            "torch is not installed in this Python environment", hint=f"install torch {OLDEST_TORCH} or newer"
+        )
+    return read_torch(Path(spec.origin).parent)
+
+
+def read_torch(directory: Path) -> Torch:
+    """Reads version and fingerprint of the torch in `directory`. Raises ToolchainError like `find_torch`."""
+    version_file = directory / "version.py"
+    text = version_file.read_text()
+    match = re.search(r"__version__ = ['\"]([^'\"]+)['\"]", text)
+    version = match.group(1) if match else "unknown"
+    if _major_minor(version) < _major_minor(OLDEST_TORCH):
+        raise ToolchainError(
+            f"torch {version} is too old: it cannot write a package's C++ sources with their provenance",
+            hint=f"install torch {OLDEST_TORCH} or newer",
+        )
+    fingerprint = cache.key(text, str(directory), str(version_file.stat().st_mtime_ns))
+    has_cuda = re.search(r"^cuda\b[^=]*= *['\"]", text, re.MULTILINE) is not None
+    return Torch(version, directory, fingerprint, has_cuda)
+
+
+def _major_minor(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:2])
+
+
+def _identity(path: str) -> str:
+    stat = os.stat(path)
+    return f"{os.path.realpath(path)} {stat.st_mtime_ns} {stat.st_size}"
+
+
+def _probe(compiler: Compiler, work: Path) -> None:
+    source = work / "probe.cpp"
+    source.write_text(PROBE)
+    library = work / "probe.so"
+    command = [compiler.path, "-shared", "-fPIC", str(source), "-o", str(library)]
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if result.returncode != 0:
+        raise ToolchainError(
+            f"the C++ compiler {compiler.path} cannot make a shared library:\n{result.stderr.strip()[-2000:]}",
+            hint=_compiler_hint(),
+        )
+    binary = library.read_bytes()
+    if not any(name in binary for name in SHARED_RUNTIMES):
+        raise ToolchainError(
+            f"{compiler.path} links the C++ runtime statically: packages that it builds crash when torch loads them",
+            hint=_compiler_hint(),
+        )
+    (work / _LINKER).write_text(FASTER_LINKER if _links_with(FASTER_LINKER, command) else "")
+
+
+def _links_with(option: str, command: Sequence[str]) -> bool:
+    """True if a command links with that option too. Only on x86-64, where such libraries were tested."""
+    return platform.machine() == "x86_64" and subprocess.run([*command, option], capture_output=True).returncode == 0
+
+
+def _compiler_hint() -> str:
+    system = next((path for path in ("/usr/bin/g++", "/usr/bin/clang++") if os.path.exists(path)), None)
+    if system and os.path.realpath(system) != os.path.realpath(shutil.which(os.environ.get("CXX", "g++")) or ""):
+        return f"use the system's compiler: export CXX={system}"
+    return "install g++ (Debian and Ubuntu: apt-get install g++), or set CXX to a compiler that works"

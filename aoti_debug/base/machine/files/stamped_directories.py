@@ -1,0 +1,163 @@
+"""Directories named by time and process id, with a link `latest` to the newest: runs and triages.
+
+BASE/
+  latest -> 20261120-231501-4711
+  20261120-231501-4711/  MARKER …
+  20261120-231501-4711-2/        the same second and process
+
+The marker is a file that identifies such a directory: "run.json".
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.files import atomic_write
+
+LATEST = "latest"
+
+
+def create(base: Path) -> Path:
+    """Makes a new, empty directory in `base`, which is made if missing; returns its absolute path.
+
+    Raises:
+        NotADirectoryError: `base` is a file.
+        OSError: it cannot be made.
+    """
+    make_base(base)
+    stamp = f"{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
+    for attempt in count(1):
+        path = base.resolve() / (stamp if attempt == 1 else f"{stamp}-{attempt}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        break
+    return path
+
+
+def make_base(base: Path) -> None:
+    """Makes the directory that others are made in, if it is missing.
+
+    Raises:
+        NotADirectoryError: it is a file.
+        OSError: it cannot be made.
+    """
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(base)) from error
+
+
+def make(base: Path, hint: str = "--out DIR names another one") -> Path:
+    """Makes a new directory, named by date and process, in a place that the user has chosen.
+
+    Args:
+        hint: how another place is chosen.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    try:
+        return create(base)
+    except OSError as error:
+        raise UsageError(f"cannot make a directory in {base}: {error.strerror}", hint=hint) from error
+
+
+def remove(path: Path, base: Path | None) -> None:
+    """Removes a directory that is not needed after a failure.
+
+    Args:
+        base: its parent, to be removed if it is empty then; None to keep it.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    import shutil  # loads libraries for compression; only a failure needs it
+
+    shutil.rmtree(path)
+    if base is not None and not any(base.iterdir()):
+        base.rmdir()
+
+
+def link_latest(path: Path) -> None:
+    """Atomically points the link `latest` beside a directory to it.
+
+    Raises:
+        OSError: the link cannot be made.
+    """
+    atomic_write.write_link(path.parent / LATEST, path.name)
+
+
+def relink_latest(base: Path, marker: str) -> None:
+    """Points the link `latest` to the newest directory that has the marker, if its own one is gone; or removes it.
+
+    Raises:
+        OSError: the link cannot be made.
+    """
+    link = base / LATEST
+    if not link.is_symlink() or link.exists():
+        return
+    remaining = names(base, marker)
+    if remaining:
+        link_latest(base / remaining[-1])
+    else:
+        link.unlink()
+
+
+def _newest(base: Path, marker: str) -> Path:
+    """The directory that `latest` leads to; `latest` itself if that is no link to a directory beside it.
+
+    Without a `latest`, the newest by name: its process was killed before it made the link.
+    """
+    link = base / LATEST
+    try:
+        if not os.path.lexists(link) and (known := names(base, marker)):
+            return base / known[-1]
+        name = os.readlink(link)
+    except (OSError, ValueError):  # ValueError: a null character
+        return link
+    target = base / name
+    return target if is_name(name) and not target.is_symlink() else base / LATEST / LATEST
+
+
+def is_name(text: str) -> bool:
+    """True if a text is the name of a file, not a path to another directory."""
+    return "/" not in text and text not in ("", ".", "..")
+
+
+def names(base: Path, marker: str) -> tuple[str, ...]:
+    """The names of the directories in `base` that have the marker, oldest first."""
+    if not base.is_dir():
+        return ()
+    return tuple(sorted(path.name for path in base.iterdir() if not path.is_symlink() and has(path, marker)))
+
+
+def find(name: str | Path | None, base: Path, marker: str) -> Path | None:
+    """Finds a directory with the marker by name or path; None if there is none.
+
+    Args:
+        name: a path, the name of a directory in `base`, or a directory that has a `latest`; None for `latest`, a link
+            that counts only if it leads to a directory beside it; where there is none, the newest directory.
+    """
+    path = Path(name or LATEST)
+    is_latest = str(path) == LATEST
+    candidates: tuple[Path, ...]
+    if is_latest:
+        candidates = (_newest(Path(), marker), _newest(base, marker))
+    else:
+        candidates = (path, base / path, _newest(path, marker))
+    return next((candidate.resolve() for candidate in candidates if has(candidate, marker)), None)
+
+
+def has(path: Path, marker: str) -> bool:
+    """True if a directory has the marker; False for any other path, also one that is too long for a file."""
+    try:
+        return (path / marker).is_file()
+    except (OSError, ValueError):  # ValueError: a null character
+        return False

@@ -1,0 +1,37 @@
+"""The processor of this machine, as Linux describes it in /proc/cpuinfo."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+from aoti_debug.base.lazy.dataclass import dataclass
+
+CPUINFO = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A processor.
+
+    Attributes:
+        name: its model, such as "AMD EPYC 9654 96-Core Processor"; its architecture where Linux names none.
+        features: the names of its instruction sets and other features ("avx2"); empty if Linux lists none.
+    """
+
+    name: str
+    features: frozenset[str]
+
+
+def this_processor() -> Processor:
+    """Reads the name and the features of the first processor of this machine."""
+    try:
+        lines = CPUINFO.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    first: dict[str, str] = {}
+    for line in lines:
+        key, _, value = line.partition(":")
+        first.setdefault(key.strip(), value.strip())
+    features = first.get("flags", first.get("Features", ""))
+    return Processor(first.get("model name", platform.machine()), frozenset(features.split()))

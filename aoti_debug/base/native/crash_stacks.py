@@ -1,0 +1,263 @@
+"""Call stacks of a process that a signal ended or that hung; runtime_shims/crash/backtrace.cpp wrote them.
+
+backtrace.txt and backtrace.maps hold addresses. `decode` symbolizes them while the libraries still exist; `preserve`
+keeps the result as backtrace.json. python.txt is the output of Python's faulthandler from the same moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import chain, groupby
+from pathlib import Path
+
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_files
+from aoti_debug.base.machine.processes import signal_names
+from aoti_debug.base.native.complete_lines import complete_lines
+from aoti_debug.base.native.frames import (
+    MAX_FRAMES,
+    StackFrame,
+    is_interpreter,
+    is_noise,
+    operator_python_frames,
+    without_abort_frames,
+)
+
+NAME = "backtrace.json"
+STACKS = "backtrace.txt"
+MAPS = "backtrace.maps"
+PYTHON = "python.txt"
+FORMAT = 1
+
+_HEX = "(?:0x)?[0-9a-f]{1,16}"
+_THREAD = re.compile(
+    rf"thread ([0-9]{{1,10}}) signal ([0-9]{{1,3}}) code (-?[0-9]{{1,10}}) address ({_HEX}) pc ({_HEX}) caller ({_HEX})"
+)
+_TIME = re.compile(r"time ([0-9]{1,10}) ([0-9]{1,19})")
+_FRAMES = re.compile(rf"frames ([0-9]{{1,10}})((?: {_HEX})*)")
+_PYTHON_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
+_ABORT_MESSAGE = re.compile(
+    r"^terminate called|^  what\(\):|^(?:double free|free\(\)|malloc|realloc|munmap_chunk|corrupted|invalid) ?"
+    r"|\*\*\* .* detected \*\*\*|: Assertion .* failed|^Fatal glibc error|^pure virtual method called"
+)
+_UNCAUGHT = re.compile(r"terminate called after throwing an instance of '(.+?)' what\(\): *")  # of libstdc++
+_SHIM_EXCEPTION = "] Exception in aoti_torch: "
+_LOG_LINE = re.compile(r"^(?:\[[A-Z]\d{4} |c?\d+\.\d+ |Traceback )", re.MULTILINE)  # what may come behind an exception
+_SEARCHED_LINES = 200  # at the end of stderr.log
+_SEARCHED_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The stack of one thread, innermost frame first.
+
+    Attributes:
+        thread: the thread id of the operating system, as in Launch.thread.
+        signal: "SIGSEGV"; "" if the thread had no fault and only its stack was taken.
+        address: the invalid address that it accessed; None for signals that have none.
+    """
+
+    thread: int
+    signal: str
+    address: int | None
+    frames: tuple[StackFrame, ...]
+
+
+@dataclass(frozen=True)
+class Backtrace:
+    """The call stacks of a run.
+
+    Attributes:
+        stacks: of the thread that a signal ended; or of all threads of a process that hung.
+        python: Python frames within the launch, innermost first.
+    """
+
+    stacks: tuple[Stack, ...]
+    python: tuple[StackFrame, ...] = ()
+
+    @property
+    def died(self) -> Stack | None:
+        """The stack of the thread in which a signal ended the process; None if the process hung."""
+        return next((stack for stack in self.stacks if stack.signal), None)
+
+    def useful(self, threads: Sequence[int] = ()) -> tuple[str, ...]:
+        """Returns the useful frames of the thread that died; if none did, of the first stack of one of `threads`."""
+        requested = [stack for stack in self.stacks if stack.thread in threads]
+        stack = self.died or (requested[0] if requested else None) or (self.stacks[0] if self.stacks else None)
+        return tuple(frame.text for frame in self.python[:MAX_FRAMES]) if stack is None else useful(stack, self.python)
+
+
+@dataclass(frozen=True)
+class CaughtSignal:
+    """A signal that a process received.
+
+    Attributes:
+        signal: "SIGSEGV".
+        unix_ns: when, by the wall clock of its machine; 0 if it is not recorded.
+    """
+
+    signal: str
+    unix_ns: int
+
+
+def last_signal(run: Path) -> CaughtSignal | None:
+    """The last signal that the process of a run wrote its stack for; None without any. Nothing is symbolized."""
+    caught: CaughtSignal | None = None
+    thread = -1
+    for line in complete_lines(_text(run / STACKS)):
+        if (match := _THREAD.fullmatch(line)) and int(match[2]) < signal.SIGRTMIN:
+            thread, caught = int(match[1]), CaughtSignal(signal_names.signal_name(int(match[2])), 0)
+        elif caught is not None and (match := _TIME.fullmatch(line)) and int(match[1]) == thread:
+            caught = replace(caught, unix_ns=int(match[2]))
+    return caught
+
+
+def read(run: Path) -> Backtrace | None:
+    """Reads the symbolized call stacks of a run; None if it has none, or they are not symbolized yet (`decode`).
+
+    Raises:
+        RunDirError: backtrace.json cannot be read.
+    """
+    path = run / NAME
+    try:
+        return json_data.from_data(Backtrace, json_data.parse_versioned(untrusted_files.read_bytes(run, NAME), FORMAT))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunDirError(f"cannot read {path}: {error.strerror}", hint="run the package again") from error
+    except json_data.OtherFormatError as error:
+        raise RunDirError(f"{path} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
+    except json_data.DamagedJsonError as error:
+        raise RunDirError(f"{path} is damaged: {error}", hint="run the package again") from error
+
+
+def preserve(run: Path) -> None:
+    """Writes the symbolized stacks of a process that has ended to backtrace.json, while its libraries still exist.
+
+    If the disk is full, only the files of the process itself remain.
+    """
+    backtrace = decode(run)
+    if backtrace is not None:
+        data = {"format": FORMAT, **asdict(backtrace)}
+        with contextlib.suppress(OSError):
+            atomic_write.write(run / NAME, json.dumps(data, indent=1) + "\n")
+    if untrusted_files.is_file(run, PYTHON) and untrusted_files.size(run, PYTHON) == 0:
+        (run / PYTHON).unlink()
+
+
+def decode(run: Path) -> Backtrace | None:
+    """Symbolizes the files that the process wrote; None if it wrote none.
+
+    It reads the libraries that they name, wherever they are, and runs addr2line: only for a run that was made here.
+    """
+    stacks = _raw_stacks(_text(run / STACKS))
+    python = _python_frames(_text(run / PYTHON))
+    if not stacks and not python:
+        return None
+    from aoti_debug.base.native.symbolize import (  # few runs have stacks, and most of them are decoded
+        parse_maps,
+        symbolize,
+    )
+
+    maps = parse_maps(_text(run / MAPS))
+    resolved = symbolize(set(chain.from_iterable(addresses for *_, addresses in stacks)), maps)
+    return Backtrace(
+        tuple(
+            Stack(thread, name, address, tuple(chain.from_iterable(resolved[a] for a in addresses)))
+            for thread, name, address, addresses in stacks
+        ),
+        python,
+    )
+
+
+def useful(stack: Stack, python: Sequence[StackFrame] = ()) -> tuple[str, ...]:
+    """Returns the lines of at most six useful frames: the innermost one, operators, the generated code.
+
+    Args:
+        python: Python frames, shown in place of the interpreter's native frames.
+    """
+    frames = without_abort_frames(stack.frames) if stack.signal == "SIGABRT" else stack.frames
+    if not frames:
+        return tuple(frame.text for frame in python[:MAX_FRAMES])
+    interpreter = next((index for index, frame in enumerate(frames) if is_interpreter(frame)), len(frames))
+    inside = [frame for frame in frames[1:interpreter] if not is_noise(frame)]
+    outside = [frame for frame in frames[max(1, interpreter) :] if not is_noise(frame)]
+    between = list(python) if interpreter < len(frames) else []
+    selected = (frames[0], *inside, *between, *outside)
+    accessed = "" if stack.address is None or not frames[0].library else f" (address {stack.address:#x})"
+    lines = [_line(tuple(repeated)) for _, repeated in groupby(selected, key=lambda frame: frame.text)]
+    lines[0] += accessed
+    return tuple(lines) if len(lines) <= MAX_FRAMES else (*lines[: MAX_FRAMES - 1], lines[-1])
+
+
+def abort_message(run: Path) -> str:
+    """Returns the message of an abort from stderr.log: "uncaught std::runtime_error: it is over", "double free …"."""
+    lines = _text(run / "stderr.log", _SEARCHED_BYTES).splitlines()[-_SEARCHED_LINES:]
+    messages = [line.strip() for line in lines if _ABORT_MESSAGE.search(line)]
+    return _UNCAUGHT.sub(r"uncaught \1: ", " ".join(dict.fromkeys(messages[:2])))
+
+
+def shim_exception(run: Path) -> str:
+    """Returns the text of the first exception that torch's C shim wrote to stderr.log, with the stack behind it.
+
+    Versions of torch whose shim does not hand the text over have it there; later ones may follow from the first. ""
+    where there is none.
+    """
+    _, found, text = _text(run / "stderr.log", _SEARCHED_BYTES).partition(_SHIM_EXCEPTION)
+    return _LOG_LINE.split(text, maxsplit=1)[0].strip() if found else ""
+
+
+def _line(repeated: Sequence[StackFrame]) -> str:
+    """The line of consecutive frames with the same text: recursion."""
+    return repeated[0].text if len(repeated) == 1 else f"{repeated[0].text} (× {len(repeated)})"
+
+
+# The raw files
+
+
+def _text(path: Path, largest: int = untrusted_files.LARGEST_JSON) -> str:
+    """The end of a file; "" if there is no regular one."""
+    try:
+        with untrusted_files.open_file(path.parent, path.name) as file:
+            file.seek(max(untrusted_files.size(path.parent, path.name) - largest, 0))
+            return file.read(largest).decode("utf-8", errors="replace").replace("\r\n", "\n")
+    except (FileNotFoundError, untrusted_files.NotAFileError):
+        return ""
+
+
+def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]:
+    """Parses thread, signal, accessed address and frame addresses of each stack."""
+    heads: dict[int, re.Match[str]] = {}
+    frames: dict[int, list[int]] = {}
+    for line in complete_lines(text):
+        if match := _THREAD.fullmatch(line):
+            heads[int(match[1])] = match
+        elif match := _FRAMES.fullmatch(line):
+            frames[int(match[1])] = [int(address, 16) for address in match[2].split()]
+    stacks = []
+    for thread, match in heads.items():
+        number, code = int(match[2]), int(match[3])
+        name = signal_names.signal_name(number) if number < signal.SIGRTMIN else ""
+        pc, caller = int(match[5], 16), int(match[6], 16)
+        unwound = frames.get(thread) or [pc, caller]
+        address = int(match[4], 16) if name in ("SIGSEGV", "SIGBUS") and code > 0 else None
+        # A return address may belong to the next line or function already.
+        stacks.append((thread, name, address, (pc, *(a - 1 for a in unwound[1:] if a))))
+    return stacks
+
+
+def _python_frames(text: str) -> tuple[StackFrame, ...]:
+    """Parses the stack of the thread that the package runs in, down to the call of the package."""
+    for stack in re.split(r"^(?=Current thread|Thread |Stack )", text, flags=re.MULTILINE):
+        frames = [
+            StackFrame(function, file=path, line=int(line)) for path, line, function in _PYTHON_FRAME.findall(stack)
+        ]
+        if frames:
+            return operator_python_frames(frames)
+    return ()

@@ -1,0 +1,201 @@
+"""Finds the launches that make one of two packages of a program wrong.
+
+Each launch of the bad package is run on the good package's results, all in one run: after each launch, what it wrote is
+recorded, then replaced by what its counterpart has written. A launch whose record differs is a suspect, however many
+there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.compare.bisect.options import BisectOptions
+from aoti_debug.compare.bisect.wrong_launches import Bisection, Suspect
+from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
+from aoti_debug.compare.comparison import BAD
+from aoti_debug.compare.diff.diff_runs import difference_of, differing_inputs, pair_runs
+from aoti_debug.compare.diff.pairing.pair import Pairing
+from aoti_debug.compare.measure.output_errors import OutputError, errors
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.protocol.request import ValueArithmetic
+from aoti_debug.compare.replay.healed_outputs import Outputs
+from aoti_debug.compare.replay.instructions import Replace
+from aoti_debug.compare.replay.program_values import program_values
+from aoti_debug.compare.replay.replay_session import ReplaySession, replay_folder
+from aoti_debug.compare.replay.results_of_other_run import is_rounding, results_of
+from aoti_debug.compare.replay.substituted_run import SubstitutedRun
+from aoti_debug.runs.run.options import recording_everything
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.timeline import Launch
+
+
+def bisect_packages(options: BisectOptions, listener: StepListener | None = None) -> Bisection:
+    """Finds the launches that make the bad package wrong.
+
+    Raises:
+        UsageError: the models were called with other inputs, are other programs, or one of them does not end well.
+        ArtifactError, ToolchainError, TargetError: one of them cannot be built or started.
+        RunDirError: a run cannot be read.
+    """
+    with replay_folder(options.out) as folder, python_process.forking_from(PRELOADED, options.imports) as server:
+        server.preload()
+        return _Packages(options, folder, Steps(listener)).bisect()
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """Both packages as they are."""
+
+    good: SubstitutedRun
+    bad: SubstitutedRun
+    pairing: Pairing
+    notes: tuple[str, ...]
+
+
+class _Packages:
+    def __init__(self, options: BisectOptions, folder: Path, steps: Steps) -> None:
+        template = replace(
+            recording_everything(options.bad, folder / "runs"),
+            inputs=options.inputs,
+            calls=options.calls,
+            imports=options.imports,
+            libraries=options.libraries,
+            trusted=options.trusted,
+        )
+        session = ReplaySession(template, folder, steps)
+        self._good = session.of_model(options.good, "good")
+        self._bad = session.of_model(options.bad, "bad")
+        self._folder = folder
+        self._steps = steps
+
+    def bisect(self) -> Bisection:
+        recorded = self._recorded()
+        results = {pair.launch.id: tuple(results_of(pair, recorded.good.run)) for pair in recorded.pairing.pairs}
+        forced = self._bad.again("with good's results", [item for items in results.values() for item in items], level=1)
+        suspects = self._suspects(recorded.good.run, forced.run)
+        before = errors(recorded.bad.outputs, recorded.good.outputs)
+        after = before
+        between: tuple[Launch, ...] = ()
+        culprits = [suspect for suspect in suspects if suspect.is_culprit]
+        if culprits:
+            replaced = self._replacements(culprits, results, forced.run)
+            after = self._errors("with the culprits replaced", replaced, recorded)
+        if not all(error.is_right for error in after):
+            between = self._between(recorded, results)
+        outputs = Outputs(before, after)
+        same = sum(pair.launch.id not in {s.launch.id for s in suspects} for pair in recorded.pairing.pairs)
+        return Bisection(
+            recorded.good.run,
+            recorded.bad.run,
+            recorded.pairing.by,
+            len(recorded.pairing.pairs),
+            same,
+            tuple(suspects),
+            between,
+            outputs,
+            self._good.runs + self._bad.runs,
+            (*recorded.notes, *dict.fromkeys(forced.refused)),
+        )
+
+    def _recorded(self) -> _Recorded:
+        good = self._good.again("good", (), level=1)
+        bad = self._bad.again("bad", (), level=1)
+        for name, found in (("good", good), ("bad", bad)):
+            if found.run.state is not ExitKind.CLEAN:
+                raise UsageError(
+                    f"the {name} model does not end well: {found.run.info.exit.detail or found.run.state.value}",
+                    hint="aoti-debug triage says why",
+                )
+        pairing, notes = pair_runs(good.run, bad.run)
+        if not pairing.pairs:
+            raise UsageError(
+                "no launch of one model computes what a launch of the other does",
+                hint="pass two packages of one program",
+            )
+        if names := differing_inputs(pairing, bad.run):
+            raise UsageError(
+                f"the models were called with other inputs or weights: {wording.some(names, 4)}",
+                hint="--inputs FILE for both; weights have to be the same",
+            )
+        return _Recorded(good, bad, pairing, notes)
+
+    def _suspects(self, good: RunDir, forced: RunDir) -> list[Suspect]:
+        """The launches that write other results than the good package's, from its results."""
+        pairing, _ = pair_runs(good, forced)
+        differing = {
+            pair.launch.id: tuple(difference_of(write, good, forced) for write in pair.writes if write.equal is False)
+            for pair in pairing.pairs
+        }
+        differing = {launch: tensors for launch, tensors in differing.items() if tensors}
+        alone = {launch.id for launch in pairing.only_b}
+        looked_at = [launch for launch in forced.launches if launch.id in differing or launch.id in alone]
+        verdicts = self._verdicts(forced, looked_at)
+        found = []
+        for launch in looked_at:
+            tensors, verdict = differing.get(launch.id, ()), verdicts.get(launch.id)
+            of_bytes = any(not is_rounding(tensor, good, forced) for tensor in tensors)
+            found.append(Suspect(launch, tensors, verdict, of_bytes if verdict is None else verdict in BAD))
+        return [suspect for suspect in found if suspect.tensors or suspect.is_culprit]
+
+    def _verdicts(self, run: RunDir, launches: Sequence[Launch]) -> dict[str, LaunchVerdict]:
+        """The verdicts on launches, against the program, from the inputs that they were given."""
+        if not launches or not has_reference(run):
+            return {}
+        options = self._bad.options
+        ids = frozenset(launch.id for launch in launches)
+        scope = Scope(launches=ids, inherited=False, imports=options.imports, libraries=options.libraries)
+        folder = self._folder / "compare"
+        folder.mkdir()
+        rows = compare_run(run, scope, folder, self._steps).rows
+        return {row.launch.id: row.verdict for row in rows if row.verdict is not LaunchVerdict.NOT_COMPARABLE}
+
+    def _replacements(
+        self, culprits: Iterable[Suspect], results: dict[str, tuple[Replace, ...]], forced: RunDir
+    ) -> list[Replace]:
+        """Right results for culprits: the good package's; where it has none, the program's."""
+        found: list[Replace] = []
+        missing = {}
+        for culprit in culprits:
+            given = results.get(culprit.launch.id, ())
+            found += given
+            if not given:
+                missing[culprit.launch.id] = ValueArithmetic.EAGER
+        if missing:
+            options = self._bad.options
+            scope = Scope(imports=options.imports, libraries=options.libraries)
+            found += program_values(forced, missing, scope, self._folder / "program").replacements
+        return found
+
+    def _errors(self, name: str, replaced: Sequence[Replace], recorded: _Recorded) -> tuple[OutputError, ...]:
+        return errors(self._bad.again(name, replaced).outputs, recorded.good.outputs)
+
+    def _between(self, recorded: _Recorded, results: dict[str, tuple[Replace, ...]]) -> tuple[Launch, ...]:
+        """The launches one of which is to blame: with the results of all before them replaced, the outputs are wrong.
+
+        With those of the pair after them replaced as well, the outputs are right.
+        """
+        pairs = recorded.pairing.pairs
+
+        def is_right(count: int) -> bool:
+            replaced = [item for pair in pairs[:count] for item in results[pair.launch.id]]
+            name = f"with the first {wording.count(count, 'result')} replaced"
+            return all(error.is_right for error in self._errors(name, replaced, recorded))
+
+        wrong, right = 0, len(pairs)
+        if not is_right(right):
+            return ()
+        while right - wrong > 1:
+            middle = (wrong + right) // 2
+            wrong, right = (wrong, middle) if is_right(middle) else (middle, right)
+        first = pairs[wrong - 1].launch.sequence if wrong else -1
+        last = pairs[right - 1].launch.sequence
+        return tuple(launch for launch in recorded.bad.run.launches if first < launch.sequence <= last)

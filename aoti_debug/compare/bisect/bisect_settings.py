@@ -1,0 +1,222 @@
+"""Finds the setting, the pass or the lowering of Inductor that makes a program wrong, by building it repeatedly."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.compare.bisect.build_changes import Build, Change, LeaveOut, Part, applied, lines_of, name_of
+from aoti_debug.compare.bisect.build_results import Finding, Trial, Trials
+from aoti_debug.compare.bisect.delta_debugging import Outcome, smallest
+from aoti_debug.compare.bisect.options import SettingsOptions
+from aoti_debug.compare.bisect.suspect_settings import asked_for, suspects
+from aoti_debug.compare.compare import compare
+from aoti_debug.compare.comparison import BAD, Comparison
+from aoti_debug.compare.options import CompareOptions
+from aoti_debug.compare.text import output_text, state_text
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildFailureError, Stage
+from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
+from aoti_debug.instrument.frontend.protocol.part_text import part_text
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import ArtifactKind
+
+AS_IT_IS = "as it is"
+_MOST_OPERATORS = 6
+
+
+@dataclass(frozen=True)
+class SettingsBisection:
+    """The cause of a finding among the settings, passes and lowerings.
+
+    Attributes:
+        trials: all builds, in order, those of an earlier, interrupted bisection first.
+        known: how many of them that were.
+        changes: the smallest set of changes that heals it; () if none was found.
+    """
+
+    trials: tuple[Trial, ...]
+    known: int
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines to paste."""
+        return lines_of(self.changes)
+
+    @property
+    def cause(self) -> str:
+        """The parts that the changes concern: "the vector width"."""
+        return wording.comma_separated(dict.fromkeys(change.concern for change in self.changes))
+
+
+def bisect_settings(options: SettingsOptions, listener: StepListener | None = None) -> SettingsBisection:
+    """Finds out what makes a program wrong; an interrupted bisection of the same goes on.
+
+    Raises:
+        UsageError: the directory cannot be made.
+        ArtifactError: the program is none.
+        ToolchainError, TargetError, RunDirError: it cannot be run as it is, or not built where no part can be named
+            that fails.
+    """
+    found = archive.inspect(options.program)
+    if found.kind is not ArtifactKind.EXPORTED:
+        raise ArtifactError(
+            f"{options.program} is {found.kind.value}: its settings cannot be changed",
+            hint="pass the exported program; or two packages, a good and a bad one",
+        )
+    key = key_of(options)
+    folder = options.out / f"settings-{key[:12]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make {folder}: {error.strerror}", hint="--out DIR") from error
+    return _Settings(options, folder, Trials(folder, key, options.inductor_configs), Steps(listener)).bisect()
+
+
+def key_of(options: SettingsOptions) -> str:
+    """The identity of a bisection, in hexadecimal digits: of the program, its settings and inputs."""
+    digest = sha256(options.program.read_bytes())
+    if options.inputs is not None:
+        digest.update(options.inputs.read_bytes())
+    words = (options.inductor_configs, options.calls, options.imports, [str(path) for path in options.libraries])
+    digest.update(json.dumps(words, sort_keys=True, default=str).encode())
+    return digest.hexdigest()
+
+
+class _Settings:
+    def __init__(self, options: SettingsOptions, folder: Path, trials: Trials, steps: Steps) -> None:
+        self._options = options
+        self._folder = folder
+        self._trials = trials
+        self._steps = steps
+
+    def bisect(self) -> SettingsBisection:
+        as_it_is = self._tried(())
+        found: tuple[Change, ...] = ()
+        for changes in () if as_it_is.is_right else self._groups(as_it_is):
+            found = smallest(changes, lambda some: self._outcome(some, as_it_is))
+            if found:
+                break
+        self._trials.finish()
+        return SettingsBisection(self._trials.all, self._trials.known, found)
+
+    def _groups(self, as_it_is: Trial) -> Iterator[tuple[Change, ...]]:
+        """Changes that are tried together first: what was asked for, then what is likely, by what is wrong."""
+        configs, met = self._options.inductor_configs, as_it_is.applied
+        settings = tuple(suspects(configs, as_it_is.device))
+        passes = _without(Part.PASS, met.passes)
+        suspected = tuple(name for name in as_it_is.suspects if name in met.lowerings)
+        lowerings = tuple(dict.fromkeys((*suspected, *met.lowerings)))
+        operators = (_without(Part.LOWERING, suspected), _without(Part.LOWERING, lowerings))
+        decompositions = _without(Part.DECOMPOSITION, met.decompositions)
+        yield tuple(asked_for(configs))
+        if as_it_is.finding is Finding.OUTPUT:
+            yield from (passes, decompositions, settings, *operators)
+        else:
+            yield from (settings, *operators, decompositions, passes)
+
+    def _outcome(self, changes: tuple[Change, ...], as_it_is: Trial) -> Outcome:
+        return self._tried(changes).outcome(as_it_is)
+
+    def _tried(self, changes: Sequence[Change]) -> Trial:
+        """The trial of changes: a finished one, or a new one."""
+        lines = tuple(change.option for change in changes)
+        known = self._trials.find(lines)
+        if known is not None:
+            return known
+        name = name_of(changes) if changes else AS_IT_IS
+        began = time.monotonic()
+        with self._steps.step(name) as note:
+            trial = self._built(Trial(name, lines), applied(changes, Build(self._options.inductor_configs)))
+            note.text = result_text(trial)
+        trial = replace(trial, seconds=time.monotonic() - began)
+        self._trials.add(trial)
+        return trial
+
+    def _built(self, trial: Trial, build: Build) -> Trial:
+        """A trial with what was found in a build."""
+        options, log = self._options, self._folder / "applied.json"
+        is_first = not trial.changes
+        chosen = CompareOptions(
+            model=options.program,
+            inputs=options.inputs,
+            calls=options.calls,
+            out=self._folder / "compares",
+            inductor_configs=build.configs,
+            imports=options.imports,
+            libraries=options.libraries,
+            trusted=options.trusted,
+            left_out=replace(build.left_out, log=str(log) if is_first else ""),
+        )
+        try:
+            comparison = compare(chosen)
+        except BuildFailureError as error:
+            return _unbuilt(trial, error.failure, log)
+        except AotiDebugError as error:
+            if is_first:
+                raise
+            return replace(trial, failure=wording.first_line(str(error)))
+        finding, wrong = _finding(comparison)
+        found = replace(trial, finding=finding, wrong=wrong, device=comparison.run.manifest.device)
+        if finding is Finding.NONE and not comparison.coverage.compared and not comparison.outputs:
+            found = replace(found, failure="no launch could be compared with the program")
+        if is_first:
+            met = json_data.parse(Applied, log.read_bytes())
+            return replace(found, applied=met, suspects=tuple(_suspected(comparison)))
+        shutil.rmtree(comparison.directory, ignore_errors=True)
+        return found
+
+
+def _unbuilt(trial: Trial, failure: BuildFailure, log: Path) -> Trial:
+    """A trial whose build fails, with the operators that may be to blame and what had been applied until then."""
+    position = failure.position
+    is_operator = position.stage in (Stage.LOWERING, Stage.CODE) and bool(position.name)
+    suspects = (position.name,) if is_operator else failure.operators
+    found = replace(trial, finding=Finding.BUILD, wrong=f"{part_text(position)}: {wording.first_line(failure.what)}")
+    if trial.changes:
+        return found
+    met = json_data.parse(Applied, log.read_bytes()) if log.exists() else Applied()  # no process that dies writes it
+    met = replace(met, lowerings=tuple(dict.fromkeys((*met.lowerings, *suspects))))
+    graphs = () if failure.reference is None else failure.reference.graphs
+    devices = {type_.device for graph in graphs for node in graph.nodes for type_ in node.types if type_ is not None}
+    is_cuda = any(device.startswith("cuda") for device in devices)
+    return replace(found, applied=met, suspects=suspects, device="cuda" if is_cuda else "cpu")
+
+
+def _without(part: Part, names: Sequence[str]) -> tuple[Change, ...]:
+    return tuple(LeaveOut(part, name) for name in names)
+
+
+def _suspected(comparison: Comparison) -> list[str]:
+    """The operators that may be to blame for the wrong launches, the likeliest first."""
+    rows = (row for row in comparison.rows if row.verdict in BAD)
+    return list(dict.fromkeys(suspect.operator for row in rows for suspect in row.suspects))[:_MOST_OPERATORS]
+
+
+def _finding(comparison: Comparison) -> tuple[Finding, str]:
+    """The finding of a comparison in words; "" if it is clean."""
+    if comparison.first_wrong is not None:
+        launch = comparison.first_wrong.launch
+        return Finding.LAUNCH, f"{launch.id} {launch.kernel} is wrong"
+    if comparison.wrong_states:
+        return Finding.STATE, state_text(comparison.wrong_states[0])
+    if comparison.unfinished:
+        return Finding.END, comparison.unfinished
+    if comparison.wrong_outputs:
+        return Finding.OUTPUT, output_text(comparison.wrong_outputs[0])
+    return Finding.NONE, ""
+
+
+def result_text(trial: Trial) -> str:
+    """ "right", what is wrong, or why that is not known."""
+    return (trial.failure and f"not known: {trial.failure}") or trial.wrong or "right"

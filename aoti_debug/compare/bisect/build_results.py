@@ -1,0 +1,124 @@
+"""The builds of a bisection of settings with their results, on the disk: one that is interrupted goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import atomic_write, json_data
+from aoti_debug.compare.bisect.delta_debugging import Outcome
+from aoti_debug.compare.bisect.search_state import interrupted
+from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
+
+FORMAT = 2
+NAME = "bisect.json"
+
+
+class Finding(str, Enum):
+    """The kind of fault that a build has."""
+
+    NONE = "nothing"
+    LAUNCH = "a launch, from its own inputs"
+    STATE = "a state of the model"
+    OUTPUT = "only what the model returns: what comes before the kernels"
+    END = "the run did not end well"
+    BUILD = "a part of the build fails"
+
+
+_ENDINGS = (Finding.END, Finding.BUILD)  # of what ends in one of these, nothing is known that comes after it
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A build of the program with changes, and what was found.
+
+    Attributes:
+        name: the changes, "--inductor-config cpp.simdlen=1"; "as it is".
+        changes: the line to paste for each.
+        finding: what is wrong.
+        wrong: the finding in words, "0.7 cpp_fused_relu_3 is wrong"; "" if there is none.
+        failure: why it was not built or run; "" if it was.
+        applied: of the program as it is, the parts of Inductor that were applied.
+        suspects: likewise, the operators that may be to blame for what is wrong.
+        device: "cpu" or "cuda".
+        seconds: the time that it took.
+    """
+
+    name: str
+    changes: tuple[str, ...] = ()
+    finding: Finding = Finding.NONE
+    wrong: str = ""
+    failure: str = ""
+    applied: Applied = field(default_factory=Applied)
+    suspects: tuple[str, ...] = ()
+    device: str = "cpu"
+    seconds: float = 0.0
+
+    @property
+    def is_right(self) -> bool:
+        """True if it was built and run without a finding."""
+        return self.finding is Finding.NONE and not self.failure
+
+    def outcome(self, as_it_is: Trial) -> Outcome:
+        """The effect of the changes on the finding of the program as it is.
+
+        A build or a run that ends badly tells nothing about wrong numbers, nor the other way round.
+        """
+        if self.is_right:
+            return Outcome.YES
+        is_other = self.finding is not as_it_is.finding and bool(
+            {self.finding, as_it_is.finding}.intersection(_ENDINGS)
+        )
+        return Outcome.UNKNOWN if self.failure or is_other else Outcome.NO
+
+
+@dataclass(frozen=True)
+class _State:
+    format: int
+    key: str
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    trials: tuple[Trial, ...] = ()
+    is_done: bool = False
+
+
+class Trials:
+    """The trials of one bisection.
+
+    Args:
+        key: what identifies it: the program, its settings and inputs; a file of another key or of a finished bisection
+            begins anew.
+
+    Raises:
+        RunDirError: the file is damaged.
+    """
+
+    def __init__(self, folder: Path, key: str, configs: Mapping[str, Any]) -> None:
+        self._path = folder / NAME
+        self._state = interrupted(self._path, _State(FORMAT, key, configs), FORMAT)
+        self.known = len(self._state.trials)
+
+    @property
+    def all(self) -> tuple[Trial, ...]:
+        """The finished trials, in order."""
+        return self._state.trials
+
+    def find(self, changes: Iterable[str]) -> Trial | None:
+        """The finished trial of changes, in any order."""
+        wanted = sorted(changes)
+        return next((trial for trial in self._state.trials if sorted(trial.changes) == wanted), None)
+
+    def add(self, trial: Trial) -> None:
+        """Adds a trial, and writes it down."""
+        self._write(replace(self._state, trials=(*self._state.trials, trial)))
+
+    def finish(self) -> None:
+        """The next bisection begins anew."""
+        self._write(replace(self._state, is_done=True))
+
+    def _write(self, state: _State) -> None:
+        self._state = state
+        atomic_write.write(self._path, json_data.to_text(state))

@@ -1,0 +1,78 @@
+"""A bisection of two packages as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aoti_debug.base import wording
+from aoti_debug.compare.bisect.wrong_launches import Bisection, Suspect
+from aoti_debug.compare.diff.pairing.pair import PairedBy
+from aoti_debug.compare.diff.text import element_text
+from aoti_debug.compare.replay.healed_outputs import Healing
+from aoti_debug.compare.replay.text import outputs_lines
+
+_MOST = 8  # culprits that are listed
+_PAIRED = {
+    PairedBy.LAUNCH: "launch by launch",
+    PairedBy.VALUE: "by the values of the program that they write",
+}
+
+
+def bisection_lines(found: Bisection) -> list[str]:
+    """The culprits, the errors of the outputs with and without them, and how many runs it took."""
+    culprits = found.culprits
+    lines = [
+        f"{wording.count(found.paired, 'launch')} paired {_PAIRED[found.by]}, {found.same} with the same results from "
+        "the same inputs"
+    ]
+    if by_rounding := [suspect for suspect in found.suspects if not suspect.is_culprit]:
+        names = wording.some([suspect.launch.id for suspect in by_rounding], 6)
+        lines.append(f"{wording.count(len(by_rounding), 'launch')} with others, which rounding explains: {names}")
+    lines.append("")
+    for suspect in culprits[:_MOST]:
+        lines += _culprit(suspect)
+    if len(culprits) > _MOST:
+        lines.append(f"and {len(culprits) - _MOST} more")
+    lines += _outputs(found)
+    lines += [f"note: {note}" for note in found.notes]
+    return [*lines, f"{_conclusion(found)}; {wording.count(found.runs, 'run')}"]
+
+
+def _culprit(suspect: Suspect) -> Iterator[str]:
+    launch = suspect.launch
+    verdict = "" if suspect.verdict is None else f": {suspect.verdict.value}, compared with the program"
+    yield f"CULPRIT {launch.id} {launch.kernel}{verdict}"
+    for line in launch.site.provenance.source[:1]:
+        yield f"  model    {line.place}  {line.text.strip()}"
+    for tensor in suspect.tensors:
+        layout = tensor.pair.b.argument.layout
+        if tensor.elements is not None and layout is not None:
+            yield f"  {tensor.name:<8} {element_text(tensor.elements, layout.shape)}"
+
+
+def _outputs(found: Bisection) -> list[str]:
+    if not found.outputs.before:
+        return []
+    lines = outputs_lines(found.outputs, "the good package")
+    return ["", *lines, ""] if found.culprits else [*lines, ""]
+
+
+def _conclusion(found: Bisection) -> str:
+    culprits = wording.comma_separated([suspect.launch.id for suspect in found.culprits[:_MOST]])
+    if found.between:
+        first, last = found.between[0].id, found.between[-1].id
+        where = first if first == last else f"one of {first} to {last}"
+        if not found.culprits:
+            return f"FOUND {where}, by halves: with all results up to it replaced, the outputs are right"
+        return f"NOT HEALED with {culprits} replaced: {where} is to blame as well"
+    if found.culprits:
+        if not found.outputs.before:
+            return f"FOUND {culprits}: the outputs cannot be compared"
+        if all(error.is_right for error in found.outputs.before):
+            return f"FOUND {culprits}: the outputs are within rounding of the good package's all the same"
+        healing = found.outputs.healing
+        word = "PROVED" if healing is Healing.HEALED else "NOT PROVED"
+        return f"{word} with the results of {culprits} replaced, the outputs {healing.value}"
+    if found.is_clean:
+        return "ROUNDING ONLY" if found.suspects else "SAME"
+    return "NOT FOUND: the outputs differ, and no launch writes something else from the same inputs"

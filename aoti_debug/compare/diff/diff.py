@@ -1,0 +1,132 @@
+"""Compares two runs, or two models that are run for it, in a directory of its own.
+
+aoti_debug_diffs/20261120-231501-4711/
+  a.pt2  b.pt2  a/ b/   packages and runs that were made for it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.compare.diff.difference import Diff
+from aoti_debug.compare.diff.explain_differences import explain_differences
+from aoti_debug.compare.diff.options import DiffOptions
+from aoti_debug.instrument.builder.build import BuildOptions
+from aoti_debug.instrument.builder.build_step import build_step, require_inputs
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.package.recording import levels
+from aoti_debug.runs.run.options import recording_everything
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.run.runner import run_with
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
+
+
+def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
+    """Compares two runs; models are built and run for it.
+
+    Raises:
+        UsageError: an option is wrong, a model is not trusted, or the inputs have other sizes.
+        ArtifactError: a model or its inputs are not what they should be.
+        ToolchainError, TargetError: a model could not be built or started.
+        RunDirError: a run cannot be read, or recorded no values.
+    """
+    levels.number(options.level, levels.WITH_HASHES)
+    if options.calls is not None and options.calls < 1:
+        raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
+    steps = Steps(listener)
+    models = {name: path for name, path in (("a", options.a), ("b", options.b)) if path.suffix == ".pt2"}
+    runs = {
+        name: run_directory.open_run(path) for name, path in (("a", options.a), ("b", options.b)) if name not in models
+    }
+    if not models and (options.inputs is not None or options.calls is not None):
+        raise UsageError(
+            "--inputs and --calls are for models, and both sides are runs", hint="name a model.pt2 to run it"
+        )
+    directory: Path | None = None
+    with python_process.forking_from(PRELOADED, options.imports) as server:
+        if models:
+            with _folder(options) as folder:
+                server.preload()
+                directory = folder
+                beside = next(iter(runs.values()), None)
+                for name, model in models.items():
+                    runs[name] = _Recorder(options, folder, steps, beside).record(name, model)
+        with steps.step("compare") as note:
+            found = diff_runs(runs["a"], runs["b"])
+            note.text = f"{wording.count(found.paired, 'pair')} of launches"
+        if options.explains:
+            found = explain_differences(found, options, steps)
+    return replace(found, directory=directory)
+
+
+@contextmanager
+def _folder(options: DiffOptions) -> Iterator[Path]:
+    """A new directory, which is removed if it holds no run in the end."""
+    is_new_base = not options.out.exists()
+    folder = stamped_directories.make(options.out)
+    try:
+        yield folder
+    finally:
+        if any((folder / side).exists() for side in "ab"):
+            stamped_directories.link_latest(folder)
+        else:
+            stamped_directories.remove(folder, options.out if is_new_base else None)
+
+
+class _Recorder:
+    """Builds and runs the models of one comparison."""
+
+    def __init__(self, options: DiffOptions, folder: Path, steps: Steps, beside: RunDir | None) -> None:
+        self._options = options
+        self._folder = folder
+        self._steps = steps
+        self._inputs = options.inputs or (None if beside is None else beside.inputs)
+        self._calls = options.calls or (1 if beside is None else beside.info.calls)
+
+    def record(self, side: str, model: Path) -> RunDir:
+        """A run of a model, with values."""
+        found = archive.inspect(model)
+        package = model if found.kind is ArtifactKind.INSTRUMENTED else self._built(side, model)
+        with self._steps.step(f"run {side}") as note:
+            result = run_with(
+                replace(
+                    recording_everything(package, self._folder / side),
+                    inputs=self._inputs,
+                    level=self._options.level,
+                    phase="both",
+                    calls=self._calls,
+                    imports=self._options.imports,
+                    libraries=self._options.libraries,
+                    trusted=self._options.trusted,
+                    environment={"AOTI_DEBUG_PRINT": "none"},
+                ),
+                Observer(),
+            )
+            note.text = wording.count(len(result.run.launches), "launch")
+        return result.run
+
+    def _built(self, side: str, model: Path) -> Path:
+        options, output = self._options, self._folder / f"{side}.pt2"
+        building = BuildOptions(
+            program=model,
+            output=output,
+            imports=options.imports,
+            libraries=tuple(map(str, options.libraries)),
+            trusted=options.trusted,
+        )
+        built = build_step(f"build {side}", building, self._steps)
+        if self._inputs is None:
+            require_inputs(building, built)
+        return output

@@ -1,0 +1,123 @@
+"""The differences of two runs as JSON data: docs/diff.schema.json."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from aoti_debug.compare.diff.difference import Diff, LaunchDifference, TensorDifference
+from aoti_debug.compare.diff.explanation import Explanation
+from aoti_debug.package.recording import levels
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
+
+FORMAT = 1
+
+
+def document(diff: Diff, excesses: Sequence[str] | None = None) -> dict[str, Any]:
+    """The object that `aoti-debug diff --json` prints.
+
+    Args:
+        excesses: what exceeds the budget; None without a budget.
+    """
+    first = diff.first
+    return {
+        "format": FORMAT,
+        "a": _run(diff.a),
+        "b": _run(diff.b),
+        "same": diff.is_same,
+        "paired_by": diff.by.value,
+        "launches": {
+            "paired": diff.paired,
+            "same": diff.same,
+            "different": len(diff.launches),
+            "not_recorded": diff.not_recorded,
+        },
+        "rounding": diff.is_rounding,
+        "unexplained": [_named(item.launch) for item in diff.unexplained],
+        "unexplained_reason": diff.unexplained_reason,
+        "wrong_alone": [{"side": x.side, **_named(x.launch), "reason": x.reason} for x in diff.wrong_alone],
+        "first": None if first is None else first.launch.id,
+        "settings": [{"name": item.name, "a": item.a, "b": item.b} for item in diff.settings],
+        "inputs": [{"name": item.name, **_tensor(item.tensor)} for item in diff.inputs],
+        "differences": [_launch(item) for item in diff.launches],
+        "only_a": [_named(launch) for launch in diff.only_a],
+        "only_b": [_named(launch) for launch in diff.only_b],
+        "unpaired_outputs": list(diff.unpaired_outputs),
+        "unfinished": list(diff.unfinished),
+        "notes": list(diff.notes),
+        "excesses": None if excesses is None else list(excesses),
+    }
+
+
+def _run(run: RunDir) -> dict[str, Any]:
+    return {
+        "run": str(run.path),
+        "level": levels.written(run.level),
+        "device": run.manifest.device,
+        "torch": run.info.torch_version,
+        "launches": len(run.launches),
+    }
+
+
+def _named(launch: Launch) -> dict[str, str]:
+    return {"launch": launch.id, "kernel": launch.kernel}
+
+
+def _launch(item: LaunchDifference) -> dict[str, Any]:
+    lines = item.launch.site.provenance.source
+    return {
+        **_named(item.launch),
+        "outcome": item.outcome.value,
+        "counterparts": [_named(launch) for launch in item.pair.counterparts],
+        "model": lines[0].place if lines else None,
+        "tensors": [{"name": tensor.name, **_tensor(tensor)} for tensor in item.tensors],
+        "notes": list(item.notes),
+        "explanation": _explanation(item.explanation),
+    }
+
+
+def _explanation(found: Explanation | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "cause": found.cause.value,
+        "explained": found.is_explained,
+        "wrong": list(found.wrong),
+        "reason": found.reason,
+    }
+
+
+def _tensor(difference: TensorDifference) -> dict[str, Any]:
+    found, layout = difference.elements, difference.pair.b.argument.layout
+    errors = _errors(difference)
+    if found is None or layout is None:
+        return {"reason": difference.reason, **errors}
+    return {
+        "elements": found.elements,
+        "different": found.different,
+        "first": list(unravel(found.first, layout.shape)),
+        "worst": list(unravel(found.worst, layout.shape)),
+        "values": None if found.values is None else [_number(value) for value in found.values],
+        "ulp": _number(found.max_ulp),
+        "atol": _number(found.max_absolute),
+        "rtol": _number(found.max_relative),
+        **errors,
+    }
+
+
+def _errors(difference: TensorDifference) -> dict[str, Any]:
+    if difference.errors == (None, None):
+        return {}
+    a, b = (None if error is None else asdict(error) for error in difference.errors)
+    return {"errors": {"a": a, "b": b, "nearer": difference.nearer or None}}
+
+
+def _number(value: Any) -> Any:
+    """A number as JSON has it; infinities, NaN and complex numbers as text."""
+    if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
+        return str(value)
+    return value

@@ -1,0 +1,269 @@
+"""Explains the differences of two runs: rounding, or a launch that is wrong.
+
+Each launch that wrote other bytes is compared with the program of its own side, in float64 from what it read itself
+(aoti_debug.compare). What it read without a counterpart in the other run was made by launches that are looked at with
+it. So rounding explains a difference only if nothing on either side, back to equal bytes or to differences that are
+explained themselves, is farther from float64 than rounding allows.
+
+That each side is right by its own program says nothing if the programs differ: if a graph pass has changed one of them.
+Where the two are not the same expression, the largest difference must not exceed the errors of both sides together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base import dtypes, wording
+from aoti_debug.base.dtypes import Category
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files.scratch_directory import scratch_directory
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.compare.compare import require_trust
+from aoti_debug.compare.compare_run import Scope, compare_run, reference_of
+from aoti_debug.compare.diff.difference import Diff, LaunchDifference, TensorDifference, WrongAlone
+from aoti_debug.compare.diff.explanation import Cause, Explanation, SideError
+from aoti_debug.compare.diff.judged_launches import JudgedLaunches, Judgement, Place, makers
+from aoti_debug.compare.diff.options import DiffOptions
+from aoti_debug.compare.diff.pairing.pair import Outcome, Pairing
+from aoti_debug.compare.diff.pairing.recorded_tensor import RecordedTensor
+from aoti_debug.compare.diff.pairing.same_expressions import SameExpressions
+from aoti_debug.compare.protocol.measurement import Measurement
+from aoti_debug.compare.regions.recorded_values import RecordedValues
+from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
+
+_SLACK = 1 + 1e-6  # errors are measured in float64
+
+
+def explain_differences(diff: Diff, options: DiffOptions, steps: Steps) -> Diff:
+    """The differences with their explanations; if they cannot be explained, with the reason."""
+    if not diff.launches:
+        return diff
+    for side, run in (("a", diff.a), ("b", diff.b)):
+        if not run.has_tensors:
+            return replace(diff, unexplained_reason=f"run {side} saved no tensors: --level 1 saves them")
+    try:
+        return _explained(diff, options, steps)
+    except AotiDebugError as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        return replace(diff, unexplained_reason=f"{wording.first_line(str(error))}{hint}")
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the runs.
+
+    Attributes:
+        name: "a" or "b".
+        differing: its launches that differ.
+        alone: its launches without a counterpart.
+        paired: what its launches wrote that has a counterpart, and whether that has the same bytes.
+    """
+
+    name: str
+    run: RunDir
+    values: RecordedValues
+    differing: tuple[Launch, ...]
+    alone: tuple[Launch, ...]
+    paired: Mapping[Place, bool]
+
+    def launches(self) -> frozenset[str]:
+        """All launches to compare with the program."""
+        found = {launch.id for launch in (*self.differing, *self.alone)}
+        for launch in self.differing:
+            found |= {other.id for other in makers(self.values, launch, self.paired.keys())}
+        return frozenset(found)
+
+
+def _explained(diff: Diff, options: DiffOptions, steps: Steps) -> Diff:
+    sides = _sides(diff)
+    with scratch_directory() as folder:
+        a, b = (_judged(side, options, folder / side.name, steps) for side in sides)
+    pairing = Pairing(diff.by, diff.pairs, diff.only_a, diff.only_b)
+    same = SameExpressions(pairing, sides[0].values, sides[1].values)
+    given = {item.name for item in diff.inputs}
+    launches = []
+    for item in diff.launches:
+        found = replace(item, tensors=tuple(_with_errors(tensor, a, b) for tensor in item.tensors))
+        judged = _judgements(item, a, b)
+        known = _Known(same.of(item.pair), _reads_other(item, sides, given), _unknown_read(item, sides[1]))
+        launches.append(replace(found, explanation=_explanation(found, *judged, known)))
+    alone = tuple(wrong for side, judged in zip(sides, (a, b), strict=True) for wrong in _wrong_alone(side, judged))
+    return replace(diff, launches=tuple(launches), wrong_alone=alone)
+
+
+def _sides(diff: Diff) -> tuple[_Side, _Side]:
+    values = [RecordedValues(run, reference_of(run)[0]) for run in (diff.a, diff.b)]
+    writes = [write for pair in diff.pairs for write in pair.writes if write.equal is not None]
+    differing = {launch.key: launch for item in diff.launches for launch in item.pair.counterparts}
+    unpaired = [pair.launch for pair in diff.pairs if pair.unpaired_writes]
+    return (
+        _Side(
+            "a",
+            diff.a,
+            values[0],
+            tuple(differing.values()),
+            diff.only_a,
+            {_place(write.a): write.equal is True for write in writes},
+        ),
+        _Side(
+            "b",
+            diff.b,
+            values[1],
+            tuple(item.launch for item in diff.launches),
+            (*diff.only_b, *unpaired),
+            {_place(write.b): write.equal is True for write in writes},
+        ),
+    )
+
+
+def _judged(side: _Side, options: DiffOptions, folder: Path, steps: Steps) -> JudgedLaunches:
+    """The launches of a side, compared with its program.
+
+    Raises:
+        AotiDebugError: they cannot be.
+    """
+    require_trust(side.run, options.trusted)
+    folder.mkdir()
+    with steps.step(f"evaluate {side.name}") as note:
+        launches = side.launches()
+        imports = tuple(dict.fromkeys((*options.imports, *side.run.info.imports)))
+        libraries = tuple(dict.fromkeys((*options.libraries, *map(Path, side.run.info.libraries))))
+        scope = Scope(launches=launches, inherited=False, imports=imports, libraries=libraries)
+        rows = compare_run(side.run, scope, folder, Steps(None)).rows
+        note.text = f"{wording.count(len(launches), 'launch')} in float64"
+    return JudgedLaunches(side.values, rows, side.paired.keys())
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a launch that differs, beside the judgements.
+
+    Attributes:
+        is_same_expression: both sides compute it by the same expression.
+        reads_other: it, or a launch without a counterpart before it, reads what differs.
+        unknown_read: an argument that it reads, and whose counterpart is not known; "" without one.
+    """
+
+    is_same_expression: bool
+    reads_other: bool
+    unknown_read: str
+
+
+def _judgements(item: LaunchDifference, a: JudgedLaunches, b: JudgedLaunches) -> tuple[Judgement, Judgement]:
+    """The judgements on a launch that differs: on its counterparts, the first that is wrong or not known, and on it."""
+    pairs = [tensor.pair for tensor in item.tensors]
+    of_a = []
+    for launch in item.pair.counterparts:
+        names = tuple(pair.a.argument.name for pair in pairs if pair.a.launch.key == launch.key)
+        if names:
+            of_a.append(a.judgement(launch, names))
+    first = Judgement(
+        next((found.wrong for found in of_a if found.wrong), ""),
+        next((found.unknown for found in of_a if found.unknown), ""),
+        any(found.is_ill_conditioned for found in of_a),
+    )
+    return first, b.judgement(item.launch, tuple(pair.b.argument.name for pair in pairs))
+
+
+def _explanation(item: LaunchDifference, a: Judgement, b: Judgement, known: _Known) -> Explanation:
+    if a.wrong or b.wrong:
+        sides = [(name, found.wrong) for name, found in (("a", a), ("b", b)) if found.wrong]
+        return Explanation(Cause.WRONG, tuple(name for name, _ in sides), _of_sides(sides))
+    if a.unknown or b.unknown:
+        sides = [(name, found.unknown) for name, found in (("a", a), ("b", b)) if found.unknown]
+        return Explanation(Cause.UNKNOWN, reason=_of_sides(sides))
+    if known.unknown_read:
+        return Explanation(Cause.UNKNOWN, reason=f"what it read has no counterpart: {known.unknown_read}")
+    unread = f"without {wording.some(b.unread, 4)}, which nothing reads" if b.unread else ""
+    may_read_other = any(read.equal is not True for read in item.pair.reads) or known.reads_other
+    if may_read_other or item.pair.numbers:
+        if not known.is_same_expression:
+            reason = "it read other bytes, and the two programs compute it in other ways"
+            return Explanation(Cause.UNKNOWN, reason=reason)
+        return Explanation(Cause.CONSEQUENCE, reason=unread)
+    if not known.is_same_expression and (reason := _beyond_both_errors(item)):
+        return Explanation(Cause.UNKNOWN, reason=f"the two programs compute it in other ways, and {reason}")
+    if a.is_ill_conditioned or b.is_ill_conditioned:
+        return Explanation(Cause.ILL_CONDITIONED, reason=unread)
+    return Explanation(Cause.TIES if all(map(_is_discrete, item.tensors)) else Cause.ROUNDING, reason=unread)
+
+
+def _of_sides(sides: list[tuple[str, str]]) -> str:
+    """The texts of the sides in one; a text that both have once."""
+    texts = {text for _, text in sides}
+    return "; ".join(f"in {name} {text}" for name, text in sides) if len(texts) > 1 else texts.pop()
+
+
+def _beyond_both_errors(item: LaunchDifference) -> str:
+    """A tensor that differs by more than the errors of both sides together; "" if none does."""
+    for tensor in item.tensors:
+        first, second = tensor.errors
+        largest = None if tensor.elements is None else tensor.elements.max_absolute
+        if first is None or second is None or largest is None or _is_discrete(tensor):
+            return f"how far {tensor.name} is from float64 is not known"
+        if not largest <= (first.absolute + second.absolute) * _SLACK:
+            errors = [wording.number(side.absolute) for side in (first, second)]
+            return (
+                f"{tensor.name} differs by {wording.number(largest)}, where the errors are {errors[0]} and {errors[1]}"
+            )
+    return ""
+
+
+def _is_discrete(tensor: TensorDifference) -> bool:
+    layout = tensor.pair.b.argument.layout
+    dtype = None if layout is None else dtypes.of_name(layout.dtype)
+    return dtype is not None and dtype.category not in (Category.FLOATING, Category.COMPLEX)
+
+
+def _reads_other(item: LaunchDifference, sides: tuple[_Side, _Side], given: set[str]) -> bool:
+    """True if a launch, or one without a counterpart before it, reads what differs: of another launch, or of `given`.
+
+    Args:
+        given: the model inputs and weights that differ.
+    """
+    a, b = sides
+    behind = [(b, item.launch), *((a, launch) for launch in item.pair.counterparts)]
+    return any(
+        not side.paired.get((read.write.launch.key, read.write.argument.name), True)
+        if read.write is not None
+        else input_or_weight_name(side.run.manifest, read.argument) in given
+        for side, launch in behind
+        for other in makers(side.values, launch, side.paired.keys())
+        for read in side.values.reads.get(other.key, ())
+    )
+
+
+def _unknown_read(item: LaunchDifference, b: _Side) -> str:
+    """An argument without a counterpart that no launch wrote, and that is no model input or weight; "" without one."""
+    if item.outcome is not Outcome.INPUTS_UNKNOWN:
+        return ""
+    for read in b.values.reads.get(item.launch.key, ()):
+        is_alone = read.argument.name in item.pair.unpaired_reads and read.write is None
+        if is_alone and not read.argument.written and not input_or_weight_name(b.run.manifest, read.argument):
+            return read.argument.name
+    return ""
+
+
+def _with_errors(tensor: TensorDifference, a: JudgedLaunches, b: JudgedLaunches) -> TensorDifference:
+    pair = tensor.pair
+    first, second = a.error(pair.a.launch, pair.a.argument.name), b.error(pair.b.launch, pair.b.argument.name)
+    return replace(tensor, errors=(_side_error(first), _side_error(second)))
+
+
+def _side_error(found: Measurement | None) -> SideError | None:
+    return None if found is None else SideError(found.relative, found.atol, found.excess)
+
+
+def _wrong_alone(side: _Side, judged: JudgedLaunches) -> Iterator[WrongAlone]:
+    for launch in side.alone:
+        if wrong := judged.own(launch).wrong:
+            yield WrongAlone(side.name, launch, wrong)
+
+
+def _place(tensor: RecordedTensor) -> Place:
+    return tensor.launch.key, tensor.argument.name

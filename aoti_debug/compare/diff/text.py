@@ -1,0 +1,299 @@
+"""The differences of two runs as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+
+from aoti_debug.base import wording
+from aoti_debug.compare.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
+from aoti_debug.compare.diff.element_difference import ElementDifference
+from aoti_debug.compare.diff.explanation import Cause, Explanation
+from aoti_debug.compare.diff.pairing.pair import Outcome, PairedBy
+from aoti_debug.compare.diff.repeated_calls import RepeatedCalls
+from aoti_debug.package.recording import levels
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.show import terminal_cells
+
+_NAME = 48  # columns of the name of a setting
+MOST = 8  # launches, settings or inputs that are listed unless all are asked for
+_UNKNOWN_CAUSE = "not known: a race, or a read of memory that nothing has written"
+_PAIRED = {
+    PairedBy.LAUNCH: "launch by launch",
+    PairedBy.VALUE: "by the values of the program that they write",
+}
+
+
+OUTCOMES = {
+    Outcome.PARTS: "parts: it read the same bytes, and wrote others",
+    Outcome.CONSEQUENCE: "read other bytes, and wrote others",
+    Outcome.INPUTS_UNKNOWN: "wrote other bytes; what it read was not all recorded",
+}
+
+CAUSES = {
+    Cause.ROUNDING: "rounding: from the same inputs, both are within what it explains",
+    Cause.TIES: "ties: elements that are equal, or that rounding decides",
+    Cause.ILL_CONDITIONED: "ill-conditioned: both are within what rounding explains, which is much here",
+    Cause.CONSEQUENCE: "a consequence: each is within what rounding explains from what it read",
+    Cause.WRONG: "wrong: rounding does not explain it",
+    Cause.UNKNOWN: "not known",
+}
+
+
+def diff_lines(diff: Diff, excesses: Sequence[str] | None = None, *, most: int = MOST) -> list[str]:
+    """The two runs, what they do not have in common, and the launches that part.
+
+    Args:
+        excesses: what exceeds the budget; None without a budget.
+        most: how many items each list has.
+    """
+    lines = [f"a  {_run(diff.a)}", f"b  {_run(diff.b)}", ""]
+    lines += _settings(diff, most)
+    lines += [summary(diff), ""]
+    lines += _inputs(diff, most)
+    lines += _launches(diff, most)
+    lines += alone_lines(diff)
+    lines += [f"note: {note}" for note in note_lines(diff)]
+    lines += _excesses(excesses, most) if excesses is not None else [verdict(diff)]
+    return lines
+
+
+def repeat_lines(compared: RepeatedCalls, *, most: int = MOST) -> list[str]:
+    """The launches whose results change from call to call although their inputs do not.
+
+    Args:
+        most: how many of them are listed.
+    """
+    later = compared.calls - 1
+    notes = []
+    if compared.changed_state:
+        launches = wording.count(compared.changed_state, "launch")
+        notes.append(f"note: {launches} read an input or a state that an earlier call has changed")
+    if compared.following:
+        notes.append(f"note: {wording.count(compared.following, 'launch')} read what differs, and wrote other bytes")
+    if compared.not_recorded:
+        notes.append(f"note: of {wording.count(compared.not_recorded, 'launch')} it is not known")
+    if not compared.launches:
+        known = " as far as it was recorded" if compared.not_recorded else ""
+        return [f"REPEATABLE in {wording.count(compared.calls, 'call')}{known}: equal bytes from equal bytes", *notes]
+    lines = []
+    for item in compared.launches[:most]:
+        where = f"in {len(item.calls)} of {wording.count(later, 'later call')}"
+        lines.append(f"{item.launch.id} {item.launch.kernel} read the same bytes and wrote others {where}")
+        lines += _model_line(item.launch)
+        lines += [f"  {tensor.name:<8} {_tensor(tensor)}" for tensor in item.tensors]
+        lines += [f"  cause    {cause}" for cause in item.causes or (_UNKNOWN_CAUSE,)]
+    lines += _more(len(compared.launches), most)
+    first = compared.launches[0]
+    unexplained = next((item.launch for item in compared.launches if not item.causes), None)
+    advice = [] if unexplained is None else _advice(unexplained)
+    return [f"NOT REPEATABLE from {first.launch.id} {first.launch.kernel} on", *lines, *notes, *advice]
+
+
+def _advice(launch: Launch) -> list[str]:
+    """Commands that tell a race from an uninitialised read."""
+    return [
+        "next: aoti-debug triage --guards finds uninitialised reads",
+        f"      aoti-debug run --level 1, aoti-debug repro {launch.kernel}, then repro.py --repeat 100 finds races",
+    ]
+
+
+def element_text(found: ElementDifference, shape: Sequence[int]) -> str:
+    """ "3 of 128 elements differ, at most 2 ULP; [4, 0]: 0.5 and 0.50000012"."""
+    place = ", ".join(map(str, unravel(found.worst, shape)))
+    values = "" if found.values is None else f": {number_text(found.values[0])} and {number_text(found.values[1])}"
+    if found.max_ulp is not None:
+        size = f", at most {wording.number(found.max_ulp)} ULP"
+    else:
+        size = "" if found.max_absolute is None else f", at most by {wording.number(found.max_absolute)}"
+    return f"{found.different} of {wording.count(found.elements, 'element')} differ{size}; [{place}]{values}"
+
+
+def number_text(value: object) -> str:
+    """An element as it is: all digits of a float."""
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _run(run: RunDir) -> str:
+    launches = wording.count(len(run.launches), "launch")
+    level = f"level {levels.written(run.level)}"
+    return f"{run.path}: {level}, {run.manifest.device}, torch {run.info.torch_version}, {launches}"
+
+
+def _settings(diff: Diff, most: int) -> list[str]:
+    shown = diff.settings[:most]
+    names = [terminal_cells.shorten_middle(setting.name, _NAME) for setting in shown]
+    width = max(map(len, names), default=0)
+    lines = [f"  {name:<{width}}  {item.a or '-'} | {item.b or '-'}" for name, item in zip(names, shown, strict=True)]
+    lines += _more(len(diff.settings), most)
+    return ["what they do not have in common (a | b)", *lines, ""] if lines else []
+
+
+def summary(diff: Diff) -> str:
+    """ "21 launches paired launch by launch, 5 the same bytes, 16 others"."""
+    differing = len(diff.launches)
+    parts = [f"{wording.count(diff.paired, 'launch')} paired {_PAIRED[diff.by]}", f"{diff.same} the same bytes"]
+    parts += [f"{differing} others"] if differing else []
+    parts += [f"{diff.not_recorded} not recorded"] if diff.not_recorded else []
+    return ", ".join(parts)
+
+
+def _inputs(diff: Diff, most: int) -> list[str]:
+    lines = [f"INPUT {input_text(item)}" for item in diff.inputs[:most]]
+    lines += _more(len(diff.inputs), most)
+    return [*lines, ""] if lines else []
+
+
+def input_text(item: InputDifference) -> str:
+    """ "scale.weight: 3 of 128 elements differ, at most 2 ULP; [4, 0]: 0.5 and 0.50000012"."""
+    return f"{item.name}: {_tensor(item.tensor)}"
+
+
+def _launches(diff: Diff, most: int) -> list[str]:
+    """The launches that part; where none does, the first one that differs."""
+    parted = diff.parted or diff.launches[:1]
+    lines = [line for item in parted[:most] for line in _launch(item)]
+    lines += _more(len(diff.parted), most)
+    others = diff.launches if diff.parted else diff.launches[1:]
+    unknown = [item for item in others if item.outcome is Outcome.INPUTS_UNKNOWN]
+    following = [item for item in others if item.outcome is Outcome.CONSEQUENCE]
+    if following:
+        lines.append(
+            f"{wording.count(len(following), 'launch')} read what differs, and wrote other bytes: {_ids(following)}"
+        )
+    if unknown:
+        text = "wrote other bytes, and what they read was not all recorded"
+        lines.append(f"{wording.count(len(unknown), 'launch')} {text}: {_ids(unknown)}")
+    lines += explanation_lines(diff, most, {item.launch.id for item in parted[:most]})
+    return [*lines, ""] if lines else []
+
+
+def _launch(item: LaunchDifference) -> Iterator[str]:
+    launch = item.launch
+    yield f"{launch.id} {launch.kernel} {OUTCOMES[item.outcome]}"
+    counterparts = counterparts_text(item)
+    if counterparts:
+        yield f"  in a     {counterparts}"
+    yield from _model_line(launch)
+    for tensor in item.tensors:
+        yield f"  {tensor.name:<8} {_tensor(tensor)}"
+        if errors := errors_text(tensor):
+            yield f"  errors   {errors}"
+    if item.explanation is not None:
+        yield f"  cause    {explanation_text(item.explanation)}"
+    for note in item.notes:
+        yield f"  note     {note}"
+
+
+def errors_text(difference: TensorDifference) -> str:
+    """ "a 3.1e-08 and b 2.2e-08 from float64, at most 0.12 and 0.1 times what rounding explains: b is nearer"."""
+    first, second = difference.errors
+    if first is None or second is None:
+        return ""
+    sizes = f"a {first.relative:.3g} and b {second.relative:.3g} from float64"
+    shares = f"at most {first.share:.3g} and {second.share:.3g} times what rounding explains"
+    return f"{sizes}, {shares}" + (f": {difference.nearer} is nearer" if difference.nearer else "")
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """The cause of a difference in a sentence: "b is wrong: 3 of 64 elements of buf1"."""
+    if explanation.cause is Cause.WRONG:
+        sides = " and ".join(explanation.wrong)
+        return f"{sides} {'is' if len(explanation.wrong) == 1 else 'are'} wrong: {explanation.reason}"
+    said = CAUSES[explanation.cause]
+    return f"{said}{', ' if explanation.is_explained else ': '}{explanation.reason}" if explanation.reason else said
+
+
+def counterparts_text(item: LaunchDifference) -> str:
+    """The launches of the first run that it is compared with; "" if it is one of the same name and position."""
+    launch = item.launch
+    others = [other for other in item.pair.counterparts if (other.id, other.kernel) != (launch.id, launch.kernel)]
+    return wording.some([f"{other.id} {other.kernel}" for other in others], 4) if others else ""
+
+
+def _model_line(launch: Launch) -> list[str]:
+    return [f"  model    {line.place}  {line.text.strip()}" for line in launch.site.provenance.source[:1]]
+
+
+def _tensor(difference: TensorDifference) -> str:
+    layout = difference.pair.b.argument.layout
+    if difference.elements is None or layout is None:
+        return f"it differs ({difference.reason})"
+    return element_text(difference.elements, layout.shape)
+
+
+def _ids(items: Sequence[LaunchDifference]) -> str:
+    return wording.some([item.launch.id for item in items], 6)
+
+
+def alone_lines(diff: Diff) -> list[str]:
+    """The launches that only one of the runs has, a sentence for each run."""
+    return _alone("a", diff.only_a, diff) + _alone("b", diff.only_b, diff)
+
+
+def _alone(side: str, launches: Sequence[Launch], diff: Diff) -> list[str]:
+    if not launches:
+        return []
+    names = wording.some([f"{launch.id} {launch.kernel}" for launch in launches], 4)
+    what = "without a counterpart" if diff.by is PairedBy.LAUNCH else "write no value that the other run has"
+    return [f"{wording.count(len(launches), 'launch')} of {side} {what}: {names}"]
+
+
+def note_lines(diff: Diff) -> list[str]:
+    """The limits of the comparison, one sentence each."""
+    notes = [*diff.notes, *diff.unfinished]
+    if diff.unpaired_outputs:
+        notes.append(f"outputs of b without a counterpart: {wording.some(diff.unpaired_outputs, 6)}")
+    return notes
+
+
+def _excesses(excesses: Sequence[str], most: int) -> list[str]:
+    shown = [f"  {line}" for line in excesses[:most]] + _more(len(excesses), most)
+    return ["OVER THE BUDGET" if excesses else "WITHIN THE BUDGET", *shown]
+
+
+def verdict(diff: Diff) -> str:
+    """ "SAME", or "DIFFERENT from 0.5 cpp_fused_add_0 on"."""
+    if diff.is_same:
+        return "SAME" if not diff.not_recorded else "SAME as far as it was recorded"
+    first = diff.first
+    if diff.inputs:
+        return f"DIFFERENT from the beginning: {wording.some([item.name for item in diff.inputs], 4)}"
+    if first is not None:
+        return f"DIFFERENT from {first.launch.id} {first.launch.kernel} on{_rounding(diff)}"
+    return "NOT COMPARED to the end" if diff.unfinished or diff.unpaired_outputs else "DIFFERENT"
+
+
+def _rounding(diff: Diff) -> str:
+    """ "; rounding explains it", "; rounding does not explain 0.7, 0.16"; "" if neither is known."""
+    wrong = [item.launch.id for item in diff.unexplained if item.explanation and item.explanation.wrong]
+    if wrong:
+        return f"; rounding does not explain {wording.some(wrong, 4)}"
+    return "; rounding explains it" if diff.is_rounding and not diff.unpaired_outputs else ""
+
+
+def explanation_lines(diff: Diff, most: int = MOST, shown: Set[str] = frozenset()) -> list[str]:
+    """The number of differences that rounding explains, and the differences that it does not.
+
+    Args:
+        shown: launches of which more has been said.
+    """
+    if not diff.is_explained:
+        return [f"not known if rounding explains it: {diff.unexplained_reason}"] if diff.unexplained_reason else []
+    unexplained = diff.unexplained
+    explained = len(diff.launches) - len(unexplained)
+    lines = [f"rounding explains {explained} of {wording.count(len(diff.launches), 'difference')}"]
+    for item in unexplained[:most]:
+        assert item.explanation is not None
+        why = "see above" if item.launch.id in shown else explanation_text(item.explanation)
+        lines.append(f"NOT EXPLAINED {item.launch.id} {item.launch.kernel}: {why}")
+    lines += _more(len(unexplained), most)
+    for alone in diff.wrong_alone[:most]:
+        where = f"{alone.launch.id} {alone.launch.kernel} in {alone.side}"
+        lines.append(f"NOT EXPLAINED {where}, without a counterpart, is wrong: {alone.reason}")
+    return lines
+
+
+def _more(total: int, most: int) -> list[str]:
+    return [f"  and {total - most} more (--all)"] if total > most else []

@@ -1,0 +1,194 @@
+"""Writes the FX repro of a launch: the part of the graph that it computes, with its recorded tensors, checked once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import TargetError, UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.machine.files.scratch_directory import scratch_directory
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.fork_server.python_process import PythonCommand
+from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.version import __version__
+from aoti_debug.compare.fx_repro.issue_text import ISSUE, issue_text
+from aoti_debug.compare.fx_repro.module_text import HINT, ModuleText, module_text, without_folder
+from aoti_debug.compare.fx_repro.recorded_region import recorded_region
+from aoti_debug.compare.fx_repro.request import Saved, SaveRequest
+from aoti_debug.compare.fx_repro.script_text import DIFFERS, LAUNCHER, SCRIPT, launcher_text, script_text
+from aoti_debug.compare.protocol.request import Region
+from aoti_debug.repro.find_launch import fault_of, find_launch
+from aoti_debug.repro.folder import check_free, default_folder, unfinished
+from aoti_debug.repro.required_trust import require_trust
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
+
+WORKER = "aoti_debug.compare.fx_repro.worker"
+PREFIX = "repro_fx"
+_SECONDS = 3600.0  # that a graph may take
+
+
+class FxExtra(Enum):
+    """A file that an FX repro may hold beside its script, by the option that asks for it."""
+
+    MINIFIER = "--minifier"  # the script that torch's minifier starts from
+    ISSUE = "--issue"  # a text for torch's tracker
+
+
+@dataclass(frozen=True)
+class FxRepro:
+    """An FX repro that was written.
+
+    Attributes:
+        path: the folder.
+        launch: "0.3"
+        run: the run that its tensors come from.
+        calls: how many operators its module calls.
+        inputs, outputs: how many tensors it takes and returns.
+        lines: what its script printed when it was run once.
+        code: the exit code of the script: 0 if the graph computes what was recorded, 10 if not.
+        files: what to run next, and the issue text.
+    """
+
+    path: Path
+    launch: str
+    run: Path
+    calls: int
+    inputs: int
+    outputs: int
+    lines: tuple[str, ...]
+    code: int
+    files: tuple[Path, ...]
+
+
+def write_fx_repro(
+    kernel: str,
+    *,
+    run: DiagnosedRun | str | Path | None = None,
+    launch: str | None = None,
+    output: Path | None = None,
+    extras: Collection[FxExtra] = (),
+    trusted: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> FxRepro:
+    """Writes the part of the graph that a launch computes as a script, and runs the script once.
+
+    Args:
+        run, launch, trusted, say: as of `aoti_debug.repro.write_repro`.
+        output: the folder to write; None for `repro_fx_<kernel>_<launch>` here.
+        extras: what to write beside it.
+
+    Raises:
+        UsageError: there is no such kernel or launch, its part of the graph has no form in FX, something is there
+            already, or the run was not made here and is not trusted.
+        ArtifactError: the package holds no graph.
+        RunDirError: the run cannot be read, or saved too little and cannot be repeated.
+        TargetError: the tensors cannot be saved.
+    """
+    diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)
+    selected = find_launch(diagnosed.run, kernel, launch, diagnosed.verdict.suspects if diagnosed.verdict else ())
+    require_trust(diagnosed.run, selected, trusted)
+    path = output or Path(default_folder(selected, PREFIX))
+    check_free(path)
+    recorded, reference, region = recorded_region(diagnosed.run, selected, trusted, say)
+    graph = reference.graph(region.graph, region.function)
+    assert graph is not None
+    module = module_text(reference, graph, region)
+    if FxExtra.ISSUE in extras and module.custom:
+        raise UsageError(
+            f"the script of an issue needs only torch, and {module.custom[0]} does not come with it",
+            hint="attach the folder that --fx writes",
+        )
+    header = list(_header(recorded, selected, region, module))
+    imports = tuple(dict.fromkeys((*recorded.manifest.imports, *recorded.info.imports)))
+    libraries = tuple(dict.fromkeys((*recorded.manifest.libraries, *recorded.info.libraries)))
+    texts = {SCRIPT: script_text(module, header, imports, libraries)}
+    if FxExtra.MINIFIER in extras:
+        texts[LAUNCHER] = launcher_text()
+    with unfinished(path) as folder:
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        package, device = str(recorded.package), recorded.manifest.device
+        saved = _save(
+            SaveRequest(package, region, tuple(module.inputs), module.outputs, device, imports, libraries, str(folder))
+        )
+        if FxExtra.ISSUE in extras:
+            observed = _observed(fault_of(selected, diagnosed.verdict), saved)
+            public = module_text(reference, graph, region, without_folder)
+            text = issue_text(public, saved.inputs, saved.versions, device, observed)
+            (folder / ISSUE).write_text(text, encoding="utf-8")
+    return FxRepro(
+        path=path,
+        launch=selected.id,
+        run=recorded.path,
+        calls=module.calls,
+        inputs=len(module.inputs),
+        outputs=len(module.outputs),
+        lines=saved.lines,
+        code=saved.code,
+        files=tuple(path / name for name in (SCRIPT, LAUNCHER, ISSUE) if (path / name).is_file()),
+    )
+
+
+def _header(run: RunDir, launch: Launch, region: Region, module: ModuleText) -> Iterator[str]:
+    version = run.info.torch_version or run.manifest.torch_version
+    operators = wording.count(module.calls, "operator")
+    yield f"Launch {launch.id} of {launch.kernel} as a graph: {operators}, with the recorded inputs and outputs."
+    yield f"written by  aoti-debug {__version__}"
+    yield f"run         {run.path.name}, started {run.info.started}, torch {version}, {run.manifest.device}"
+    if len(region.launches) > 1:
+        yield f"launches    {', '.join(region.launches)}: only together do they compute values of the graph"
+    yield from (f"note        {note}" for note in region.notes)
+    yield "Exit codes: 0 as recorded, 10 not as recorded; any other: an operator failed."
+
+
+def _observed(fault: str, saved: Saved) -> list[str]:
+    """The sentences of an issue text about what was observed."""
+    if saved.code not in (0, DIFFERS):
+        return [*([fault] if fault else []), f"eager, called one operator after the other, fails: {saved.lines[-1]}"]
+    differing = [line for line in saved.lines if ": DIFFERS: " in line]
+    return [fault] if fault else [f"eager against what the kernel wrote: {line}" for line in differing]
+
+
+def _save(request: SaveRequest) -> Saved:
+    """Has a process save the tensors and run the script.
+
+    Raises:
+        UsageError: they were not recorded as a whole.
+        TargetError: the process failed.
+    """
+    with scratch_directory() as folder:
+        question, answer = folder / "request.json", folder / "answer.json"
+        question.write_text(json_data.to_text(request))
+        command = PythonCommand(WORKER, arguments=(str(question), str(answer)))
+        try:
+            child = python_process.start(command, os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        except OSError as error:
+            raise _not_saved(str(error.strerror)) from error
+        with child:
+            done = child_process.finished(child, _SECONDS)
+        if not answer.is_file():
+            said = wording.first_line(done.stdout.strip().rpartition("\n")[2])
+            raise _not_saved(
+                f"the process ended with {child_process.describe_exit(done.code)}{': ' if said else ''}{said}"
+            )
+        saved = json_data.parse(Saved, answer.read_bytes())
+    if done.code:
+        ended = f"the script ended with {child_process.describe_exit(done.code)}"
+        return replace(saved, lines=(*done.stdout.splitlines(), ended), code=done.code)
+    if saved.refusal:
+        raise UsageError(saved.refusal, hint=HINT)
+    return saved
+
+
+def _not_saved(reason: str) -> TargetError:
+    return TargetError(f"the tensors cannot be saved: {reason}", hint="aoti-debug doctor checks this machine")

@@ -1,0 +1,139 @@
+"""The runs of one replay: their directory, the recorded run, its package and its options.
+
+aoti_debug_replays/20261120-231501-4711/
+  runs/ as_it_is/ substituted/ program_0/ b.pt2 b/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.compare.replay.instructions import Instruction
+from aoti_debug.compare.replay.options import ReplayOptions
+from aoti_debug.compare.replay.substituted_run import SubstitutedRun, run_substituted
+from aoti_debug.instrument.builder.build import BuildOptions
+from aoti_debug.instrument.builder.build_step import build_step, require_inputs
+from aoti_debug.package.pt2 import archive, trust
+from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.runs.run.options import RunOptions, recording_everything
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.runs.rundir.run_directory import RunDir
+
+
+@contextmanager
+def replay_folder(base: Path) -> Iterator[Path]:
+    """A new directory in `base`, with a link `latest`; it is removed if nothing was written into it.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    is_new_base = not base.exists()
+    folder = stamped_directories.make(base)
+    try:
+        yield folder
+    finally:
+        if any(folder.iterdir()):
+            stamped_directories.link_latest(folder)
+        else:
+            stamped_directories.remove(folder, base if is_new_base else None)
+
+
+def options_of(run: RunDir, folder: Path, options: ReplayOptions) -> RunOptions:
+    """The options that repeat a run.
+
+    Raises:
+        RunDirError: its package was not found, or is another one, or its inputs are not known.
+        UsageError: it was not made here, and is not trusted.
+    """
+    run.require_repeatable()
+    package = run.required_package
+    trust.require(archive.inspect(package), options.trusted)
+    if not (options.trusted or run.is_made_here):
+        loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
+        raise UsageError(
+            f"{run.path} was not made here by this user; its package would run{loaded}", hint=trust.TRUST_HINT
+        )
+    return replace(
+        recording_everything(package, folder / "runs"),
+        inputs=run.inputs,
+        calls=run.info.calls,
+        imports=tuple(dict.fromkeys((*run.info.imports, *options.imports))),
+        libraries=tuple(dict.fromkeys((*map(Path, run.info.libraries), *options.libraries))),
+        trusted=True,
+    )
+
+
+class ReplaySession:
+    """Runs one package again and again, each time with other instructions.
+
+    Attributes:
+        options: of its runs.
+        folder: for their instructions and outputs.
+        runs: the number of them by now.
+    """
+
+    def __init__(self, options: RunOptions, folder: Path, steps: Steps) -> None:
+        self.options = options
+        self.folder = folder
+        self.steps = steps
+        self.runs = 0
+
+    def again(
+        self, name: str, instructions: Sequence[Instruction], *, level: int = 3, observer: Observer | None = None
+    ) -> SubstitutedRun:
+        """Runs the package.
+
+        Args:
+            name: of the step, of the run and of its folder.
+
+        Raises:
+            ArtifactError, UsageError, TargetError, RunDirError: as of `run_substituted`.
+        """
+        with self.steps.step(f"run {name}") as note:
+            options = replace(self.options, level=level, phase="both" if level == 1 else None)
+            found = run_substituted(options, instructions, self.folder / name.replace(" ", "_"), observer)
+            note.text = found.summary or wording.count(len(found.run.launches), "launch")
+        self.runs += 1
+        return found
+
+    def of_model(self, model: Path, name: str) -> ReplaySession:
+        """The session of another model with the same inputs; the model is built unless it is an instrumented package.
+
+        Args:
+            name: of the package that is built, and of the folder of its runs.
+
+        Raises:
+            ArtifactError, ToolchainError, UsageError: it cannot be built, or is not trusted.
+        """
+        package, options = model, self.options
+        found = archive.inspect(model)
+        if found.kind is not ArtifactKind.INSTRUMENTED:
+            package = self.folder / f"{name}.pt2"
+            building = BuildOptions(
+                program=model,
+                output=package,
+                imports=options.imports,
+                libraries=tuple(map(str, options.libraries)),
+                trusted=options.trusted,
+            )
+            built = build_step(f"build {model.name}", building, self.steps)
+            if options.inputs is None:
+                require_inputs(building, built)
+        folder = self.folder / name
+        return ReplaySession(replace(options, package=package, out=folder / "runs"), folder, self.steps)
+
+
+def recorded(session: ReplaySession, run: RunDir) -> RunDir:
+    """The run if it saved tensors; otherwise a repetition that does.
+
+    Raises:
+        UsageError, TargetError, RunDirError: it cannot be repeated.
+    """
+    return run if run.has_tensors else session.again("level 1", (), level=1).run

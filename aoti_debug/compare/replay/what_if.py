@@ -1,0 +1,171 @@
+"""Runs a model with results of launches replaced, and says whether its outputs heal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.compare.compare_run import Scope
+from aoti_debug.compare.diff.diff_runs import pair_runs
+from aoti_debug.compare.measure.output_errors import errors
+from aoti_debug.compare.protocol.request import ValueArithmetic
+from aoti_debug.compare.replay.healed_outputs import Outputs
+from aoti_debug.compare.replay.instructions import Instruction, Replace, Skip
+from aoti_debug.compare.replay.program_values import ProgramValues, program_values
+from aoti_debug.compare.replay.recorded_results import recorded_results
+from aoti_debug.compare.replay.replay_session import ReplaySession, recorded
+from aoti_debug.compare.replay.results_of_other_run import results_of
+from aoti_debug.compare.replay.substituted_run import SubstitutedRun
+from aoti_debug.compare.replay.substitution import Source, Substitution
+from aoti_debug.package.manifest import Form, Role
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Launch
+
+_ARITHMETICS = {Source.EAGER: ValueArithmetic.EAGER, Source.DOUBLE: ValueArithmetic.DOUBLE}
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A model with results of launches replaced.
+
+    Attributes:
+        begin: what is before this launch was not launched, and got the recorded results; "" if all were launched.
+        launches: those whose results were replaced.
+        before, after: the run as it is, and the one with the replacements.
+        outputs: their errors against the program in eager.
+        notes: what limits this.
+    """
+
+    substitutions: tuple[Substitution, ...]
+    begin: str
+    launches: tuple[Launch, ...]
+    before: SubstitutedRun
+    after: SubstitutedRun
+    outputs: Outputs
+    notes: tuple[str, ...]
+
+
+def what_if(session: ReplaySession, run: RunDir, substitutions: Sequence[Substitution], begin: str = "") -> WhatIf:
+    """Runs the model as it is and with the substitutions, and compares both with the program in eager.
+
+    Args:
+        run: a run of the same package and inputs; one that saved no tensors is repeated.
+        begin: what is before this launch is not launched, and gets the recorded results; "" to launch everything.
+
+    Raises:
+        UsageError: a result cannot be replaced, or what should replace it is not known.
+        ArtifactError, RunDirError, TargetError: a model cannot be run, or its program not be evaluated.
+    """
+    planned = plan(session, run, substitutions, begin)
+    before = session.again("as it is", ())
+    after = session.again("substituted", planned.instructions)
+    outputs = Outputs(errors(before.outputs, planned.program.outputs), errors(after.outputs, planned.program.outputs))
+    notes = [*planned.program.notes, *after.refused]
+    if planned.program.failure or not outputs.before:
+        notes.append(f"what the program returns is not known: {planned.program.failure or 'it returns no tensor'}")
+    return WhatIf(tuple(substitutions), begin, planned.launches, before, after, outputs, tuple(notes))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The instructions for a run, and what the program gives.
+
+    Attributes:
+        launches: those of the substitutions.
+    """
+
+    instructions: tuple[Instruction, ...]
+    launches: tuple[Launch, ...]
+    program: ProgramValues
+
+
+def plan(session: ReplaySession, run: RunDir, substitutions: Sequence[Substitution], begin: str) -> Plan:
+    """Computes what substitutions replace results with, and makes the instructions for the run; see `what_if`.
+
+    Raises:
+        UsageError, ArtifactError, RunDirError, TargetError: as of `what_if`.
+    """
+    run = recorded(session, run)
+    earlier = list(recorded_results(run, run.launch(begin))) if begin else []
+    launches = tuple(run.launch(substitution.launch) for substitution in substitutions)
+    for substitution, launch in zip(substitutions, launches, strict=True):
+        if substitution.source is Source.SKIP:
+            _require_skippable(launch)
+    instructions: list[Instruction] = [*earlier, *(Skip(s.launch) for s in substitutions if s.source is Source.SKIP)]
+    instructions += _of_packages(session, run, substitutions)
+    program, computed = _of_program(session, run, substitutions, instructions)
+    return Plan((*instructions, *computed), launches, program)
+
+
+def _of_program(
+    session: ReplaySession, run: RunDir, substitutions: Sequence[Substitution], others: Sequence[Instruction]
+) -> tuple[ProgramValues, list[Replace]]:
+    """What the program returns, and the results of its launches.
+
+    Each is computed from what the launch reads when the earlier ones are replaced already.
+    """
+    scope = Scope(imports=session.options.imports, libraries=session.options.libraries)
+    asked = sorted((s for s in substitutions if s.source in _ARITHMETICS), key=lambda s: run.launch(s.launch).sequence)
+    replacements: list[Replace] = []
+    notes: list[str] = []
+    original: ProgramValues | None = None  # what it returns is computed from what was recorded before any replacement
+
+    def evaluated(of: RunDir, launches: Sequence[Substitution]) -> ProgramValues:
+        wanted = {substitution.launch: _ARITHMETICS[substitution.source] for substitution in launches}
+        with session.steps.step("evaluate the program") as note:
+            found = program_values(of, wanted, scope, session.folder / f"program_{session.runs}")
+            note.text = f"{wording.count(len(found.outputs), 'output')}, {wording.count(len(wanted), 'result')}"
+        return found
+
+    if others or not asked:
+        original = evaluated(run, ())
+    for substitution in asked:
+        if others or replacements:
+            run = session.again(f"recorded before {substitution.launch}", (*others, *replacements), level=1).run
+        found = evaluated(run, (substitution,))
+        replacements += found.replacements
+        notes += found.notes
+        original = original or found
+    assert original is not None
+    return replace(original, notes=tuple(notes)), replacements
+
+
+def _require_skippable(launch: Launch) -> None:
+    """Raises UsageError if a launch makes the tensors that it returns: without it, there are none."""
+    made = [argument.name for argument in launch.args if _makes(argument)]
+    if made:
+        raise UsageError(
+            f"{launch.id} {launch.kernel} cannot be skipped: it makes {wording.comma_separated(made)} itself",
+            hint=f"{launch.id}=eager replaces what it has written",
+        )
+
+
+def _makes(argument: Argument) -> bool:
+    """True if the callee makes what the argument shows, instead of writing into what it is given."""
+    form, role = argument.spec.form, argument.role
+    is_number = form is Form.SCALAR_REF and role in (Role.OUT, Role.INOUT, Role.UNKNOWN)
+    return form is Form.OUTPUT_SLOT or is_number or (form is Form.LIST and role is Role.OUT)
+
+
+def _of_packages(session: ReplaySession, run: RunDir, substitutions: Sequence[Substitution]) -> Iterator[Replace]:
+    """What paired launches of other packages write."""
+    others: dict[Path, RunDir] = {}
+    for substitution in substitutions:
+        if substitution.package is None:
+            continue
+        if substitution.package not in others:
+            session_of_other = session.of_model(substitution.package, f"b{len(others) or ''}")
+            others[substitution.package] = session_of_other.again(substitution.package.name, (), level=1).run
+        other, launch = others[substitution.package], run.launch(substitution.launch)
+        pair = next((pair for pair in pair_runs(other, run)[0].pairs if pair.launch.key == launch.key), None)
+        found = [] if pair is None else list(results_of(pair, other))
+        if not found:
+            raise UsageError(
+                f"no launch of {substitution.package} writes what {substitution.launch} does",
+                hint="aoti-debug diff shows which launches pair",
+            )
+        yield from found

@@ -1,0 +1,220 @@
+"""Builds an instrumented package from an exported program or a compiled package."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.base.errors import ToolchainError, UsageError
+from aoti_debug.base.machine import cache
+from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
+from aoti_debug.instrument.builder import frontend_requests, join_reference, package_manifest, write_package
+from aoti_debug.instrument.builder.build_stages import BuildProgress, Stages
+from aoti_debug.instrument.builder.checked_options import CheckedOptions, check
+from aoti_debug.instrument.builder.compiling import failed_kernel, runtime_objects
+from aoti_debug.instrument.builder.compiling.compile_library import LibraryCompilation, build_plain_library
+from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
+from aoti_debug.instrument.builder.compiling.toolchain import CompileError, Toolchain
+from aoti_debug.instrument.builder.instrument import instrument
+from aoti_debug.instrument.builder.kernels import compare_kernels, original_kernels
+from aoti_debug.instrument.builder.kernels.compare_kernels import KernelComparison, KernelSet
+from aoti_debug.instrument.builder.launch_sites import add_model_lines, analyse
+from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
+from aoti_debug.instrument.builder.summary import BuildSummary
+from aoti_debug.instrument.frontend import example_inputs, torch_mismatch
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.package import manifest
+from aoti_debug.package.manifest import Manifest, PackageOrigin
+from aoti_debug.package.pt2 import archive, trust
+from aoti_debug.package.recording import levels, site_filter
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+__all__ = ["BuildOptions", "BuildProgress", "BuildSummary", "build", "build_report"]
+
+
+def build(
+    program_or_path: str | Path | ExportedProgram,
+    *,
+    level: int | str = 3,
+    filters: Sequence[str] = (),
+    modules: Sequence[str] = (),
+    lines: Sequence[str] = (),
+    output: str | Path | None = None,
+    inputs: str | Path | None = None,
+    inductor_configs: Mapping[str, Any] | None = None,
+    imports: Sequence[str] = (),
+    libraries: Sequence[str | Path] = (),
+    keep_sources: str | Path | None = None,
+    model: str = "",
+    random_inputs: int | None = None,
+    exported: str | Path | None = None,
+    progress: BuildProgress | None = None,
+    timeout: float = TIMEOUT,
+    trusted: bool = False,
+) -> Path:
+    """Builds an instrumented package and returns its path. See BuildOptions for the arguments.
+
+    Raises:
+        UsageError: an argument is wrong, or the output cannot be written.
+        ArtifactError: the program or the inputs are damaged or of the wrong kind.
+        ToolchainError: torch or the compiler failed.
+    """
+    options = BuildOptions(
+        program=program_or_path,
+        level=levels.number(level),
+        filters=tuple(filters),
+        modules=tuple(modules),
+        lines=tuple(lines),
+        output=None if output is None else Path(output),
+        inputs=None if inputs is None else Path(inputs),
+        inductor_configs=inductor_configs or {},
+        imports=tuple(imports),
+        libraries=tuple(str(path) for path in libraries),
+        keep_sources=None if keep_sources is None else Path(keep_sources),
+        timeout=timeout,
+        model=model,
+        random_inputs=random_inputs,
+        exported=None if exported is None else Path(exported),
+        trusted=trusted,
+    )
+    return build_report(options, progress).package
+
+
+def build_report(options: BuildOptions, progress: BuildProgress | None = None) -> BuildSummary:
+    """Builds an instrumented package and returns a summary of it. Raises the errors of `build`."""
+    start = time.monotonic()
+    checked = check(options)
+    stages = Stages(progress)
+    tools = Toolchain(find_compiler(), find_torch())
+    with cache.scratch() as work:
+        stage = stages.stage("lower" if checked.compiled is None else "unpack")
+        with stage, runtime_objects.compiled_meanwhile(tools):
+            lowered = frontend_requests.lower_or_unpack(checked, tools.torch, work)
+        inputs, program = lowered.inputs, None
+        if checked.exported is not None:
+            with stages.stage("exported"):
+                program = frontend_requests.lower_exported(checked.exported, options, tools.torch, work)
+                inputs = example_inputs.choose_inputs(lowered, program, checked.exported.path)
+        joined_sites, difference = None, ""
+        library = work / f"{lowered.sources.stem}.so"
+        with _explained_errors(lowered, tools, work), _compilation(tools, lowered, work) as (compilation, kernels):
+            with stages.stage("instrument"):
+                analysis = analyse(lowered, tools.torch)
+                if program is not None:
+                    fresh = analyse(program, tools.torch)
+                    matched = join_reference.match(analysis, fresh)
+                    difference = matched.difference
+                    analysis, joined_sites = add_model_lines(analysis, fresh)
+                    if not difference:
+                        lowered = join_reference.add_reference(lowered, program, matched.names, work)
+                original_hashes = original_kernels.original_hashes(lowered)
+                new_manifest = package_manifest.make_manifest(
+                    options, lowered, tools, analysis, original_hashes, None if program is None else program.signature
+                )
+                wrapper = instrument(lowered.sources.wrapper, analysis.sites, analysis.kernels)
+                tables = sites_cpp(new_manifest)
+                manifest_json = manifest.to_json(new_manifest)
+            with stages.stage("compile"):
+                compilation.add_wrapper(wrapper)
+                compilation.add_tables(tables, manifest_json)
+                compilation.wait()
+            with stages.stage("link"):
+                compilation.link(library)
+        comparison = _compare(checked, lowered, new_manifest, tools.torch, work)
+        if options.random_inputs is not None:
+            with stages.stage("inputs"):
+                inputs = frontend_requests.make_random_inputs(
+                    lowered, manifest_json, options.random_inputs, tools.torch, options.timeout
+                )
+        with stages.stage("package"):
+            write_package.write_instrumented(checked.output, lowered, library, manifest_json, inputs.file)
+            original_kernels.verify(checked.output, original_hashes, lowered.model)
+            trust.remember(archive.inspect(checked.output))
+        if options.plain is not None:
+            _build_plain(options.plain, tools, lowered, work, kernels.result())
+        if options.keep_sources is not None:
+            instrumented = {"wrapper.cpp": wrapper, "sites.cpp": tables, "manifest.json": manifest_json}
+            _keep_sources(options.keep_sources, lowered, instrumented)
+        signature = lowered.signature
+    return BuildSummary(
+        package=checked.output,
+        manifest=new_manifest,
+        bytes=checked.output.stat().st_size,
+        seconds=time.monotonic() - start,
+        stages=stages.seconds,
+        missing_inputs_reason=inputs.missing_reason,
+        unmatched=site_filter.unmatched(new_manifest, options.site_filter),
+        signature=signature,
+        comparison=comparison,
+        joined_sites=joined_sites,
+        program_difference=difference,
+    )
+
+
+@contextmanager
+def _compilation(
+    tools: Toolchain, lowered: LoweredModel, work: Path
+) -> Iterator[tuple[LibraryCompilation, Future[Sequence[Path]]]]:
+    """The compilation of the library, and of its kernels; it begins with these and the runtime, which need no sites."""
+    objects = work / "objects"
+    objects.mkdir()
+    with LibraryCompilation(tools, lowered.sources, objects) as compilation:
+        kernels = compilation.add_kernels()
+        compilation.add_runtime()
+        yield compilation, kernels
+
+
+@contextmanager
+def _explained_errors(lowered: LoweredModel, tools: Toolchain, work: Path) -> Iterator[None]:
+    """Explains the error of a package that does not compile.
+
+    To that of an exported program it adds the kernel to blame, to that of a compiled package a possible reason: another
+    torch wrote it.
+    """
+    try:
+        yield
+    except ToolchainError as error:
+        if lowered.source is PackageOrigin.EXPORTED:
+            if not isinstance(error, CompileError):
+                raise
+            raise failed_kernel.explain(error, lowered, tools, work) from error
+        raise torch_mismatch.explain_compile_error(error, lowered.sources, tools.compiler, tools.torch) from error
+
+
+def _compare(
+    checked: CheckedOptions, lowered: LoweredModel, fresh: Manifest, torch: Torch, work: Path
+) -> KernelComparison | None:
+    if checked.against is None:
+        return None
+    directory = work / "against"
+    directory.mkdir()
+    package_kernels = compare_kernels.read_kernels(checked.against, checked.model, directory, torch)
+    flags = compare_kernels.relevant_flags(lowered.sources.compile_flags)
+    return compare_kernels.compare(checked.against.path, KernelSet(fresh.kernels, flags), package_kernels)
+
+
+def _build_plain(output: Path, tools: Toolchain, lowered: LoweredModel, work: Path, kernels: Sequence[Path]) -> None:
+    objects = work / "plain"
+    objects.mkdir()
+    library = objects / f"{lowered.sources.stem}.so"
+    build_plain_library(tools, lowered.sources, objects, library, kernels)
+    write_package.write_plain(output, lowered, library)
+
+
+def _keep_sources(folder: Path, lowered: LoweredModel, instrumented: Mapping[str, str]) -> None:
+    try:
+        shutil.copytree(lowered.sources.directory, folder / "original", dirs_exist_ok=True)
+        if lowered.log.exists():
+            shutil.copy(lowered.log, folder / lowered.log.name)
+        (folder / "instrumented").mkdir(exist_ok=True)
+        for name, text in instrumented.items():
+            (folder / "instrumented" / name).write_text(text)
+    except OSError as error:
+        raise UsageError(f"sources cannot be kept in {folder}: {error}", hint="name another directory") from error

@@ -1,0 +1,195 @@
+"""Compiles and links a package's library, as Inductor does for a default package: wrapper at -O1, kernels at -O3.
+
+Objects are compiled in parallel. They and precompiled headers are kept between builds.
+"""
+
+from __future__ import annotations
+
+import mmap
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.instrument.builder.compiling import runtime_objects
+from aoti_debug.instrument.builder.compiling.compiled_objects import compile_text
+from aoti_debug.instrument.builder.compiling.runtime_directory import RUNTIME
+from aoti_debug.instrument.builder.compiling.toolchain import NO_EXEC_STACK, Toolchain, compile_words, link_words
+from aoti_debug.instrument.builder.compiling.wrapper_objects import compile_wrapper, include_precompiled
+from aoti_debug.instrument.frontend.sources import Flags, Sources, has_code
+
+SPLIT_COLD_CODE = "freorder-blocks-and-partition"  # keeps debugging code apart from the code that runs at level 0
+EXPORTS = "{ global: AOTInductor*; local: *; };\n"
+
+
+class LibraryCompilation:
+    """The compilation of one library from several objects, in parallel.
+
+    Each object starts to compile as soon as it is added; `link` waits for all of them. A context manager: leaving it
+    early cancels what has not started, and leaving it by an exception kills what runs.
+    """
+
+    def __init__(self, toolchain: Toolchain, sources: Sources, work: Path) -> None:
+        self._toolchain = toolchain
+        self._sources = sources
+        self._work = work
+        self._pool = ThreadPoolExecutor(toolchain.jobs)
+        self._waiting = ThreadPoolExecutor(1)  # for what waits for jobs of the pool
+        self._objects: list[Future[Sequence[Path]]] = []
+
+    def __enter__(self) -> LibraryCompilation:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._toolchain.children.kill()
+        self._waiting.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
+        self._waiting.shutdown()
+
+    def add_kernels(self) -> Future[Sequence[Path]]:
+        """Adds the generated CPU kernels, if there are any and they are not compiled already; returns their objects."""
+        flags = self._sources.compile_flags
+        if self._sources.original is not None or not has_code(self._sources.kernels):
+            return self.add_objects(())
+        return self._add(_compile_generated, self._sources.kernels, "kernel", flags)
+
+    def add_objects(self, objects: Sequence[Path]) -> Future[Sequence[Path]]:
+        """Adds objects that are compiled already, and returns them."""
+        future: Future[Sequence[Path]] = Future()
+        future.set_result(objects)
+        self._objects.append(future)
+        return future
+
+    def add_wrapper(self, text: str) -> None:
+        """Adds the wrapper, original or instrumented."""
+        words = _generated_words(_wrapper_flags(self._sources))
+        arguments = (self._toolchain, self._pool, self._work, text, words)
+        self._objects.append(self._waiting.submit(compile_wrapper, *arguments))
+
+    def add_tables(self, text: str, manifest_json: str) -> None:
+        """Adds the generated site tables, with the manifest embedded."""
+        self._add(_compile_tables, text, manifest_json)
+
+    def add_runtime(self) -> None:
+        """Adds the runtime for the model's device."""
+        self._add(_runtime_objects)
+
+    def wait(self) -> None:
+        """Waits until everything is compiled. Raises ToolchainError like `link`."""
+        for future in self._objects:
+            future.result()
+
+    def link(self, library: Path) -> None:
+        """Links all objects into `library`.
+
+        Raises:
+            ToolchainError: something did not compile or link.
+        """
+        objects = [path for future in self._objects for path in future.result()]
+        flags = self._sources.link_flags
+        inputs = [str(path) for path in (*objects, *self._sources.objects)]
+        original = self._sources.original
+        original_words = [] if original is None else _link_original(original, self._work)
+        compiler = self._toolchain.compiler
+        words = [*inputs, *compile_words(flags), NO_EXEC_STACK, "-o", str(library)]
+        words += [*original_words, *link_flags(self._sources)]
+        failure = f"{library.name} cannot be linked"
+        try:
+            self._toolchain.run([compiler.path, *compiler.linker, *words], failure)
+        except ToolchainError:
+            if not compiler.linker or self._toolchain.children.killed:
+                raise
+            self._toolchain.run([compiler.path, *words], failure)
+        if self._sources.mapped_weights is not None:
+            _append_weights(library, self._sources.mapped_weights)
+
+    def _add(self, compile_: Callable[..., Sequence[Path]], *arguments: object) -> Future[Sequence[Path]]:
+        future = self._pool.submit(compile_, self._toolchain, self._sources, self._work, *arguments)
+        self._objects.append(future)
+        return future
+
+
+def _link_original(original: Path, work: Path) -> list[str]:
+    """Linker options that resolve kernels and weights, which are not defined here, from the original library.
+
+    Both libraries define the same classes and templates. The version script and -Bsymbolic hide those of the new one
+    from the original, so that each library uses its own.
+    """
+    exports = work / "exports.map"
+    exports.write_text(EXPORTS)
+    return [
+        f"-L{original.parent}",
+        f"-l:{original.name}",
+        "-Wl,-rpath,$ORIGIN",
+        f"-Wl,--version-script={exports}",
+        "-Wl,-Bsymbolic",
+    ]
+
+
+def build_plain_library(
+    toolchain: Toolchain, sources: Sources, work: Path, library: Path, kernels: Sequence[Path] | None = None
+) -> None:
+    """Builds the uninstrumented library: as torch would build it from the same sources, with the same flags.
+
+    Args:
+        kernels: their objects; None to compile them.
+
+    Raises:
+        ToolchainError: something did not compile or link.
+    """
+    with LibraryCompilation(toolchain, sources, work) as compilation:
+        if kernels is None:
+            compilation.add_kernels()
+        else:
+            compilation.add_objects(kernels)
+        compilation.add_wrapper(sources.wrapper)
+        compilation.link(library)
+
+
+def kernel_flags(sources: Sources) -> tuple[str, ...]:
+    """The flags that the generated kernels are compiled with, without the include directories."""
+    flags = sources.compile_flags
+    return tuple(compile_words(replace(flags, include_dirs=())))
+
+
+def link_flags(sources: Sources) -> tuple[str, ...]:
+    """The flags and libraries that follow the objects on the linker's command line."""
+    return link_words(sources.link_flags)
+
+
+def _wrapper_flags(sources: Sources) -> Flags:
+    flags = _optimize(sources.compile_flags, sources.wrapper_opt)
+    return replace(flags, cflags=(*flags.cflags, SPLIT_COLD_CODE))
+
+
+def _compile_generated(toolchain: Toolchain, _: Sources, work: Path, text: str, name: str, flags: Flags) -> list[Path]:
+    words = _generated_words(flags)
+    return [compile_text(toolchain, work, text, name, [*include_precompiled(toolchain, text, words), *words])]
+
+
+def _generated_words(flags: Flags) -> list[str]:
+    return [*compile_words(flags), f"-I{RUNTIME}"]
+
+
+def _compile_tables(toolchain: Toolchain, _: Sources, work: Path, text: str, manifest_json: str) -> list[Path]:
+    return [runtime_objects.compile_site_tables(toolchain, work, text, manifest_json)]
+
+
+def _runtime_objects(toolchain: Toolchain, sources: Sources, _: Path) -> list[Path]:
+    return runtime_objects.compile_runtime(toolchain, sources.device, sources.compile_flags)
+
+
+def _optimize(flags: Flags, level: str) -> Flags:
+    """The flags with -O3 replaced by `level`; any other optimization level stays."""
+    return replace(flags, cflags=tuple(level if flag == "O3" else flag for flag in flags.cflags))
+
+
+def _append_weights(library: Path, weights: Path) -> None:
+    """Appends weights to the library, page aligned, where a model that maps its weights expects them."""
+    page = max(16384, mmap.PAGESIZE)
+    with library.open("ab") as out, weights.open("rb") as data:
+        out.write(b" " * (page - out.tell() % page))
+        shutil.copyfileobj(data, out, 1 << 20)

@@ -1,0 +1,118 @@
+"""The reference of a package that torch has compiled, from a new lowering of its exported program.
+
+A lowering of the same program, with the same settings, by the same torch, makes the same launches of the same kernels
+in the same order; only names may differ. Then the buffers of the new lowering hold what those of the package hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field, replace
+from pathlib import Path
+
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.instrument.builder.kernels.kernel_text import normalised_source
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.instrument.wrapper.analysis import Analysis
+from aoti_debug.package.manifest import Arg, Promise, Site
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import BufferValue, Graph, Reference
+
+_BUFFER = re.compile(r"(?:\w+_)?buf\d+\Z")
+
+
+@dataclass(frozen=True)
+class LoweringMatch:
+    """The launches of a package beside those of a new lowering of its program.
+
+    Attributes:
+        difference: the first launch site that differs, as a sentence; "" if none does.
+        names: the package's name of each buffer of the new lowering.
+    """
+
+    difference: str
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def match(package: Analysis, fresh: Analysis) -> LoweringMatch:
+    """Compares the launch sites of a package and of a new lowering, one by one."""
+    sources, fresh_sources = _sources(package), _sources(fresh)
+    names: dict[str, str] = {}
+    for number, (ours, theirs) in enumerate(zip(package.sites, fresh.sites, strict=False)):
+        where = f"launch site {number} is {_described(ours)} in the package"
+        if (ours.function, ours.subgraph, ours.op) != (theirs.function, theirs.subgraph, theirs.op):
+            return LoweringMatch(f"{where}, {_described(theirs)} in the program")
+        if _code(ours, sources) != _code(theirs, fresh_sources):
+            kernel = _described(theirs) if ours.kernel != theirs.kernel else "with another source"
+            return LoweringMatch(f"{where}, {kernel} in the program")
+        if len(ours.args) != len(theirs.args):
+            return LoweringMatch(f"{where}, with {len(ours.args)} arguments, not {len(theirs.args)}")
+        for own, other in zip(ours.args, theirs.args, strict=True):
+            if (name := _renamed(own, other, names)) is not None:
+                return LoweringMatch(f"{where}; its argument {own.name} is {name} in the program")
+    if len(package.sites) != len(fresh.sites):
+        return LoweringMatch(f"the package has {len(package.sites)} launch sites, the program {len(fresh.sites)}")
+    return LoweringMatch("", names)
+
+
+def add_reference(package: LoweredModel, program_: LoweredModel, names: Mapping[str, str], work: Path) -> LoweredModel:
+    """The package with the reference, and with the layouts of buffers, of a new lowering of its program.
+
+    Args:
+        names: of `LoweringMatch`.
+        work: a folder for the file.
+    """
+    if program_.reference_file is None:
+        return package
+    promises = renamed_promises(program_.answer.promises, names)
+    answer = replace(package.answer, promises=promises, without_promises=program_.answer.without_promises)
+    reference = write_renamed(program_.reference_file, names, work / "joined_reference.json")
+    return replace(package, answer=answer, reference_file=reference)
+
+
+def write_renamed(reference: Path, names: Mapping[str, str], output: Path) -> Path:
+    """Writes a reference whose buffers have the names of the package."""
+    found = program.from_json(reference.read_bytes())
+    output.write_text(program.to_json(renamed(found, names)))
+    return output
+
+
+def renamed(reference: Reference, names: Mapping[str, str]) -> Reference:
+    """The reference with other names of buffers."""
+    return replace(reference, graphs=tuple(_renamed_graph(graph, names) for graph in reference.graphs))
+
+
+def renamed_promises(promises: tuple[Promise, ...], names: Mapping[str, str]) -> tuple[Promise, ...]:
+    """The layouts of buffers with other names of them."""
+    return tuple(replace(promise, name=names.get(promise.name, promise.name)) for promise in promises)
+
+
+def _renamed_graph(graph: Graph, names: Mapping[str, str]) -> Graph:
+    buffers = tuple(BufferValue(names.get(item.buffer, item.buffer), item.node) for item in graph.buffers)
+    return replace(graph, buffers=buffers)
+
+
+def _renamed(own: Arg, other: Arg, names: dict[str, str]) -> str | None:
+    """Notes the package's name of a buffer; the other name of what is no buffer, or was paired with another one."""
+    ours, theirs = own.base or own.name, other.base or other.name
+    if _BUFFER.match(ours) and _BUFFER.match(theirs):
+        return None if names.setdefault(theirs, ours) == ours else theirs
+    return None if ours == theirs else theirs
+
+
+def _described(site: Site) -> str:
+    """ "cpp_fused_add_0", "aten.mm.out of true_graph_0", "aten.mm.out in constant folding"."""
+    name = site.op or site.kernel
+    if site.subgraph:
+        return f"{name} of {site.subgraph}"
+    return f"{name} in constant folding" if site.function == program.FOLDING else name
+
+
+def _sources(analysis: Analysis) -> Mapping[str, str]:
+    return {kernel.name: normalised_source(kernel) for kernel in analysis.kernels}
+
+
+def _code(site: Site, sources: Mapping[str, str]) -> list[str]:
+    """The sources of the kernels that a site launches, or the function that it calls."""
+    return [sources.get(name, name) for name in (site.launches or (site.kernel,))]

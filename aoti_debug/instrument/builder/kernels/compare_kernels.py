@@ -1,0 +1,150 @@
+"""Compares the kernels of a new build with those of a compiled package.
+
+Triton kernels are compared by the hash of the machine code in their binaries. The machine code of a C++ kernel depends
+on where it lies in its library, so these are compared by what they are compiled from: source and flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.compiler import Torch
+from aoti_debug.instrument.builder.kernels import kernel_details
+from aoti_debug.instrument.builder.kernels.kernel_text import normalised_source
+from aoti_debug.instrument.frontend import compile_commands, sources
+from aoti_debug.instrument.frontend.sources import Flags
+from aoti_debug.instrument.wrapper.analysis import kernels_of
+from aoti_debug.package.manifest import Kernel
+from aoti_debug.package.pt2 import extract
+from aoti_debug.package.pt2.archive import WRAPPER_SOURCE, Artifact, ArtifactKind
+
+_IRRELEVANT_MACROS = ("TORCH_INDUCTOR_PRECOMPILE_HEADERS", "USE_MMAP_SELF", "USE_MMAP_EXTERNAL")
+_IRRELEVANT_FLAGS = ("fPIC", "shared", "g1", "fno-omit-frame-pointer")
+
+
+@dataclass(frozen=True)
+class KernelDifference:
+    """A kernel of the new build that the package does not have, with the reason."""
+
+    kernel: str
+    reason: str  # "its source differs"
+
+
+@dataclass(frozen=True)
+class KernelComparison:
+    """The result of a comparison.
+
+    Attributes:
+        package: the file of the compiled package.
+        kernels: number of kernels of the new build.
+        different: kernels of the new build that are not in the package.
+        missing: kernels of the package that the new build does not have, under any name.
+    """
+
+    package: Path
+    kernels: int
+    different: tuple[KernelDifference, ...]
+    missing: tuple[str, ...]
+
+    def __str__(self) -> str:
+        same = self.kernels - len(self.different)
+        return f"{same} of {self.kernels} kernels identical to those of {self.package.name}"
+
+
+@dataclass(frozen=True)
+class KernelSet:
+    """The kernels of one build.
+
+    Attributes:
+        flags: the compiler flags of its C++ kernels.
+    """
+
+    kernels: tuple[Kernel, ...]
+    flags: frozenset[str]
+
+
+def relevant_flags(flags: Flags) -> frozenset[str]:
+    """The compiler flags that may change the code of a kernel, without directories."""
+    definitions = (definition.strip() for definition in flags.definitions)
+    words = (*flags.cflags, *(word.removeprefix("-") for word in flags.passthrough))
+    return frozenset(
+        [
+            *(f"-D{name}" for name in definitions if name not in (*_IRRELEVANT_MACROS, "NDEBUG")),
+            *(f"-{word}" for word in words if word not in _IRRELEVANT_FLAGS and not word.startswith(("W", "DNDEBUG"))),
+        ]
+    )
+
+
+def read_kernels(package: Artifact, model: str, directory: Path, torch: Torch) -> KernelSet:
+    """Reads the kernels of one model of a package, which is unpacked to an empty directory.
+
+    Raises:
+        ArtifactError: it holds no sources, or is damaged.
+    """
+    extract.unpack(package, model, directory)
+    if package.kind is ArtifactKind.SOURCES:
+        unpacked = sources.read(directory, wrapper_opt="")
+        text, kernels, flags = unpacked.wrapper, unpacked.kernels, relevant_flags(unpacked.compile_flags)
+    else:
+        if not package.has_source(model):
+            raise ArtifactError(
+                f"{package.path} holds no source of its wrapper",
+                hint="its kernels can only be compared if its sources are in it",
+            )
+        text = extract.read_text(extract.single_file(package, directory, WRAPPER_SOURCE))
+        kernels = "".join(extract.read_text(path) for path in sorted(directory.glob("*.kernel.cpp")))
+        commands = compile_commands.parse(kernels, torch.directory) or compile_commands.parse(text, torch.directory)
+        flags = frozenset() if commands is None else relevant_flags(commands.compile)
+        kernels = sources.COMMANDS.sub("", kernels)
+    return KernelSet(kernel_details.complete_kernels(kernels_of(text, kernels), {}, directory), flags)
+
+
+def compare(package: Path, fresh: KernelSet, other: KernelSet) -> KernelComparison:
+    """Compares the kernels of a new build with those of a package.
+
+    Args:
+        package: the file that `other` was read from.
+    """
+    other_identities, fresh_identities = _identities(other), _identities(fresh)
+    different = tuple(
+        KernelDifference(kernel.name, _reason(kernel, fresh, other))
+        for identity, kernel in zip(fresh_identities, fresh.kernels, strict=True)
+        if identity not in other_identities
+    )
+    missing = tuple(
+        kernel.name
+        for identity, kernel in zip(other_identities, other.kernels, strict=True)
+        if identity not in fresh_identities and kernel.name not in {difference.kernel for difference in different}
+    )
+    return KernelComparison(package, len(fresh.kernels), different, missing)
+
+
+def _identities(build: KernelSet) -> list[tuple[object, ...]]:
+    return [_identity(kernel, build.flags) for kernel in build.kernels]
+
+
+def _identity(kernel: Kernel, flags: frozenset[str]) -> tuple[object, ...]:
+    if kernel.language == "triton" and kernel.code_sha256:
+        return (kernel.code_sha256,)
+    return (normalised_source(kernel), flags if kernel.language == "cpp" else "")
+
+
+def _reason(kernel: Kernel, fresh: KernelSet, other: KernelSet) -> str:
+    text = normalised_source(kernel)
+    candidates = [candidate for candidate in other.kernels if candidate.language == kernel.language]
+    if not any(normalised_source(candidate) == text for candidate in candidates):
+        same_name = any(candidate.name == kernel.name for candidate in other.kernels)
+        return "its source differs" if same_name else "the package has no such kernel"
+    if kernel.language == "triton":
+        return "equal source, another kernel binary"
+    return f"equal source, other compiler flags: {' '.join(_flag_changes(fresh.flags, other.flags))}"
+
+
+def _flag_changes(fresh: Iterable[str], other: Iterable[str]) -> Iterator[str]:
+    """Yields "+-O3" for a flag that only the new build has, "--O2" for one that only the package has."""
+    fresh_flags, other_flags = set(fresh), set(other)
+    yield from (f"+{flag}" for flag in sorted(fresh_flags - other_flags))
+    yield from (f"-{flag}" for flag in sorted(other_flags - fresh_flags))

@@ -1,0 +1,50 @@
+"""Completes Triton kernels with their launch configuration and the hashes of their binaries."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.instrument.frontend.protocol.messages import TritonConfig
+from aoti_debug.instrument.wrapper.callees.triton_helpers import helpers_of
+from aoti_debug.package.manifest import Kernel
+from aoti_debug.package.pt2 import kernel_hashes
+from aoti_debug.package.triton_config.infer import infer_config
+
+HELPERS = "_inductor/runtime/triton_helpers.py"  # below torch's directory
+
+
+def complete_kernels(
+    kernels: Iterable[Kernel], configs: Mapping[str, TritonConfig], directory: Path
+) -> tuple[Kernel, ...]:
+    """Adds the configuration that each Triton kernel was compiled with, and the hashes of its binary.
+
+    The configuration of a kernel that is not in `configs` is inferred as far as possible.
+
+    Args:
+        configs: kernel name -> configuration that Inductor recorded.
+        directory: the folder of the kernel binaries.
+    """
+    return tuple(_complete(k, configs, directory) if k.language == "triton" else k for k in kernels)
+
+
+def triton_helpers(kernels: Iterable[Kernel], torch_directory: Path) -> str:
+    """The source of Inductor's helper functions that the Triton kernels call, from the torch that compiled them."""
+    sources = [k.source for k in kernels if k.language == "triton" and k.source]
+    path = torch_directory / HELPERS
+    return helpers_of(sources, path.read_text()) if sources and path.is_file() else ""
+
+
+def _complete(kernel: Kernel, configs: Mapping[str, TritonConfig], directory: Path) -> Kernel:
+    binary = directory / kernel.cubin
+    if kernel.cubin and binary.is_file():
+        sha256 = hashlib.sha256(binary.read_bytes()).hexdigest()
+        kernel = replace(kernel, cubin_sha256=sha256, code_sha256=kernel_hashes.hash_binary(binary))
+    config = configs.get(kernel.name)
+    if config is None:
+        return infer_config(kernel)
+    return replace(
+        kernel, config=config.values, global_scratch=config.global_scratch, profile_scratch=config.profile_scratch
+    )

@@ -1,0 +1,108 @@
+"""Makes the manifest of an instrumented package."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from aoti_debug.base.version import __version__
+from aoti_debug.instrument.builder.compiling import compile_library
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.builder.kernels import kernel_details
+from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.instrument.frontend import example_inputs
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.instrument.wrapper import promised_layouts
+from aoti_debug.instrument.wrapper.analysis import Analysis
+from aoti_debug.package import manifest
+from aoti_debug.package.inputs.signature import ModelSignature, keyword_names
+from aoti_debug.package.manifest import Kernel, KernelCompilation, KernelMatch, Manifest, OperatorSchema, Site
+
+
+def make_manifest(
+    options: BuildOptions,
+    lowered: LoweredModel,
+    tools: Toolchain,
+    analysis: Analysis,
+    original_hashes: Mapping[str, str],
+    program: ModelSignature | None = None,
+) -> Manifest:
+    """Makes the manifest of the package that is built.
+
+    Args:
+        original_hashes: SHA-256 of the machine code of each kernel of the compiled package, by name.
+        program: the signature of the program that the package was compiled from; None if it is not known.
+    """
+    sources, answer = lowered.sources, lowered.answer
+    kernels = _kernels(lowered, analysis, original_hashes)
+    leaves = lowered.signature.leaves
+    return Manifest(
+        format=manifest.FORMAT,
+        tool_version=__version__,
+        torch_version=answer.torch_version,
+        device=sources.device,
+        level=options.level,
+        filters=options.site_filter.kernels,
+        module_filters=options.modules,
+        line_filters=options.lines,
+        sites=analysis.sites,
+        kernels=kernels,
+        unrecognised=analysis.unrecognised,
+        compiler=KernelCompilation(
+            command=tools.compiler.path,
+            kernel_flags=compile_library.kernel_flags(sources),
+            include_dirs=sources.compile_flags.include_dirs,
+            link_flags=compile_library.link_flags(sources),
+        ),
+        imports=options.imports,
+        libraries=options.library_paths,
+        source_sha256=hashlib.sha256(sources.wrapper.encode()).hexdigest(),
+        inputs=analysis.inputs,
+        input_names=_input_names(lowered.signature, program, analysis.inputs),
+        constants=analysis.constants,
+        outputs=analysis.outputs,
+        handed_out=analysis.handed_out,
+        allocations=analysis.allocations,
+        promises=promised_layouts.input_layouts(analysis.inputs, leaves) + answer.promises,
+        without_promises=answer.without_promises,
+        model=lowered.model,
+        source=lowered.source,
+        other_torch=sources.other_torch,
+        without_weights=sources.without_weights if analysis.constants else "",
+        sameness=KernelMatch(len(original_hashes), ()) if original_hashes else None,
+        triton_helpers=kernel_details.triton_helpers(kernels, tools.torch.directory),
+        operators=called_operators(analysis.sites, answer.schemas),
+    )
+
+
+def called_operators(sites: Iterable[Site], schemas: Mapping[str, OperatorSchema]) -> tuple[OperatorSchema, ...]:
+    """The schemas of the operators that the sites call, by name; an operator that torch does not know has none.
+
+    Args:
+        schemas: by name: "mylib.op.default"
+    """
+    names = sorted({site.op.replace("::", ".") for site in sites})
+    return tuple(schemas[name] for name in names if name in schemas)
+
+
+def _kernels(lowered: LoweredModel, analysis: Analysis, original_hashes: Mapping[str, str]) -> tuple[Kernel, ...]:
+    kernels = kernel_details.complete_kernels(analysis.kernels, lowered.triton_configs, lowered.sources.directory)
+    return tuple(
+        replace(kernel, code_sha256=original_hashes.get(kernel.name, kernel.code_sha256)) for kernel in kernels
+    )
+
+
+def _input_names(
+    signature: ModelSignature, program: ModelSignature | None, variables: Sequence[str]
+) -> tuple[str, ...]:
+    """The names of the tensors in the model's signature; empty if they do not match the inputs one to one."""
+    if program is not None and example_inputs.may_be_compiled_from(signature, program):
+        signature = program
+    names = tuple(leaf.name for leaf in signature.leaves if leaf.is_tensor)
+    if len(names) != len(variables):
+        return ()
+    keywords = keyword_names(signature) if names == tuple(variables) else ()
+    if len(keywords) != len(names):
+        return names
+    return tuple(keyword or name for keyword, name in zip(keywords, names, strict=True))

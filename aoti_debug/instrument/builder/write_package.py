@@ -1,0 +1,133 @@
+"""Writes a package: the lowered model with its sources replaced by the compiled library."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.package import manifest
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive_safety import DAMAGED
+from aoti_debug.package.reference import program
+
+ROOT = "package"
+DATE = (1980, 1, 1, 0, 0, 0)  # equal packages are equal files
+
+
+def write_instrumented(
+    output: Path, lowered: LoweredModel, library: Path, manifest_json: str, inputs: Path | None
+) -> None:
+    """Writes the instrumented package; it appears under its name only when it is complete.
+
+    Args:
+        inputs: a file of inputs to embed; None for none.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    extra: list[tuple[str, Path | bytes]] = [
+        (manifest.MEMBER, manifest_json.encode()),
+        (archive.SIGNATURE_MEMBER, lowered.signature_file),
+    ]
+    if lowered.reference_file is not None:
+        extra.append((program.MEMBER, lowered.reference_file))
+    if inputs is not None:
+        extra.append((archive.INPUTS_MEMBER, inputs))
+    _write(output, lowered, library, extra)
+
+
+def write_plain(output: Path, lowered: LoweredModel, library: Path) -> None:
+    """Writes the uninstrumented package, as torch itself would have written it.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    _write(output, lowered, library, [])
+
+
+def check_writable(output: Path) -> None:
+    """Checks, before a build, that the package can be written.
+
+    Raises:
+        UsageError: its directory does not exist, cannot be written to, or the name is a directory.
+    """
+    if output.suffix != ".pt2":
+        raise UsageError(f"{output} has to end in .pt2: torch loads packages by that ending")
+    if output.is_dir():
+        raise UsageError(f"{output} is a directory", hint="name the package's file with -o")
+    with _temporary_package(output):
+        pass
+
+
+def _write(output: Path, lowered: LoweredModel, library: Path, extra: list[tuple[str, Path | bytes]]) -> None:
+    folder = f"{archive.AOTINDUCTOR}{lowered.model}/"
+    members: list[tuple[str, Path | bytes]] = [
+        *((f"{folder}{path.name}", path) for path in lowered.sources.shipped),
+        (f"{folder}{lowered.sources.stem}.so", library),
+        # torch 2.11 finds the metadata by the name of the C++ file
+        (f"{folder}{lowered.sources.stem}.cpp", lowered.sources.wrapper.encode()),
+        *extra,
+    ]
+    original = lowered.archive
+    with _temporary_package(output) as temporary:
+        try:
+            with (
+                zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as package,
+                zipfile.ZipFile(original.path) as source,
+            ):
+                for name, content in members:
+                    _add(package, f"{ROOT}/{name}", content)
+                for info in source.infolist():
+                    name = info.filename.removeprefix(f"{original.root}/")
+                    if not name.startswith(folder):
+                        with source.open(info) as data:
+                            _copy(package, f"{ROOT}/{name}", data, info.file_size)
+        except DAMAGED as error:
+            raise ArtifactError(f"{original.path} is damaged: {error}", hint="copy or compile it again") from error
+        except OSError as error:
+            raise UsageError(
+                f"{output} cannot be written: {error.strerror}", hint="name another file with -o"
+            ) from error
+        temporary.replace(output)
+
+
+def _add(package: zipfile.ZipFile, name: str, content: Path | bytes) -> None:
+    if isinstance(content, bytes):
+        _copy(package, name, io.BytesIO(content), len(content))
+        return
+    with content.open("rb") as data:
+        _copy(package, name, data, content.stat().st_size)
+
+
+def _copy(package: zipfile.ZipFile, name: str, data: IO[bytes], size: int) -> None:
+    info = zipfile.ZipInfo(name, DATE)
+    info.external_attr = 0o644 << 16
+    info.file_size = size
+    with package.open(info, "w") as out:
+        shutil.copyfileobj(data, out, 1 << 20)
+
+
+@contextlib.contextmanager
+def _temporary_package(output: Path) -> Iterator[Path]:
+    """An empty temporary file beside `output`, deleted at the end if it was not renamed.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            temporary = stack.enter_context(atomic_write.temporary_beside(output))
+        except OSError as error:
+            raise UsageError(
+                f"{output.parent} cannot be written to: {error.strerror}",
+                hint="name a file in another directory with -o",
+            ) from error
+        yield temporary

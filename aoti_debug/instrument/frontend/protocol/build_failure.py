@@ -1,0 +1,167 @@
+"""The part of Inductor, or the compiler, that is at work in a build, and what stopped it there."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from enum import Enum
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import ArtifactError, ToolchainError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.instrument.frontend.protocol.python_stack import innermost_frames
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import MODEL, Reference
+
+POSITION = "position.json"  # these lie in the folder of a lowering
+LOWERED_GRAPHS = "lowered_graphs.json"
+HINT = "aoti-debug triage MODEL.pt2 names what is to blame, and goes on without it"
+
+
+class Stage(str, Enum):
+    """A stage of a build."""
+
+    TRACING = "tracing"  # of the exported program by torch's AOTAutograd, with Inductor's decompositions
+    PASS = "graph pass"
+    LOWERING = "lowering"
+    CODE = "code generation"
+    CPP = "C++ compiler"
+    TRITON = "Triton compiler"
+    AUTOTUNING = "autotuning"
+
+
+@dataclass(frozen=True)
+class Position:
+    """The part of Inductor that is at work.
+
+    Attributes:
+        name: of the pass, "remove_noop_ops"; of the operator, "aten.silu.default"; of the kernel, "triton_poi_fused_0".
+        node: the FX node that is traced or lowered, "silu_1"; "" for none.
+        graph, function: the graph of that node (Reference.graph).
+        candidate: the configuration that is compiled or timed, "XBLOCK: 128, num_warps: 4"; "" for none.
+        nodes: the FX nodes of the kernel whose code is generated, the likelier ones first; one of them may be `node`.
+    """
+
+    stage: Stage
+    name: str = ""
+    node: str = ""
+    graph: str = ""
+    function: str = MODEL
+    candidate: str = ""
+    nodes: tuple[str, ...] = ()
+
+
+class Ending(str, Enum):
+    """The way in which a process that built was stopped."""
+
+    EXCEPTION = "exception"
+    DEATH = "death"  # a signal, or an exit code
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """The compilation of a source file.
+
+    Attributes:
+        source: its text.
+        command: the compiler and its options, without the names of files.
+    """
+
+    source: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BuildFailure:
+    """A part of Inductor, or a compiler, that fails, crashes or never ends.
+
+    Attributes:
+        what: one line: "RuntimeError: no such layout", "SIGSEGV", "no end within 30 s".
+        stack: the innermost Python frames, the innermost first: "File …, line 12 in apply".
+        reference: the graphs that were being lowered; None before the first one.
+        operators: those of the kernel that does not compile, or whose code cannot be generated.
+        compilation: of that kernel; None where no C++ compiler fails.
+        note: what the process that built has found out about it; "" for nothing.
+    """
+
+    position: Position
+    ending: Ending
+    what: str
+    stack: tuple[str, ...] = ()
+    reference: Reference | None = None
+    operators: tuple[str, ...] = ()
+    compilation: Compilation | None = None
+    note: str = ""
+
+    def line(self, position: Position) -> ModelLine | None:
+        """The model line of the node of a position; None if it is not known."""
+        reference = self.reference
+        graph = None if reference is None else reference.graph(position.graph, position.function)
+        if reference is None or graph is None or position.node not in graph.by_name:
+            return None
+        return reference.line(graph.by_name[position.node])
+
+
+class BuildFailureError(ToolchainError):
+    """A build stopped in a part of Inductor, or in a compiler, that can be named.
+
+    Attributes:
+        failure: that part.
+    """
+
+    def __init__(self, message: str, failure: BuildFailure, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.failure = failure
+
+
+_WRAPPED_BY = re.compile(r"(?:(?:\w+\.)*(?:InductorError|LoweringException|BackendCompilerFailed): )*")
+
+
+def innermost_exception(raised: str) -> str:
+    """ "RuntimeError: no such layout" of "InductorError: LoweringException: RuntimeError: no such layout": one line."""
+    return wording.first_line(raised[_WRAPPED_BY.match(raised).end() :])  # type: ignore[union-attr]  # it may be empty
+
+
+def explain(
+    error: ToolchainError, folder: Path, ending: Ending, what: str, output: str, note: str = ""
+) -> ToolchainError:
+    """The error of a lowering, with the part of Inductor that was at work; the error itself if that is not known.
+
+    Args:
+        folder: of the lowering.
+        what: one line about its end.
+        output: text of its process that ends with a Python stack, if it could write one.
+        note: what that process has found out.
+    """
+    position = read_position(folder)
+    if position is None:
+        return error
+    reference = None
+    with contextlib.suppress(FileNotFoundError, ArtifactError):  # it may have been stopped while it wrote the file
+        reference = program.from_json((folder / LOWERED_GRAPHS).read_bytes())
+    operators = operators_of(position, reference)
+    failure = BuildFailure(position, ending, what, innermost_frames(output), reference, operators, note=note)
+    return BuildFailureError(str(error), failure, hint=f"{HINT}; {error.hint}" if error.hint else HINT)
+
+
+def operators_of(position: Position, reference: Reference | None) -> tuple[str, ...]:
+    """The operators of the kernel whose code is generated, each once."""
+    graph = None if reference is None else reference.graph(position.graph, position.function)
+    if graph is None:
+        return ()
+    return tuple(dict.fromkeys(graph.by_name[name].target for name in position.nodes if name in graph.by_name))
+
+
+def read_position(folder: Path) -> Position | None:
+    """The part of Inductor that was last at work in a lowering; None if none that can be named was."""
+    try:
+        line = (folder / POSITION).read_bytes().partition(b"\n")[0]
+    except FileNotFoundError:
+        return None
+    with contextlib.suppress(json_data.DamagedJsonError):  # its process ended while it was written
+        return json_data.parse(Position, line) if line else None
+    return None

@@ -1,0 +1,247 @@
+"""The request to a worker process and its answer, exchanged as JSON files."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, field
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import atomic_write, json_data
+from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.package.manifest import OperatorSchema, Promise
+
+ARCHIVE = "lowered.pt2"
+HASHED_ARCHIVE = "hashed.pt2"
+INPUTS = "inputs.pt"
+SIGNATURE = "signature.json"
+MANIFEST = "manifest.json"
+REFERENCE = "reference.json"
+REQUEST = "request.json"
+ANSWER = "answer.json"
+LOG = "lower.log"
+STACK = "stack.txt"
+STACK_SIGNAL = signal.SIGUSR1  # a worker that lowers writes its Python stack to that file
+
+
+@dataclass(frozen=True)
+class Request:
+    """The task of a worker process.
+
+    Attributes:
+        program: file of the exported program or compiled package; "" for a program in memory.
+        folder: an empty directory for all results.
+        configs: Inductor settings, with operators by name (`name_operators`).
+        imports, libraries: modules and shared libraries that register operators.
+        inputs: file to embed instead of the program's example inputs; "" for those.
+        hashed_kernels: lower as a default package, whose kernel binaries are named by their content.
+        random_inputs: seed of the inputs to make; None to make none.
+        left_out: operators that are called as they are; None to note nothing either.
+    """
+
+    program: str
+    folder: str
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    inputs: str = ""
+    hashed_kernels: bool = False
+    random_inputs: int | None = None
+    left_out: LeftOut | None = None
+
+
+@dataclass(frozen=True)
+class TritonConfig:
+    """The configuration that Inductor compiled a Triton kernel with.
+
+    Attributes:
+        values: names and values as Python source: ("XBLOCK", "128"), ("num_stages", "1").
+        global_scratch, profile_scratch: bytes of scratch memory that a launch gets besides its arguments.
+    """
+
+    values: tuple[tuple[str, str], ...]
+    global_scratch: int = 0
+    profile_scratch: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The result of a worker process.
+
+    Attributes:
+        shim_operators: names of the operators that have a C shim ("aten.addmm.default").
+        schemas: schema by operator name ("mylib.op.default"): of each of them, of custom_shims and of the operators
+            that the proxy executor calls.
+        wrapper_opt: optimization level of the wrapper in a default package, "O1"; "" if nothing was lowered.
+        without_inputs: why no inputs are embedded; "" if they are.
+        times: seconds of each step.
+        triton_configs: kernel name -> configuration, of the Triton kernels of a GPU package.
+        custom_shims: declarations of the user's C shims, by custom operator.
+        operator_stacks: Python stack of each custom operator that the program calls once, by name
+            ("mylib::op.default").
+        promises: the layouts that Inductor promised for buffers.
+        without_promises: why promises of some buffers are missing; "" if they are not.
+    """
+
+    torch_version: str
+    shim_operators: tuple[str, ...]
+    schemas: Mapping[str, OperatorSchema]
+    wrapper_opt: str
+    without_inputs: str
+    times: Mapping[str, float]
+    triton_configs: Mapping[str, TritonConfig] = field(default_factory=dict)
+    custom_shims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    operator_stacks: Mapping[str, str] = field(default_factory=dict)
+    promises: tuple[Promise, ...] = ()
+    without_promises: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A step that failed without a crash.
+
+    Attributes:
+        step: a key of ERRORS.
+        subject: the module, library or file that it was about.
+        error: type of the exception.
+        message: text of the exception.
+        hint: what to do, if the worker knows better than ERRORS.
+    """
+
+    step: str
+    subject: str
+    error: str
+    message: str
+    hint: str = ""
+
+
+OPERATOR_KEYS = "aot_inductor.custom_ops_to_c_shims"  # the setting whose keys are operators
+_OPERATOR_NAME = re.compile(r"\w+(?:::|\.)\w+(?:\.\w+)?")
+
+
+def name_operators(configs: Mapping[str, Any]) -> dict[str, Any]:
+    """Replaces operators in the settings by their names: "mylib::op", "mylib.op.default".
+
+    Raises:
+        UsageError: a key is neither an operator nor the name of one.
+    """
+    named = dict(configs)
+    if OPERATOR_KEYS in named:
+        shims = named[OPERATOR_KEYS]
+        names = [str(operator) for operator in shims] if isinstance(shims, Mapping) else [str(shims)]
+        wrong = [name for name in names if not _OPERATOR_NAME.fullmatch(name)]
+        if wrong or not isinstance(shims, Mapping):
+            raise UsageError(
+                f"--inductor-config {OPERATOR_KEYS}: {(wrong or names)[0]} is not an operator",
+                hint='{"mylib::op": ["AOTITorchError aoti_torch_cpu_op(AtenTensorHandle x, AtenTensorHandle* ret0)"]}',
+            )
+        named[OPERATOR_KEYS] = dict(zip(names, (list(declared) for declared in shims.values()), strict=True))
+    return named
+
+
+def write_request(request: Request) -> Path:
+    """Writes the request to its folder; returns the file."""
+    path = Path(request.folder) / REQUEST
+    path.write_text(json_data.to_text(request, indent=None))
+    return path
+
+
+def read_request(path: Path) -> Request:
+    """Reads a request.
+
+    Raises:
+        ToolchainError: the file is damaged.
+    """
+    try:
+        return json_data.parse(Request, path.read_bytes())
+    except json_data.DamagedJsonError as error:
+        raise _damaged(path, error) from error
+
+
+def write_answer(folder: Path, answer: Answer | Failure) -> None:
+    """Writes the answer atomically."""
+    atomic_write.write(folder / ANSWER, json_data.to_text(answer, indent=None))
+
+
+def read_answer(folder: Path) -> Answer | Failure | None:
+    """Reads the answer; None if the process ended without one.
+
+    Raises:
+        ToolchainError: the file is damaged.
+    """
+    path = folder / ANSWER
+    if not path.exists():
+        return None
+    try:
+        data = json_data.parse_object(path.read_bytes())
+        return json_data.from_data(Failure, data) if "step" in data else json_data.from_data(Answer, data)
+    except json_data.DamagedJsonError as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: json_data.DamagedJsonError) -> ToolchainError:
+    return ToolchainError(f"{path} is damaged: {error}", hint="remove it and build again")
+
+
+@dataclass(frozen=True)
+class _StepError:
+    """The error that a failed step is reported as.
+
+    Attributes:
+        text: message, formatted with the fields of the Failure.
+        log_lines: number of lines of the log to show; 0 for its path only, None for no log.
+    """
+
+    error: type[AotiDebugError]
+    text: str
+    hint: str
+    log_lines: int | None = None
+
+
+_OTHER_TORCH = "install torch 2.11 or newer"
+LOG_LINES = 20
+ERRORS = {
+    "torch": _StepError(ToolchainError, "this torch cannot lower models: {error}: {message}", _OTHER_TORCH, LOG_LINES),
+    "import": _StepError(
+        UsageError, "--import {subject} fails: {error}: {message}", "name a module that python finds from here"
+    ),
+    "library": _StepError(
+        UsageError, "--load-library {subject} fails: {message}", "name a library of operators that torch can load"
+    ),
+    "config": _StepError(UsageError, "--inductor-config {subject}: {message}", "see torch/_inductor/config.py"),
+    "load": _StepError(
+        ArtifactError,
+        "the exported program cannot be loaded: {error}: {message}",
+        "load it with the torch that wrote it, and --import or --load-library its custom operators",
+        0,
+    ),
+    "inputs": _StepError(ArtifactError, "{message}", ""),
+    "print": _StepError(
+        ArtifactError, "the print at {subject} cannot be compiled: {message}", "correct it and export the program again"
+    ),
+    "lower": _StepError(
+        ToolchainError,
+        "Inductor cannot lower the model: {error}: {message}",
+        "see whether torch._inductor.aoti_compile_and_package alone fails as well",
+        LOG_LINES,
+    ),
+    "reference": _StepError(ToolchainError, "the reference cannot be written: {error}: {message}", "", LOG_LINES),
+    "operators": _StepError(
+        ToolchainError, "the operators of this torch cannot be listed: {error}: {message}", _OTHER_TORCH, LOG_LINES
+    ),
+}
+
+
+def error_of(failure: Failure, log: Callable[[int], str]) -> AotiDebugError:
+    """The exception to raise for a failure.
+
+    Args:
+        log: keeps the log; returns text with its path and the given number of last lines.
+    """
+    step_error = ERRORS[failure.step]
+    log_text = "" if step_error.log_lines is None else log(step_error.log_lines)
+    return step_error.error(step_error.text.format(**asdict(failure)) + log_text, hint=failure.hint or step_error.hint)

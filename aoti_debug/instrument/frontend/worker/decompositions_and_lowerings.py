@@ -1,0 +1,141 @@
+"""Leaves out decompositions and lowerings while a program is lowered, and notes what is applied.
+
+Passes and lowerings are noted where torch's compiler bisector asks whether to apply them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied, LeftOut
+from aoti_debug.instrument.frontend.worker import autotuning_candidates
+from aoti_debug.instrument.frontend.worker.called_operators import find_overload
+
+_PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
+
+
+@contextlib.contextmanager
+def leaving_out(left_out: LeftOut | None) -> Iterator[None]:
+    """Inside the `with`, operators are called as they are; at its end, what was applied is written to the log."""
+    if left_out is None:
+        yield
+        return
+    passes: dict[str, None] = {}
+    lowerings: dict[str, None] = {}
+    with (
+        autotuning_candidates.leaving_out(left_out.candidates),
+        _decomposed(left_out.decompositions) as decompositions,
+        _asked(left_out.lowerings, passes, lowerings),
+        _without_lowerings_of_users(left_out.lowerings),
+    ):
+        try:
+            yield
+        finally:
+            if left_out.log:
+                applied = Applied(tuple(passes), tuple(decompositions), tuple(lowerings))
+                Path(left_out.log).write_text(json_data.to_text(applied))
+
+
+@contextlib.contextmanager
+def _asked(without: tuple[str, ...], passes: dict[str, None], lowerings: dict[str, None]) -> Iterator[None]:
+    """Answers torch's compiler bisector."""
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    def disable_subsystem(backend: str, subsystem: str, debug_info: Callable[[], str] | None = None) -> bool:
+        if backend == "inductor" and subsystem in _PASSES and debug_info is not None:
+            passes[debug_info()] = None
+        if (backend, subsystem) != ("inductor", "lowerings"):
+            return False
+        from torch._inductor.virtualized import V
+
+        node = V.graph.current_node
+        operator = node.target
+        if not _can_be_called(operator) or _has_number_for_tensor(node):
+            return False
+        lowerings[str(operator)] = None
+        return str(operator) in without
+
+    original = CompilerBisector.disable_subsystem
+    CompilerBisector.disable_subsystem = disable_subsystem
+    try:
+        yield
+    finally:
+        CompilerBisector.disable_subsystem = original
+
+
+@contextlib.contextmanager
+def _without_lowerings_of_users(without: tuple[str, ...]) -> Iterator[None]:
+    """Removes lowerings of operators that do not come with torch: the bisector is not asked about these."""
+    import torch
+    from torch._inductor import lowering
+
+    operators = [find_overload(name) for name in without]
+    custom = [op for op in operators if op is not None and not torch._library.utils.is_builtin(op)]
+    removed = {op: lowering.lowerings.pop(op) for op in custom if op in lowering.lowerings}
+    try:
+        yield
+    finally:
+        lowering.lowerings.update(removed)
+
+
+@contextlib.contextmanager
+def _decomposed(without: tuple[str, ...]) -> Iterator[dict[str, None]]:
+    """Yields the operators that are decomposed inside the `with`, other than those of `without`, as they come."""
+    from torch._inductor import decomposition
+
+    table = decomposition.decompositions
+    original = dict(table)
+    met: dict[str, None] = {}
+    for operator, decompose in original.items():
+        table[operator] = _noting(operator, decompose, met)
+    for name in without:
+        table.pop(find_overload(name), None)
+    decomposition.fast_random_decomps.cache_clear()
+    try:
+        yield met
+    finally:
+        table.clear()
+        table.update(original)
+        decomposition.fast_random_decomps.cache_clear()
+
+
+def _noting(operator: Any, decompose: Callable[..., Any], met: dict[str, None]) -> Callable[..., Any]:
+    @functools.wraps(decompose)
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        result = decompose(*args, **kwargs)
+        if result is not NotImplemented and _can_be_called(operator):
+            met[str(operator)] = None
+        return result
+
+    return noting
+
+
+def _has_number_for_tensor(node: Any) -> bool:
+    """True if an argument is a number where the operator's schema has a tensor: only lowerings take it."""
+    arguments = zip(node.target._schema.arguments, node.args, strict=False)
+    return any(str(argument.type) == "Tensor" and isinstance(value, int | float) for argument, value in arguments)
+
+
+def _can_be_called(operator: Any) -> bool:
+    """True if generated code can call an operator as it is.
+
+    An operator without a C shim is called by torch's proxy executor, which refuses numbers with a default value behind
+    the `*` of a schema: beta and alpha of addmm.
+    """
+    import torch
+    from torchgen.aoti.fallback_ops import inductor_fallback_ops
+
+    if not isinstance(operator, torch._ops.OpOverload):
+        return False
+    if str(operator) in inductor_fallback_ops:
+        return True
+    numbers = ("int", "float", "number", "Scalar", "bool")
+    return not any(
+        argument.kwarg_only and argument.has_default_value() and str(argument.type) in numbers
+        for argument in operator._schema.arguments
+    )

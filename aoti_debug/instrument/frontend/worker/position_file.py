@@ -1,0 +1,242 @@
+"""Keeps a file that says which part of Inductor is at work, in the process that lowers a program.
+
+The process may crash or never end: the file is there at any time. It begins with one line, a Position as JSON, which is
+empty where no part that can be named is at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import mmap
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.instrument.frontend.protocol.build_failure import LOWERED_GRAPHS, POSITION, Position, Stage
+from aoti_debug.instrument.frontend.worker.node_at_work import traced_node
+from aoti_debug.instrument.frontend.worker.patched_method import replaced
+from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
+from aoti_debug.package.reference import program
+from aoti_debug.package.reference.program import FOLDING, MODEL
+
+_SIZE = 1 << 18  # bytes of the file
+
+
+class Positions:
+    """The parts of Inductor that are at work, each inside the one before it.
+
+    The file is mapped: it is written for each step of a loop, and a system call would take longer than the step.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = _mapped(path)
+        self._current: Position | None = None
+        self._raised: list[tuple[BaseException, Position]] = []
+        self._texts: dict[Position | None, bytes] = {None: b"\n"}
+        self._write(None)
+
+    @property
+    def current(self) -> Position | None:
+        """The part that is at work."""
+        return self._current
+
+    def close(self, error: BaseException | None) -> None:
+        """Closes the file; of an exception that ends the lowering it says which part raised it."""
+        chain = list(_chain(error))
+        is_outside = any(isinstance(link, AotiDebugError | OSError | MemoryError) for link in chain)
+        raised = [] if is_outside else [place for seen, place in self._raised if any(seen is link for link in chain)]
+        traced = None if is_outside or raised else _traced(error)
+        self._write(raised[0] if raised else traced)
+        if self._file is not None:
+            self._file.close()
+
+    @contextlib.contextmanager
+    def at(self, position: Position) -> Iterator[None]:
+        """Inside the `with`, this part is at work; one without a node of its own works for the node around it."""
+        outer, handled = self._current, len(self._raised)
+        position = position if outer is None else _within(outer, position)
+        self._write(position)
+        try:
+            yield
+        except BaseException as error:
+            self._note(error, position)
+            raise
+        else:
+            del self._raised[handled:]
+        finally:
+            self._write(outer)
+
+    def _note(self, error: BaseException, position: Position) -> None:
+        """Remembers the innermost part that an exception has left."""
+        chain = list(_chain(error))
+        if not any(seen is link for seen, _ in self._raised for link in chain):
+            self._raised.append((error, position))
+
+    def _write(self, position: Position | None) -> None:
+        self._current = position
+        text = self._texts.get(position)
+        if text is None:
+            assert position is not None
+            text = self._texts[position] = _line(position) or _line(replace(position, nodes=()))
+        if self._file is not None:
+            self._file[: len(text)] = text
+
+
+def _traced(error: BaseException | None) -> Position | None:
+    """The call of the exported program that was traced when an exception was raised; None if none was."""
+    node = traced_node(error)
+    return None if node is None else Position(Stage.TRACING, str(node.target), node.name)
+
+
+def _mapped(path: Path) -> mmap.mmap | None:
+    """A file that holds a position, as memory; None where the disk is full: that stops no lowering."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(file, 0, _SIZE)  # a write into memory without room on the disk would be a SIGBUS
+        return mmap.mmap(file, _SIZE)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+
+
+def _line(position: Position) -> bytes:
+    """The line of a position; empty if it is too long for the file."""
+    text = f"{json_data.to_text(position, indent=None).strip()}\n".encode()
+    return text if len(text) <= _SIZE else b""
+
+
+@functools.cache
+def _within(outer: Position, position: Position) -> Position:
+    """A position inside of another one: of its node, or in its kernel."""
+    if not position.nodes and not position.node:
+        name = position.name or (outer.name if position.stage is outer.stage else "")
+        return replace(
+            position, name=name, node=outer.node, graph=outer.graph, function=outer.function, nodes=outer.nodes
+        )
+    is_same_graph = (position.graph, position.function) == (outer.graph, outer.function)
+    if is_same_graph and set(position.nodes) < set(outer.nodes):
+        others = (name for name in outer.nodes if name not in position.nodes)
+        return replace(position, nodes=(*position.nodes, *others))
+    return position
+
+
+class _Graphs:
+    """The file of the graphs that are lowered; a graph that cannot be written there is missing in repros only."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._graphs = ReferenceGraphs()
+
+    def of_program(self, nodes: Iterable[Any]) -> None:
+        with contextlib.suppress(Exception):
+            self._graphs.of_program(nodes)
+            self._write()
+
+    def lowered(self, graph: Any) -> None:
+        with contextlib.suppress(Exception):
+            self._graphs.begin(graph)
+            self._write()
+
+    def _write(self) -> None:
+        self._path.write_text(program.to_json(self._graphs.reference()))
+
+
+@contextlib.contextmanager
+def watched(folder: Path, nodes: Iterable[Any]) -> Iterator[Positions]:
+    """Keeps the file of positions, and that of the graphs that are lowered, in a folder while a program is lowered.
+
+    Args:
+        nodes: of the exported program, whose graph it is until the first is lowered.
+    """
+    positions = Positions(folder / POSITION)
+    graphs = _Graphs(folder / LOWERED_GRAPHS)
+    graphs.of_program(nodes)
+    error: BaseException | None = None
+    try:
+        with _passes(positions), _lowerings(positions, graphs):
+            yield positions
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        positions.close(error)
+
+
+@contextlib.contextmanager
+def _passes(positions: Positions) -> Iterator[None]:
+    """Notes the graph passes."""
+    from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+
+    begun: dict[int, contextlib.ExitStack] = {}
+
+    def enter(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __enter__(self: Any) -> Any:  # noqa: N807
+            stack = begun[id(self)] = contextlib.ExitStack()
+            stack.enter_context(positions.at(Position(Stage.PASS, str(self.passname))))
+            try:
+                return original(self)
+            except BaseException:
+                begun.pop(id(self)).__exit__(*sys.exc_info())
+                raise
+
+        return __enter__
+
+    def leave(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __exit__(self: Any, *error: Any) -> Any:  # noqa: N807
+            stack = begun.pop(id(self), None)
+            try:
+                return original(self, *error)
+            finally:
+                if stack is not None:
+                    stack.__exit__(*error)
+
+        return __exit__
+
+    with replaced(GraphTransformObserver, "__enter__", enter), replaced(GraphTransformObserver, "__exit__", leave):
+        yield
+
+
+@contextlib.contextmanager
+def _lowerings(positions: Positions, graphs: _Graphs) -> Iterator[None]:
+    """Notes the nodes that are lowered, after writing the graph that they are of."""
+    from torch._inductor.graph import GraphLowering
+
+    def run(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            graphs.lowered(self)
+            return original(self, *args, **kwargs)
+
+        return run
+
+    def run_node(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def run_node(self: Any, n: Any) -> Any:
+            if n.op != "call_function":
+                return original(self, n)
+            function = FOLDING if self.is_const_graph else MODEL
+            with positions.at(Position(Stage.LOWERING, str(n.target), n.name, self.name or "", function)):
+                return original(self, n)
+
+        return run_node
+
+    with replaced(GraphLowering, "run", run), replaced(GraphLowering, "run_node", run_node):
+        yield
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception, and those that it was raised from or while handling."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,112 @@
+"""The analysis of a generated wrapper: its launches, kernels, variables and allocations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.instrument.wrapper import allocations, model_variables
+from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels, functions, triton_kernels
+from aoti_debug.instrument.wrapper.callees.prototypes import Prototype, parse_externs, parse_prototypes
+from aoti_debug.instrument.wrapper.callees.proxy_operators import parse as parse_proxy
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points
+from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.instrument.wrapper.cpp_syntax.variables import Variables
+from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext
+from aoti_debug.instrument.wrapper.launches.sites import find_sites
+from aoti_debug.instrument.wrapper.provenance.provenance import attach, with_operator_stacks
+from aoti_debug.package.manifest import Allocation, Constant, Kernel, Site, Unrecognised
+
+# The headers whose prototypes analyse() reads, below torch's include directory; not every torch has all of them.
+SHIM_HEADERS = (
+    "torch/csrc/inductor/aoti_torch/c/shim.h",
+    "torch/csrc/inductor/aoti_torch/c/shim_deprecated.h",
+    "torch/csrc/inductor/aoti_torch/c/shim_cpu.h",
+    "torch/csrc/inductor/aoti_torch/generated/c_shim_aten.h",
+    "torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h",
+    "torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h",
+)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The launches, kernels and variables of a wrapper.
+
+    Attributes:
+        sites: in the order of the text; a site's id is its index.
+        kernels: Triton kernels (id = index among them), then C++ kernels.
+        unrecognised: calls that look like launches and match no known form.
+        inputs, outputs: C++ variables, in order.
+        handed_out: variables of branches and loops that become outputs.
+    """
+
+    sites: tuple[Site, ...]
+    kernels: tuple[Kernel, ...]
+    unrecognised: tuple[Unrecognised, ...]
+    inputs: tuple[str, ...]
+    constants: tuple[Constant, ...]
+    outputs: tuple[str, ...]
+    handed_out: tuple[str, ...]
+    allocations: tuple[Allocation, ...]
+
+
+def kernels_of(wrapper: str, kernels: str) -> tuple[Kernel, ...]:
+    """Returns the Triton kernels of a wrapper and the C++ kernels of a kernels text."""
+    return triton_kernels(functions(wrapper).values()) + cpp_kernels(kernels)
+
+
+def analyse(
+    wrapper: str,
+    *,
+    kernels: str = "",
+    proxy: str = "",
+    provenance: str = "",
+    headers: Sequence[str] = (),
+    operators: Mapping[str, str] | None = None,
+    schemas: Mapping[str, str] | None = None,
+    operator_stacks: Mapping[str, str] | None = None,
+) -> Analysis:
+    """Finds every launch of a generated wrapper.
+
+    Args:
+        wrapper: text of the wrapper, without the kernels (sources.split_kernels).
+        kernels: text of the C++ kernels, without the compiler commands.
+        proxy: text of `*.wrapper.json`.
+        provenance: text of `kernel_information.json`.
+        headers: texts of SHIM_HEADERS.
+        operators: operator of each C-shim function, from shim_operators() and declared_shims().
+        schemas: operator schemas by operator ("mylib::op" or "mylib::op.default"), at least of proxy_targets().
+        operator_stacks: stack traces of the calls of custom operators that the program calls once, by operator.
+
+    Raises:
+        ArtifactError: the wrapper cannot be instrumented, or a JSON text is damaged.
+    """
+    shims: dict[str, Prototype] = {}
+    for header in headers:
+        shims |= parse_prototypes(header)
+    triton = functions(wrapper)
+    masked = mask(wrapper)
+    externs = parse_externs(wrapper) | parse_externs(kernels)
+    context = FunctionContext(
+        shims=shims,
+        externs={name: prototype for name, prototype in externs.items() if name not in shims},
+        triton=triton,
+        proxy=parse_proxy(proxy),
+        operators=operators or {},
+        schemas=schemas or {},
+        variables=Variables({}, {}, frozenset(), frozenset(), frozenset()),
+    )
+    parsed = find_sites(wrapper, masked, context)
+    sites = with_operator_stacks(attach(parsed.recognised, provenance), operator_stacks or {})
+    all_kernels = triton_kernels(triton.values()) + cpp_kernels(kernels)
+    body = next(body for body in entry_points(masked) if body.name == "run_impl")
+    return Analysis(
+        sites=sites,
+        kernels=all_kernels,
+        unrecognised=parsed.unrecognised,
+        inputs=model_variables.inputs(wrapper),
+        constants=model_variables.constants(wrapper),
+        outputs=model_variables.outputs(wrapper, body),
+        handed_out=model_variables.handed_out(wrapper, body),
+        allocations=allocations.list_all(allocations.find(wrapper, masked), sites, all_kernels),
+    )

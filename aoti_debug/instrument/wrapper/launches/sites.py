@@ -1,0 +1,115 @@
+"""Finds every launch of a generated wrapper and flattens its arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
+from aoti_debug.instrument.wrapper.cpp_syntax import calls
+from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points
+from aoti_debug.instrument.wrapper.cpp_syntax.variables import variables
+from aoti_debug.instrument.wrapper.launches import forms, slots
+from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, Reading
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.manifest import Arg, Certainty, Kind, Provenance, Role, Site, Unrecognised
+
+_UNREAD = re.compile(r"op\.callBoxed|runTritonKernel\w*|launchKernel")  # launches that no form reads
+
+
+@dataclass(frozen=True)
+class SiteCall:
+    """A site with the call that it was read from."""
+
+    site: Site
+    call: CallExpression
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The launches of a wrapper, and calls that look like launches but match no form."""
+
+    recognised: tuple[SiteCall, ...]
+    unrecognised: tuple[Unrecognised, ...]
+
+
+def is_launch_name(callee: str, externs: Mapping[str, Prototype]) -> bool:
+    """True if a call of this name in a function of the model looks like a launch."""
+    return callee in externs or forms.is_callee(callee) or bool(_UNREAD.fullmatch(callee))
+
+
+def scan_model(text: str, masked: str, externs: Mapping[str, Prototype]) -> tuple[tuple[str, calls.Scan], ...]:
+    """Finds the calls that look like launches, function by function in the order of the text.
+
+    Raises:
+        ArtifactError: the wrapper has a form that cannot be instrumented.
+    """
+    lines = calls.Lines(text)
+    return tuple(
+        (body.name, calls.scan(text, body, lines, lambda callee: is_launch_name(callee, externs)))
+        for body in entry_points(masked)
+    )
+
+
+def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
+    """Reads every launch of the wrapper; the sites have no provenance yet.
+
+    Args:
+        masked: lexer.mask(text).
+        context: its `variables` are replaced for each function.
+
+    Raises:
+        ArtifactError: the wrapper has a form that cannot be instrumented.
+    """
+    recognised: list[SiteCall] = []
+    unrecognised: list[Unrecognised] = []
+    bodies = {body.name: body for body in entry_points(masked)}
+    for name, scanned in scan_model(text, masked, context.externs):
+        local = replace(context, variables=variables(masked, bodies[name]))
+        written = set(local.variables.initialised)
+        for call in scanned.calls:
+            reading = forms.read(call, local)
+            if reading is None:
+                unrecognised.append(Unrecognised(name, call.line, _line_of(text, call)))
+                continue
+            args = slots.to_arguments(reading.slots, local.variables.bases)
+            recognised.append(
+                SiteCall(_site(len(recognised), call, reading, _partial_outputs(args, reading.kind, written)), call)
+            )
+            written |= {arg.base for arg in args if arg.base and arg.role in (Role.OUT, Role.INOUT, Role.UNKNOWN)}
+    return Sites(tuple(recognised), tuple(unrecognised))
+
+
+def _site(number: int, call: CallExpression, reading: Reading, args: tuple[Arg, ...]) -> Site:
+    return Site(
+        id=number,
+        kernel=reading.kernel,
+        kind=reading.kind,
+        function=call.function,
+        callee=call.callee,
+        line=call.line,
+        args=args,
+        provenance=Provenance(Certainty.NONE),
+        op=reading.op,
+        subgraph=call.subgraph,
+        loops=call.loops,
+        launches=reading.launches,
+        operands=reading.operands,
+        results=reading.results,
+    )
+
+
+def _partial_outputs(args: tuple[Arg, ...], kind: Kind, written: set[str]) -> tuple[Arg, ...]:
+    """Makes outputs that have a content already in-out: a generated kernel may write only a part of them."""
+    if not traits_of(kind).keeps_old_elements:
+        return args
+    return tuple(replace(arg, role=Role.INOUT) if arg.role is Role.OUT and arg.base in written else arg for arg in args)
+
+
+def _line_of(text: str, call: CallExpression) -> str:
+    start = text.rfind("\n", 0, call.head.start) + 1
+    end = text.find("\n", call.head.start)
+    return text[start : end if end >= 0 else len(text)].strip()

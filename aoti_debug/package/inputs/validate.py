@@ -1,0 +1,178 @@
+"""Compares inputs with the signature of a model; each mismatch comes with advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aoti_debug.base import dtypes
+from aoti_debug.base.errors import Mismatch
+from aoti_debug.package.inputs.signature import Leaf, ModelSignature
+from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_symbol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def mismatches(values: Sequence[Any], signature: ModelSignature, where: str) -> tuple[Mismatch, ...]:
+    """Returns all mismatches between flattened inputs and a signature.
+
+    Args:
+        where: the source of the inputs, for the messages.
+    """
+    if len(values) != signature.count:
+        expected, actual = _count(signature.count), _count(len(values))
+        message = f"the model takes {expected}, {where} has {len(values)}"
+        return (_count_mismatch(expected, actual, message, signature),)
+    if signature.others:
+        values = [value for value in values if _is_tensor(value)]
+        if len(values) != len(signature.leaves):
+            expected, actual = _count(len(signature.leaves), "tensor"), _count(len(values), "tensor")
+            message = f"the model takes {expected}, {where} has {len(values)}"
+            return (_count_mismatch(expected, actual, message, signature),)
+    checker = _Checker(values, signature, where)
+    return tuple(
+        mismatch
+        for position, (leaf, value) in enumerate(zip(signature.leaves, values, strict=True))
+        for mismatch in checker.check(position, leaf, value)
+    )
+
+
+def _count_mismatch(expected: str, actual: str, sentence: str, signature: ModelSignature) -> Mismatch:
+    return Mismatch("", -1, "count", expected, actual, sentence, f"the model takes:{signature.indented_lines()}")
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+class _Checker:
+    def __init__(self, values: Sequence[Any], signature: ModelSignature, where: str) -> None:
+        self._where = where
+        self._symbols = Symbols()
+        self._binding_inputs: dict[str, str] = {}  # symbol -> the input that gave its size
+        self._devices: dict[str, str] = {}  # device type -> the device of the first input that names only the type
+        for leaf, value in zip(signature.leaves, values, strict=True):
+            sizes = tuple(getattr(value, "shape", ())) if leaf.is_tensor else ()
+            if _is_tensor(value) and value.device.type == leaf.device:
+                self._devices.setdefault(leaf.device, str(value.device))
+            if len(sizes) == len(leaf.shape):
+                for dim, size in zip(leaf.shape, sizes, strict=True):
+                    self._symbols.bind(dim.symbol, int(size))
+                    if is_symbol(dim.symbol):
+                        self._binding_inputs.setdefault(dim.symbol, leaf.name)
+
+    def check(self, position: int, leaf: Leaf, value: Any) -> Iterator[Mismatch]:
+        import torch
+
+        if not leaf.is_tensor:
+            if leaf.constant and repr(value) != leaf.constant:
+                yield self._leaf_mismatch(
+                    position, leaf, value, "kind", f"export has fixed {leaf.name} to {leaf.constant}"
+                )
+            return
+        if not isinstance(value, torch.Tensor):
+            yield self._leaf_mismatch(position, leaf, value, "kind", f"{leaf.name} has to be a tensor")
+            return
+        if str(value.dtype) != leaf.dtype:
+            yield self._leaf_mismatch(position, leaf, value, "dtype", f"convert it: {leaf.name}.to({leaf.dtype})")
+        shape_advice = self._shape_advice(leaf, value)
+        if shape_advice:
+            yield self._leaf_mismatch(position, leaf, value, "shape", shape_advice)
+        if self._is_on_wrong_device(leaf, value):
+            yield self._device_mismatch(position, leaf, value)
+        if not shape_advice:
+            yield from self._stride_mismatch(position, leaf, value)
+
+    def _shape_advice(self, leaf: Leaf, value: Tensor) -> str:
+        """Returns what the shape has to be; "" if it fits."""
+        fits = len(value.shape) == len(leaf.shape) and all(
+            dim.admits(size) for dim, size in zip(leaf.shape, value.shape, strict=True)
+        )
+        if not fits:
+            return f"its shape has to be [{', '.join(map(str, leaf.shape))}]"
+        for dim, size in zip(leaf.shape, value.shape, strict=True):
+            expected = None if dim.fixed else self._symbols.value(dim.symbol)
+            if expected is not None and expected != size:
+                bound_by = self._binding_inputs.get(dim.symbol)
+                source = f", since {dim.symbol} is {expected} in {bound_by}" if bound_by else ""
+                return f"its size {size} has to be {dim.symbol} = {expected}{source}"
+        return ""
+
+    def _is_on_wrong_device(self, leaf: Leaf, value: Tensor) -> bool:
+        import torch
+
+        expected = torch.device(self._devices.get(leaf.device, leaf.device))
+        return value.device.type != expected.type or value.device.index not in (None, expected.index or 0)
+
+    def _stride_mismatch(self, position: int, leaf: Leaf, value: Tensor) -> Iterator[Mismatch]:
+        if leaf.strides is None or 0 in value.shape:
+            return
+        expected = [self._symbols.value(str(stride)) for stride in leaf.strides]
+        actual = list(value.stride())
+        if all(size == 1 or a == b or b is None for size, a, b in zip(value.shape, actual, expected, strict=True)):
+            return
+        promised = _list(["?" if stride is None else stride for stride in expected])
+        sentence = (
+            f"{self._subject(position, leaf)} has strides {_list(actual)}; the model was exported for {promised} and "
+            "reads its memory with those"
+        )
+        advice = _layout_advice(leaf.name, value, expected)
+        yield Mismatch(leaf.name, position, "strides", promised, _list(actual), sentence, advice)
+
+    def _device_mismatch(self, position: int, leaf: Leaf, value: Tensor) -> Mismatch:
+        expected = self._devices.get(leaf.device, leaf.device)
+        why = f"the model was exported for {expected}" if expected == leaf.device else f"another input is on {expected}"
+        sentence = f"{self._subject(position, leaf)} is on {value.device}; {why}"
+        return Mismatch(
+            leaf.name,
+            position,
+            "device",
+            expected,
+            str(value.device),
+            sentence,
+            f"move it: {leaf.name}.to('{expected}')",
+        )
+
+    def _leaf_mismatch(self, position: int, leaf: Leaf, value: Any, kind: str, advice: str) -> Mismatch:
+        actual = _describe(value)
+        sentence = f"{self._subject(position, leaf)} is {actual}; the model was exported for {leaf}"
+        return Mismatch(leaf.name, position, kind, str(leaf), actual, sentence, advice)
+
+    def _subject(self, position: int, leaf: Leaf) -> str:
+        return f"input {position} ({leaf.name}) of {self._where}"
+
+
+def _layout_advice(name: str, value: Tensor, expected: Sequence[int | None]) -> str:
+    """Returns an expression that gives a tensor the expected strides."""
+    import torch
+
+    formats = [("", torch.contiguous_format)]
+    formats += [("memory_format=torch.channels_last", torch.channels_last)] if value.dim() == 4 else []
+    formats += [("memory_format=torch.channels_last_3d", torch.channels_last_3d)] if value.dim() == 5 else []
+    for argument, memory_format in formats:
+        strides = torch.empty(value.shape, device="meta").contiguous(memory_format=memory_format).stride()
+        if all(size == 1 or a == b for size, a, b in zip(value.shape, strides, expected, strict=True)):
+            return f"change its layout: {name}.contiguous({argument})"
+    return (
+        f"change its layout: torch.empty_strided({_list(list(value.shape))}, {_list(list(expected))}, "
+        f"dtype={name}.dtype, device={name}.device).copy_({name})"
+    )
+
+
+def _list(numbers: Sequence[object]) -> str:
+    return f"[{', '.join(map(str, numbers))}]"
+
+
+def _count(number: int, noun: str = "input") -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _describe(value: Any) -> str:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return f"{dtypes.bare_name(value.dtype)}{list(value.shape)} on {value.device}"
+    return f"{value!r}"

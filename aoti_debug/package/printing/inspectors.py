@@ -1,0 +1,187 @@
+"""Inspectors in a model: Python functions that are called on its tensors, in eager and in packages; imports torch."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import current_rank as machine_ranks
+from aoti_debug.package.printing import counted_writes, print_operator, template
+from aoti_debug.package.printing.inspected_tensor import InspectedTensor
+
+NAME = "aoti_debug::inspect_"
+GRADIENT = "aoti_debug::inspect_gradient"
+BACKWARD = "backward"  # the phase of gradients
+
+
+TensorFunction = Callable[[torch.Tensor, InspectedTensor], object]
+
+_REGISTERED: dict[str, ModelInspector] = {}  # by tag
+_USES: Counter[str] = Counter()  # how often each of them was made and not forgotten
+
+
+class ModelInspector:
+    """An inspector of a model; see `inspector`."""
+
+    def __init__(
+        self,
+        forward: TensorFunction | None,
+        backward: TensorFunction | None,
+        tag: str,
+        ranks: Collection[int] | None,
+    ) -> None:
+        self.forward = forward
+        self.backward = backward
+        self.tag = tag
+        self.ranks = None if ranks is None else frozenset(ranks)
+
+    def __call__(self, *tensors: torch.Tensor, phase: str = "forward") -> Any:
+        """Inspects tensors of any shape and dtype; returns them, a single one alone.
+
+        A compiled graph inspects in a backward pass only what is returned here and used.
+        """
+        if phase == BACKWARD and torch.compiler.is_compiling() and not _is_exporting():
+            copies = tuple(GRADIENT_OPERATOR(self.tag, tensor, index) for index, tensor in enumerate(tensors))
+            return copies[0] if len(copies) == 1 else copies
+        OPERATOR(self.tag, phase, list(tensors))
+        if self.backward is not None and torch.is_grad_enabled() and not _is_exporting():
+            tensors = tuple(self._with_backward(tensor, index) for index, tensor in enumerate(tensors))
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    def _with_backward(self, tensor: torch.Tensor, index: int) -> torch.Tensor:
+        if not tensor.requires_grad:
+            return tensor
+        if torch.compiler.is_compiling():  # graphs have no hooks
+            compiled: torch.Tensor = _WithBackward.apply(tensor, self.tag, index)
+            return compiled
+        tensor.register_hook(functools.partial(_inspect_in_hook, self.tag, index))
+        return tensor
+
+    def same_as(self, other: ModelInspector) -> bool:
+        """True if both call the same functions on the same ranks."""
+        return (self.forward, self.backward, self.ranks) == (other.forward, other.backward, other.ranks)
+
+    def inspect(self, tensor: torch.Tensor, phase: str, index: int) -> None:
+        """Calls the function of a phase on one tensor, on the ranks that were asked for.
+
+        Raises:
+            RuntimeError: the function has changed the tensor.
+        """
+        function = self.backward if phase == BACKWARD and self.backward is not None else self.forward
+        if function is None or not machine_ranks.selected(self.ranks):
+            return
+        with counted_writes.counting():
+            alias = counted_writes.alias(tensor)
+            version = alias._version
+            function(alias, InspectedTensor(self.tag, phase, index))
+            if alias._version != version:
+                raise RuntimeError(f"the inspector {self.tag!r} has changed tensor {index} in {phase}")
+
+
+def _is_exporting() -> bool:
+    """True within torch.export. torch.compile of torch 2.11 takes `torch.compiler.is_exporting` for true everywhere."""
+    flag = getattr(torch.compiler, "_is_exporting_flag", None)
+    return torch.compiler.is_exporting() if flag is None else bool(flag)
+
+
+def inspector(
+    forward: TensorFunction | None = None,
+    backward: TensorFunction | None = None,
+    tag: str = "",
+    ranks: Collection[int] | None = None,
+) -> ModelInspector:
+    """Makes an inspector: `x = inspect(x)` in a model calls `forward(x, place)`, and `backward` on the gradient of x.
+
+    It works in eager and under torch.compile, and survives export: `aoti-debug run --inspect my.py:f --tag TAG` calls a
+    function on the same tensors of a package, and `aoti_debug.inspect(package)` calls `forward`.
+
+    Args:
+        forward, backward: functions of a tensor, which they must not change, and an InspectedTensor.
+        tag: names it; one inspector has it.
+        ranks: of torch.distributed, on which it is called; None for all.
+
+    Raises:
+        UsageError: another inspector has this tag, or it has characters other than printable ASCII.
+    """
+    made = ModelInspector(forward, backward, tag, ranks)
+    if template.c_safe(tag) != tag:
+        raise UsageError(f"the tag {tag!r} has characters that a package cannot hold", hint="use printable ASCII")
+    other = _REGISTERED.get(tag)
+    if other is not None and not made.same_as(other):
+        raise UsageError(f"there are two inspectors of the tag {tag!r}", hint="give each its own tag=")
+    _REGISTERED[tag] = made
+    _USES[tag] += 1
+    return made
+
+
+def forget(tag: str) -> None:
+    """Has the inspector of a tag called no more once it was forgotten as often as made; the tag may be used again."""
+    _USES[tag] -= 1
+    if _USES[tag] <= 0:
+        del _USES[tag]
+        _REGISTERED.pop(tag, None)
+
+
+def call_registered(tag: str, phase: str, index: int, tensor: torch.Tensor) -> None:
+    """Calls the function of the inspector of a tag on one tensor, if this process has such an inspector.
+
+    Raises:
+        RuntimeError: the function has changed the tensor.
+    """
+    registered = _REGISTERED.get(tag)
+    if registered is not None:  # a saved program may be loaded without its functions
+        registered.inspect(tensor, phase, index)
+
+
+class _WithBackward(torch.autograd.Function):  # type: ignore[misc]
+    """Returns its tensor; its backward inspects the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, tag: str, index: int) -> torch.Tensor:
+        ctx.place = (tag, index)
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        tag, index = ctx.place
+        return GRADIENT_OPERATOR(tag, gradient, index), None, None
+
+
+def _inspect(tag: str, phase: str, tensors: list[torch.Tensor]) -> None:
+    for index, tensor in enumerate(tensors):
+        call_registered(tag, phase, index, tensor)
+
+
+def _inspect_in_hook(tag: str, index: int, gradient: torch.Tensor) -> None:
+    GRADIENT_OPERATOR(tag, gradient, index)
+
+
+def _inspect_gradient(tag: str, gradient: torch.Tensor, index: int) -> torch.Tensor:
+    """Returns a copy: some torch versions leave out of a backward graph what has no result that something reads."""
+    call_registered(tag, BACKWARD, index, gradient)
+    return gradient.clone()
+
+
+def _inspect_nothing(*_: object) -> None:
+    pass
+
+
+def _copy(tag: str, gradient: torch.Tensor, index: int) -> torch.Tensor:
+    return torch.empty_like(gradient)
+
+
+print_operator.library.define("inspect_(str tag, str phase, Tensor[] tensors) -> ()")
+print_operator.library.impl("inspect_", _inspect, "CompositeExplicitAutograd")
+print_operator.library.define("inspect_gradient(str tag, Tensor gradient, int index) -> Tensor")
+print_operator.library.impl("inspect_gradient", _inspect_gradient, "CompositeExplicitAutograd")
+torch.library.register_fake(NAME, _inspect_nothing, lib=print_operator.library)
+torch.library.register_fake(GRADIENT, _copy, lib=print_operator.library)
+OPERATOR = torch.ops.aoti_debug.inspect_.default
+GRADIENT_OPERATOR = torch.ops.aoti_debug.inspect_gradient.default
+for _operator in (OPERATOR, GRADIENT_OPERATOR):
+    torch.fx.node.has_side_effect(_operator)

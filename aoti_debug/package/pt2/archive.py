@@ -1,0 +1,230 @@
+"""The kind, members and models of a `.pt2` file, read without importing torch.
+
+A `.pt2` is a zip archive whose members share one root folder. `torch.export.save` writes an exported program
+(`models/`), `aoti_compile_and_package` a compiled package (`data/aotinductor/`); an instrumented package is a compiled
+one with the manifest of this debugger beside it.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from enum import Enum
+from pathlib import Path
+
+from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import untrusted_files
+from aoti_debug.package import manifest
+from aoti_debug.package.pt2 import archive_safety
+
+ARCHIVE_VERSION = "0"  # of the PT2 archive format
+MODELS = "models/"
+AOTINDUCTOR = "data/aotinductor/"
+MODEL_FOLDER = f"{AOTINDUCTOR}model/"  # of a package with one model
+INPUTS_MEMBER = "aoti_debug_inputs.pt"
+WEIGHTS_CONFIG = "weights_config.json"  # of a model whose weights are members of the archive
+WRAPPER_SOURCE = ".wrapper.cpp"
+KERNEL_BINARIES = (".cubin", ".hsaco", ".fatbin")  # of CUDA, ROCm, and of CUDA for several architectures
+_WRAPPER_CLASS = b"AOTInductorModel"  # the class that every wrapper defines
+SIGNATURE_MEMBER = "aoti_debug_signature.json"
+
+
+class ArtifactKind(str, Enum):
+    """The kinds of `.pt2` archives; the values are their names in messages."""
+
+    EXPORTED = "an exported program"
+    PACKAGE = "a compiled AOTInductor package"
+    SOURCES = "an AOTInductor package of C++ sources"
+    INSTRUMENTED = "an instrumented package"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A `.pt2` archive whose central directory is valid.
+
+    Attributes:
+        root: the folder that every member lies in, "model".
+        members: names below the root, in the archive's order.
+        models: names of the models in it; ("model",) unless several were packaged together.
+    """
+
+    path: Path
+    kind: ArtifactKind
+    root: str
+    members: tuple[str, ...]
+    models: tuple[str, ...]
+
+    def read(self, member: str) -> bytes:
+        """Returns the bytes of a member.
+
+        Raises:
+            ArtifactError: the member is missing or damaged.
+        """
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                return archive.read(f"{self.root}/{member}")
+        except KeyError as error:
+            raise ArtifactError(f"{self.path} has no {member}", hint="build the package again") from error
+        except (*archive_safety.DAMAGED, OSError) as error:
+            raise ArtifactError(
+                f"{member} in {self.path} is damaged: {error}", hint="copy or build it again"
+            ) from error
+
+    def has_source(self, model: str) -> bool:
+        """True if a compiled package holds the source of a model's wrapper; a stripped one has an empty file there."""
+        return any(_WRAPPER_CLASS in self.read(name) for name in self.wrapper_sources(model))
+
+    def wrapper_sources(self, model: str) -> tuple[str, ...]:
+        """Returns the members of a compiled package that are named like the source of a model's wrapper."""
+        folder = f"{AOTINDUCTOR}{model}/"
+        return tuple(name for name in self.members if name.startswith(folder) and name.endswith(WRAPPER_SOURCE))
+
+    def manifest(self) -> manifest.Manifest:
+        """Reads the manifest of an instrumented package."""
+        return manifest.from_json(self.read(manifest.MEMBER))
+
+
+def inspect(path: str | Path) -> Artifact:
+    """Reads the kind, members and models of a file.
+
+    Raises:
+        ArtifactError: the file is not a valid `.pt2` archive; the message says what it looks like.
+    """
+    path = Path(path)
+    infos = _directory(path)
+    archive_safety.check(path, infos)
+    roots = {info.filename.partition("/")[0] for info in infos}
+    if len(roots) != 1:
+        raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_INPUT_HINT)
+    root = roots.pop()
+    names = tuple(info.filename[len(root) + 1 :] for info in infos if not info.is_dir())
+    kind = _kind(path, names)
+    artifact = Artifact(path, kind, root, names, _models(names, kind))
+    if "archive_version" in names:
+        version = archive_safety.printable(artifact.read("archive_version").decode("ascii", errors="replace").strip())
+        if version != ARCHIVE_VERSION:
+            raise ArtifactError(
+                f"{path} is {kind.value} in archive format {version}; the newest known format is {ARCHIVE_VERSION}",
+                hint="upgrade aoti-debug, or write the file with an older torch",
+            )
+    return artifact
+
+
+def require_kind(artifact: Artifact, required: ArtifactKind) -> None:
+    """Checks that an archive is of the required kind.
+
+    Raises:
+        ArtifactError: it is of another kind; the message names both, the hint says what to do.
+    """
+    if artifact.kind is not required:
+        raise ArtifactError(
+            f"{artifact.path} is {artifact.kind.value}; {required.value} is required",
+            hint=_WRONG_KIND_HINTS[required, artifact.kind],
+        )
+
+
+def resolve_model(package: Artifact, name: str) -> str:
+    """Returns the name of the model of a package that the user asks for.
+
+    Args:
+        name: as the user gave it; "" for the only model.
+
+    Raises:
+        UsageError: the package holds several models and none is named, or it holds no model of that name.
+    """
+    if name in package.models:
+        return name
+    names = ", ".join(package.models)
+    if name:
+        raise UsageError(f"{package.path} holds no model {name!r}", hint=f"it holds {names}")
+    if len(package.models) > 1:
+        raise UsageError(f"{package.path} holds {len(package.models)} models", hint=f"name one with --model: {names}")
+    return package.models[0]
+
+
+_INPUT_HINT = "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
+
+_REBUILD = "pass the exported program that it was compiled from (torch.export.save(torch.export.export(...), path))"
+_WRONG_KIND_HINTS = {
+    (required, actual): _REBUILD if required is ArtifactKind.EXPORTED else "build it first: aoti-debug build MODEL.pt2"
+    for required in ArtifactKind
+    for actual in ArtifactKind
+} | {
+    (ArtifactKind.EXPORTED, ArtifactKind.INSTRUMENTED): "it is built already: aoti-debug run PACKAGE.pt2",
+}
+
+
+def _kind(path: Path, members: tuple[str, ...]) -> ArtifactKind:
+    names = set(members)
+    if manifest.MEMBER in names:
+        return ArtifactKind.INSTRUMENTED
+    if any(name.startswith(AOTINDUCTOR) for name in members):
+        compiled = any(name.endswith((".so", ".dll", ".dylib")) for name in members)
+        return ArtifactKind.PACKAGE if compiled else ArtifactKind.SOURCES
+    if any(name.startswith(MODELS) for name in members):
+        return ArtifactKind.EXPORTED
+    if "serialized_exported_program.json" in names:
+        return ArtifactKind.EXPORTED  # torch before 2.7
+    if "data.pkl" in names:
+        what = "a TorchScript model" if any(n.startswith("code/") for n in members) else "written by torch.save"
+        raise ArtifactError(f"{path} is {what}, not a .pt2", hint=_INPUT_HINT)
+    raise ArtifactError(f"{path} is a zip archive, but no .pt2", hint=_INPUT_HINT)
+
+
+def _models(members: tuple[str, ...], kind: ArtifactKind) -> tuple[str, ...]:
+    if kind is ArtifactKind.EXPORTED:
+        names = {
+            name[len(MODELS) : -len(".json")] for name in members if name.startswith(MODELS) and name.endswith(".json")
+        }
+        return tuple(sorted(names)) or ("model",)
+    names = {name[len(AOTINDUCTOR) :].partition("/")[0] for name in members if name.startswith(AOTINDUCTOR)}
+    return tuple(sorted(names))
+
+
+def _directory(path: Path) -> list[zipfile.ZipInfo]:
+    try:
+        with untrusted_files.open_named(path) as file:
+            head = file.read(512)
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{path} does not exist", hint=_INPUT_HINT) from error
+    except untrusted_files.NotAFileError as error:
+        raise ArtifactError(f"{path} is {error.kind}, not a .pt2", hint=_INPUT_HINT) from error
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {error.strerror}", hint=_INPUT_HINT) from error
+    if not head.startswith(b"PK"):
+        raise ArtifactError(f"{path} is {_looks_like(head)}, not a .pt2", hint=_INPUT_HINT)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+            end = archive.start_dir
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
+        raise ArtifactError(
+            f"{path} is a truncated or damaged zip archive ({error})", hint="copy or write the file again"
+        ) from error
+    for info in infos:
+        if info.header_offset + 30 + info.compress_size > end:
+            raise ArtifactError(
+                f"{path} is damaged: {archive_safety.printable(info.filename)} reaches past the end of its data",
+                hint="copy or write the file again",
+            )
+    if not infos:
+        raise ArtifactError(f"{path} is an empty zip archive", hint=_INPUT_HINT)
+    return infos
+
+
+def _looks_like(head: bytes) -> str:
+    if not head:
+        return "empty"
+    if head.startswith(b"\x7fELF"):
+        return "a shared library or program"
+    if head.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer (run git lfs pull)"
+    if head.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+        return "a pickle"
+    if head[8:10] == b'{"' and int.from_bytes(head[:8], "little") < 1 << 32:
+        return "a safetensors file"
+    if head.lstrip().startswith((b"{", b"[")):
+        return "JSON"
+    if all(byte in b"\t\n\r" or byte >= 0x20 for byte in head):
+        return "text"
+    return "not a zip archive"

@@ -1,0 +1,159 @@
+"""Reads where the weights, buffers and constants of an exported program lie in its archive, without importing torch.
+
+`torch.export.save` stores each as a member of raw bytes, uncompressed and aligned, and describes them in two JSON
+members, `data/weights/model_weights_config.json` and `data/constants/model_constants_config.json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.base import dtypes
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.pt2.archive_safety import DAMAGED
+from aoti_debug.package.recording.values import extent_elements
+
+_CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
+_LOCAL_HEADER = struct.Struct("<26xHH")  # of a member in a zip file, before its name; its end holds two lengths
+_LARGEST_CONFIG = 256 << 20  # bytes
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of a configuration
+_MOST_ELEMENTS = 1 << 48
+_ALIGNMENT = 64  # of a weight, as of torch's allocator
+_STRIDED = 7  # torch._export.serde.schema.Layout
+# torch._export.serde.schema.ScalarType
+_DTYPES = {
+    1: "uint8",
+    2: "int8",
+    3: "int16",
+    4: "int32",
+    5: "int64",
+    6: "float16",
+    7: "float32",
+    8: "float64",
+    9: "complex32",
+    10: "complex64",
+    11: "complex128",
+    12: "bool",
+    13: "bfloat16",
+    28: "uint16",
+    29: "float8_e4m3fn",
+    30: "float8_e5m2",
+    31: "float8_e4m3fnuz",
+    32: "float8_e5m2fnuz",
+    33: "float8_e8m0fnu",
+    34: "uint32",
+    35: "uint64",
+}
+
+
+@dataclass(frozen=True)
+class StoredWeight:
+    """A tensor in an archive.
+
+    Attributes:
+        strides: in elements.
+        begin: the byte of the archive at which element 0 lies.
+        nbytes: from there to the end of its last element.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    begin: int
+    nbytes: int
+
+
+def stored_weights(path: Path) -> Mapping[str, StoredWeight]:
+    """The tensors of an exported program that can be mapped, by the attribute of the model: "linear.weight".
+
+    Others are left out: pickled ones, of no elements, or of a form that is not known here.
+
+    Raises:
+        OSError, zipfile.BadZipFile: the archive cannot be read.
+    """
+    found: dict[str, StoredWeight] = {}
+    with _opened(path) as archive:
+        members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
+        places = _places(path, members)
+        for config in _CONFIGS:
+            folder = config.rpartition("/")[0]
+            if config not in members:
+                continue
+            for name, payload in _entries(archive, members[config]):
+                place = places.get(f"{folder}/{payload.get('path_name')}")
+                with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+                    if place is not None and not payload["use_pickle"]:
+                        found[name] = _stored(payload["tensor_meta"], *place)
+    return found
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    """The archive, whatever is wrong with its directory.
+
+    Raises:
+        OSError, zipfile.BadZipFile: it cannot be read.
+    """
+    try:
+        return zipfile.ZipFile(path)
+    except (NotImplementedError, ValueError) as error:  # a later version of the format, a name that is no text
+        raise zipfile.BadZipFile(str(error)) from error
+
+
+def _entries(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The entries of a configuration; none if it cannot be read."""
+    if member.file_size > _LARGEST_CONFIG or member.compress_type not in _COMPRESSIONS:
+        return
+    try:
+        config = json.loads(archive.read(member))["config"]
+    except (ValueError, KeyError, TypeError, RuntimeError, *DAMAGED):  # RuntimeError: it is encrypted, or nested deeply
+        return
+    if not isinstance(config, dict):
+        return
+    yield from ((name, payload) for name, payload in config.items() if isinstance(payload, dict))
+
+
+def _stored(meta: Mapping[str, Any], begin: int, nbytes: int) -> StoredWeight:
+    """The tensor of a description.
+
+    Raises:
+        KeyError, TypeError, ValueError, OverflowError: it is of another form, or larger than its member.
+    """
+    dtype = _DTYPES[meta["dtype"]]
+    shape, strides = (tuple(int(item["as_int"]) for item in meta[name]) for name in ("sizes", "strides"))
+    info = dtypes.of_name(dtype)
+    if meta["layout"] != _STRIDED or info is None or len(shape) != len(strides) or min(shape, default=1) < 1:
+        raise ValueError(meta)
+    offset = int(meta["storage_offset"]["as_int"]) * info.item_bytes
+    if offset < 0 or min(strides, default=0) < 0:
+        raise ValueError(meta)
+    extent = extent_elements(shape, strides) * info.item_bytes
+    if offset + extent > nbytes or math.prod(shape) > _MOST_ELEMENTS or max(strides, default=0) > _MOST_ELEMENTS:
+        raise ValueError(meta)
+    return StoredWeight(dtype, shape, strides, begin + offset, extent)
+
+
+def _places(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Mapping[str, tuple[int, int]]:
+    """The first byte and the size of each member that can be mapped, by its name below the archive's root."""
+    places: dict[str, tuple[int, int]] = {}
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        for name, member in members.items():
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size == 0:
+                continue
+            if not 0 <= member.header_offset < size:
+                continue
+            file.seek(member.header_offset)
+            header = file.read(_LOCAL_HEADER.size)
+            if len(header) < _LOCAL_HEADER.size:
+                continue
+            begin = member.header_offset + _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack(header))
+            if begin % _ALIGNMENT == 0 and begin + member.file_size <= size:
+                places[name] = begin, member.file_size
+    return places

@@ -1,0 +1,337 @@
+"""Diagnoses how a run ended: the launch that caused it, and how certain that is.
+
+Two records are used: the journal (the state of the host) and the breadcrumbs (the launches that the device completed).
+A device error is reported late, by a later call of the host; the first launch that the device had not completed caused
+it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Sequence
+from functools import cached_property
+
+from aoti_debug.base import wording
+from aoti_debug.base.abi import FaultDomain, NoteCode, Variable
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.native import crash_stacks, exception_text
+from aoti_debug.base.native.frames import without_compiled_folders
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.runs.diagnosis import suggested_commands
+from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
+from aoti_debug.runs.rundir.breadcrumbs import Crumb
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import ExitKind, Stage
+from aoti_debug.runs.rundir.timeline import Fault, Launch, LaunchStatus
+
+# CUresults (and the equal cudaError_t) of a kernel that failed while it ran: the driver reports them in a later call.
+# Any other code belongs to the call that returned it.
+ASYNCHRONOUS = {
+    214: "an uncorrectable ECC error was encountered",
+    220: "an uncorrectable NVLink error was encountered",
+    700: "an illegal memory access was encountered",
+    702: "the launch timed out",
+    709: "the context was destroyed",
+    710: "a device-side assert was triggered",
+    714: "a hardware stack error",
+    715: "an illegal instruction was encountered",
+    716: "a misaligned address",
+    717: "an operation on an address of the wrong space",
+    718: "an invalid program counter",
+    719: "an unspecified launch failure",
+    721: "the context is lost: a contained memory error",
+}
+CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"})
+DEATHS = CRASHES | {"SIGABRT"}  # signals whose stack is caught
+
+
+def diagnose(run: RunDir) -> Verdict | None:
+    """Diagnoses a run; None if it ended cleanly, is still running, or a watchpoint stopped it."""
+    if not run.state.is_failure:
+        return None
+    case = _Case(run)
+    finding = case.device_error() or case.host_error()
+    return Verdict(
+        what=finding.what,
+        proof=finding.proof,
+        suspects=finding.suspects,
+        why=finding.why,
+        surfaced=finding.surfaced if finding.surfaced not in finding.suspects else None,
+        next_commands=_next_commands(run, finding),
+        frames=case.frames(finding),
+    )
+
+
+@dataclass(frozen=True)
+class _Finding:
+    what: str
+    proof: Proof
+    suspects: tuple[Launch, ...]
+    why: str
+    surfaced: Launch | None = None
+    narrow: str = ""  # the environment variable that narrows the range
+    fault: Fault | None = None  # what a launch reported
+
+
+class _Case:
+    def __init__(self, run: RunDir) -> None:
+        self.run = run
+        self.exit = run.info.exit
+        self.launches = run.launches
+        self.faults = run.timeline.faults
+        self.captured = frozenset((x.kind, x.call) for x in run.timeline.calls if x.capturing)
+        self.open = tuple(launch for launch in run.launches if launch.status is LaunchStatus.OPEN)
+        self.on_device = run.manifest.device != "cpu"
+        self.caught = crash_stacks.read(run.path) or (crash_stacks.decode(run.path) if run.is_made_here else None)
+        # The exit contains the signal, unless the parent process died too.
+        vanished = run.state is ExitKind.ABORTED and not self.exit.signal
+        died = self.caught.died if self.caught is not None else None
+        self.died = died if vanished or self.exit.signal in DEATHS else None
+        self.signal = self.exit.signal or (self.died.signal if self.died is not None else "")
+
+    # What the device did
+
+    @cached_property
+    def crumb_of(self) -> dict[int, Crumb]:
+        """The breadcrumb by stream slot."""
+        crumbs = self.run.crumbs
+        return {crumb.stream_slot: crumb for crumb in crumbs.crumbs} if crumbs else {}
+
+    def device_error(self) -> _Finding | None:
+        """The finding of a kernel that failed or hangs on the device; None without evidence of one."""
+        if not self.on_device:
+            return None
+        fault = next((f for f in self.faults if f.domain is FaultDomain.CUDA and f.code in ASYNCHRONOUS), None)
+        code = self.exit.code if fault is None else fault.code
+        if code in ASYNCHRONOUS:
+            surfaced = self._launch_of(fault) or (self.open[-1] if self.open else None)
+            finding = self._first_incomplete(f"CUDA error {code}: {ASYNCHRONOUS[code]}", Proof.CERTAIN, surfaced)
+            return finding or self._elsewhere(f"CUDA error {code}: {ASYNCHRONOUS[code]}", surfaced)
+        if self.exit.stage is Stage.SYNCHRONISE and self.exit.exception:
+            return self._first_incomplete(self.exit.detail, Proof.CERTAIN) or self._elsewhere(self.exit.detail)
+        if self.run.state is ExitKind.TIMEOUT:
+            return self._first_incomplete(self._ending(), Proof.CERTAIN)
+        if self.exit.exception or self.open or self.faults or self.exit.signal in CRASHES:
+            return None
+        return self._first_incomplete(self._ending(), Proof.LIKELY)
+
+    def _elsewhere(self, what: str, surfaced: Launch | None = None) -> _Finding:
+        why = "the device had completed every recorded launch: the error comes from work outside of the package"
+        untraced = next((x for x in self.launches if self._is_untraced(x)), None)
+        if untraced is not None:
+            why += f", or from a replay of {wording.graph_of(untraced.key.call)} ({self._why_no_crumbs()})"
+        return _Finding(what, Proof.NONE, (), why, surfaced)
+
+    def _first_incomplete(self, what: str, proof: Proof, surfaced: Launch | None = None) -> _Finding | None:
+        """The first launch that the device had not completed; None if it had completed all.
+
+        Args:
+            proof: the proof of the finding if the launch is unique.
+            surfaced: the launch in which the error was reported: no later launch can have caused it.
+        """
+        begun = [
+            x
+            for x in self.launches
+            if (surfaced is None or x.begin_ns <= surfaced.begin_ns) and not (self.crumb_of and self._is_untraced(x))
+        ]
+        per_stream = {
+            slot: _suspects([x for x in begun if x.stream_slot == slot], self.crumb_of.get(slot))
+            for slot in dict.fromkeys(x.stream_slot for x in begun)
+        }
+        suspects = tuple(sorted(itertools.chain(*per_stream.values()), key=lambda x: x.begin_ns))
+        streams = sum(bool(launches) for launches in per_stream.values())
+        if not suspects:
+            return None
+        first = suspects[0]
+        if self.run.crumbs is None:
+            why = f"no breadcrumbs say what the device had completed ({self._why_no_crumbs()})"
+            return _Finding(what, Proof.RANGE, suspects, why, surfaced, "CUDA_LAUNCH_BLOCKING")
+        if streams > 1:
+            why = f"{streams} streams had launches that the device had not completed"
+            return _Finding(what, Proof.RANGE, suspects, why, surfaced, "CUDA_LAUNCH_BLOCKING")
+        if len(suspects) > 1:
+            last = suspects[-1]
+            why = f"the device had completed every launch before {first.id}; no breadcrumb follows up to {last.id}"
+            why += self._replay_of(first)
+            return _Finding(what, Proof.RANGE, suspects, why, surfaced, Variable.CRUMB_EVERY.value)
+        why = f"the device had completed every launch before {first.id}, and not {first.id}"
+        return _Finding(what, proof, suspects, why + self._replay_of(first), surfaced)
+
+    def _is_captured(self, launch: Launch) -> bool:
+        return (launch.key.kind, launch.key.call) in self.captured
+
+    def _is_untraced(self, launch: Launch) -> bool:
+        """Whether nothing says what a launch did in replays: capturing it ran nothing."""
+        return self._is_captured(launch) and launch.stream_slot not in self.crumb_of
+
+    def _replay_of(self, launch: Launch) -> str:
+        """Says that a launch ran in a replay; empty if its call was not captured."""
+        if not self._is_captured(launch):
+            return ""
+        number = self.crumb_of[launch.stream_slot].replays
+        call = launch.key.call
+        return f", in {wording.replay_of(number, call) if number else f'a replay of {wording.graph_of(call)}'}"
+
+    def _why_no_crumbs(self) -> str:
+        notes = (n.text for n in self.run.timeline.notes if n.code is NoteCode.CRUMBS_OFF)
+        return next(notes, "crumbs.bin is missing")
+
+    # What the host did
+
+    def host_error(self) -> _Finding:
+        """The finding of a failure on the host: within a launch, by an error that a launch reported, or elsewhere."""
+        what = self._ending()
+        ended_itself = self.run.state is ExitKind.FAULT and not self.exit.signal
+        if self.open and not (ended_itself and self.faults):
+            return self._within_a_launch(what)
+        fault = self._fault()
+        launch = self._launch_of(fault)
+        if fault is None:
+            return self._outside(what)
+        if launch is None and fault.domain is FaultDomain.EXCEPTION and self.exit.exception:
+            return self._outside(what)  # the record does not have the words of the exception
+        text = self._fault_text(fault)
+        if launch is None:
+            return _Finding(text, Proof.NONE, (), f"it was noticed at the end of call {fault.call}, in no launch")
+        cause = {
+            FaultDomain.EXCEPTION: f"launch {launch.id} raised an exception",
+            FaultDomain.SHIM: f"it returned error code {fault.code}",
+            FaultDomain.CUDA: "the driver refused it",
+        }[fault.domain]
+        call = next((c for c in self.run.timeline.calls if (c.kind, c.call) == (fault.kind, fault.call)), None)
+        went_on = call is not None and call.ended and not call.failed
+        why = f"{cause}, which the generated code does not check: the model went on" if went_on else cause
+        return _Finding(text, Proof.CERTAIN, (launch,), why, fault=fault)
+
+    def _within_a_launch(self, what: str) -> _Finding:
+        innermost = {launch.thread: launch for launch in self.open}
+        suspects = tuple(innermost.values())
+        killed = self.run.state is ExitKind.ABORTED and (self.died is None or self.died.signal not in DEATHS)
+        guilty = None if self.died is None else innermost.get(self.died.thread)
+        if len(suspects) > 1 and guilty is not None:
+            why = f"{len(suspects)} threads were within a launch; the signal came in the one that ran this launch"
+            return _Finding(what, Proof.CERTAIN, (guilty,), why)
+        if len(suspects) > 1:
+            why = f"{len(suspects)} threads were within a launch; nothing says which of them failed"
+            return _Finding(what, Proof.RANGE, suspects, why)
+        why = f"launch {suspects[0].id} began and never returned"
+        return _Finding(what, Proof.LIKELY if killed else Proof.CERTAIN, suspects, why)
+
+    def _fault(self) -> Fault | None:
+        """The fault that ended the model, or the first one if the model went on.
+
+        Of several in one call the first caused the others: generated code does not check every call, and goes on
+        without the result.
+        """
+        located = [f for f in self.faults if f.launch is not None] or list(self.faults)
+        if not located:
+            return None
+        if not (self.exit.exception or self.exit.signal):
+            return located[0]
+        last = located[-1]
+        return next(f for f in located if (f.kind, f.call) == (last.kind, last.call))
+
+    def _outside(self, what: str) -> _Finding:
+        if self.run.level == 0:
+            why = "level 0 records nothing"
+        elif not self.launches:
+            why = "it happened before the first launch"
+        elif self.exit.stage in (Stage.SYNCHRONISE, Stage.UNLOAD):
+            why = f"it happened after the last call; every launch had returned, {self.launches[-1].id} last"
+        else:
+            why = f"it happened between launches; {self.launches[-1].id} was the last one to return"
+        return _Finding(what, Proof.NONE, (), why)
+
+    def _ending(self) -> str:
+        match self.run.state:
+            case ExitKind.TIMEOUT:
+                return f"no end: {self.exit.detail}" if self.exit.detail else "no end in time"
+            case ExitKind.ABORTED if not self.signal:
+                return self.exit.detail or "the process vanished"
+            case _:
+                words = crash_stacks.abort_message(self.run.path) if self.signal == "SIGABRT" else ""
+                text = signal_text(self.signal) or exception_text.message(self.exit.detail) or "a fault"
+                return without_compiled_folders(f"{text}: {words}" if words else text)
+
+    def frames(self, finding: _Finding) -> tuple[str, ...]:
+        """The call stack of the host, if the host failed or hung: in an open launch, or outside of any launch."""
+        open_threads = [launch.thread for launch in finding.suspects if launch.status is LaunchStatus.OPEN]
+        died = self.died is not None and (open_threads or not finding.suspects)
+        if self.caught is not None and (died or (self.run.state is ExitKind.TIMEOUT and open_threads)):
+            return self.caught.useful(open_threads)
+        if finding.fault is not None and finding.fault.domain is not FaultDomain.CUDA:
+            return exception_text.frames(self._shim_text(finding.fault)) or exception_text.frames(self.exit.detail)
+        return ()
+
+    def _fault_text(self, fault: Fault) -> str:
+        if fault.domain is FaultDomain.CUDA:
+            return f"CUDA error {fault.code}: {fault.text}" if fault.text else f"CUDA error {fault.code}"
+        text = exception_text.message(self._shim_text(fault))
+        return without_compiled_folders(text) or f"error code {fault.code}"
+
+    def _shim_text(self, fault: Fault) -> str:
+        """The text of an error, which torch's C shim may have logged only."""
+        is_logged = fault.domain is FaultDomain.SHIM and not fault.text
+        return crash_stacks.shim_exception(self.run.path) if is_logged else fault.text
+
+    def _launch_of(self, fault: Fault | None) -> Launch | None:
+        if fault is None or fault.launch is None:
+            return None
+        return next((launch for launch in self.launches if launch.key == fault.launch), None)
+
+
+def _suspects(stream: Sequence[Launch], crumb: Crumb | None) -> list[Launch]:
+    """The launches of one stream, one of which is the first that the device had not completed.
+
+    Args:
+        crumb: the progress of the stream; None: no breadcrumbs are written for it.
+    """
+    completed = 0 if crumb is None else crumb.completed
+    unproved = [x for x in stream if completed == 0 or _is_later(x.sequence, completed)]
+    waited = max((position for position, x in enumerate(unproved) if _host_waited(x)), default=-1)
+    window: list[Launch] = []
+    for position, launch in enumerate(unproved[waited + 1 :], start=waited + 1):
+        if window and crumb is not None and _breadcrumb_between(unproved[position - 1], launch):
+            break
+        if launch.status is not LaunchStatus.NOT_STARTED:
+            window.append(launch)
+    return window
+
+
+def _breadcrumb_between(launch: Launch, following: Launch) -> bool:
+    """True if the device was asked to write a breadcrumb after a launch: the last one of a call always has one."""
+    return launch.breadcrumb or launch.key.call != following.key.call
+
+
+def _host_waited(launch: Launch) -> bool:
+    """True if the host has read a result of the launch, so that the device had completed it."""
+    return traits_of(launch.site.kind).waits_for_device and launch.status is LaunchStatus.RETURNED
+
+
+def _is_later(sequence: int, completed: int) -> bool:
+    """True if a launch comes after the completed one; sequence numbers have 32 bits and wrap around."""
+    return 0 < (sequence - completed) & 0xFFFFFFFF < 1 << 31
+
+
+def signal_text(name: str) -> str:
+    """A signal with its description: "SIGSEGV (Segmentation fault)"."""
+    number = signal.Signals.__members__.get(name)
+    return name if number is None else f"{name} ({signal.strsignal(number)})"
+
+
+def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:
+    if run.level == 0:
+        return (suggested_commands.run_again(run.info, level=3),)
+    if finding.narrow:
+        return (suggested_commands.run_again(run.info, environment={finding.narrow: "1"}),)
+    if not finding.suspects:
+        return (suggested_commands.run_again(run.info, level=1),) if run.level != 1 else (suggested_commands.show(run),)
+    first = finding.suspects[0]
+    if run.manifest.without_source:
+        return tuple(suggested_commands.show(run, launch.id) for launch in finding.suspects[:3])
+    if len(finding.suspects) == 1 and traits_of(first.site.kind).replay:
+        return (suggested_commands.repro(run, first),)
+    if run.level == 1:
+        return tuple(suggested_commands.show(run, launch.id) for launch in finding.suspects[:3])
+    return (suggested_commands.run_again(run.info, level=1), suggested_commands.show_newest(first.id))

@@ -1,0 +1,63 @@
+"""A run with its diagnosis: verdict and dataflow, each computed once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import RunInfo
+from aoti_debug.runs.rundir.timeline import Launch
+
+
+@dataclass(frozen=True)
+class DiagnosedRun:
+    """A run with its verdict and its dataflow, which are computed when they are first asked for."""
+
+    run: RunDir
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """The verdict; None for a run without a fault, or one that is still going on.
+
+        Raises:
+            RunDirError: a record of the run cannot be read.
+        """
+        if not self.run.state.is_failure:
+            return None
+        from aoti_debug.runs.diagnosis.diagnose import diagnose  # reads native stacks; most runs end well
+
+        return diagnose(self.run)
+
+    @cached_property
+    def dataflow(self) -> Dataflow:
+        """The producers and consumers of the memory that each launch accesses."""
+        return Dataflow(self.run)
+
+    def with_rescued_tensors(self) -> DiagnosedRun:
+        """The same run with the tensors that were rescued since it was opened; its verdict stays what it is."""
+        run = self.run.with_rescued_tensors()
+        return self._of(run, self.verdict and _of_launches_of(run, self.verdict))
+
+    def with_info(self, info: RunInfo) -> DiagnosedRun:
+        """The same run and verdict, with other contents of run.json that the verdict does not depend on."""
+        return self._of(self.run.with_info(info), self.verdict)
+
+    def _of(self, run: RunDir, verdict: Verdict | None) -> DiagnosedRun:
+        diagnosed = DiagnosedRun(run)
+        vars(diagnosed)["verdict"] = verdict  # fills the cached property
+        return diagnosed
+
+
+def _of_launches_of(run: RunDir, verdict: Verdict) -> Verdict:
+    """The verdict in terms of the launches of a newer reading of the same run."""
+    launches = {launch.key: launch for launch in run.launches}
+
+    def newer(launch: Launch) -> Launch:
+        return launches[launch.key]
+
+    surfaced = None if verdict.surfaced is None else newer(verdict.surfaced)
+    return replace(verdict, suspects=tuple(map(newer, verdict.suspects)), surfaced=surfaced)

@@ -1,0 +1,177 @@
+"""Saves the flight recorder's content of a dead process: the inputs of the suspects and of the launches before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from aoti_debug.base.abi import Phase, SaveStatus
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.package.recording.values import Layout, Tensor
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.rundir import flight_recorder, rescued_tensors, run_directory
+from aoti_debug.runs.rundir.flight_recorder import KeptLaunch, KeptTensor, Recording
+from aoti_debug.runs.rundir.formats import shared_files, tensor_file_format
+from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.timeline import Launch
+
+
+@dataclass(frozen=True)
+class Rescue:
+    """The result of a rescue.
+
+    Attributes:
+        launches: those with rescued tensors, oldest first.
+        tensors: the number of rescued tensors.
+        failure: the reason why it is incomplete, and the rest is still in shared memory; "" otherwise.
+    """
+
+    launches: tuple[LaunchKey, ...] = ()
+    tensors: int = 0
+    failure: str = ""
+
+
+def rescue(path: Path) -> Rescue:
+    """Rescues the tensors of the run in a directory (see `rescued`).
+
+    Raises:
+        RunDirError: the run cannot be read.
+    """
+    if shared_files.linked(path, shared_files.FLIGHT_RECORDER) is None:
+        return Rescue()
+    _, result = rescued(DiagnosedRun(run_directory.open_run(path)))
+    return result
+
+
+def rescued(diagnosed: DiagnosedRun) -> tuple[DiagnosedRun, Rescue]:
+    """Saves the recorded inputs of the suspects and of the launches before them as files, and frees the shared memory.
+
+    Nothing is saved of a clean run; a run that is still going on is left as it is.
+
+    Returns:
+        The run with the saved tensors, and the result of the rescue.
+
+    Raises:
+        RunDirError: the run cannot be read.
+    """
+    run = diagnosed.run
+    # A copied run links to memory of another machine.
+    memory = shared_files.linked(run.path, shared_files.FLIGHT_RECORDER)
+    if memory is None or run.state is ExitKind.RUNNING:
+        return diagnosed, Rescue()
+    verdict = diagnosed.verdict
+    try:
+        recording = None if verdict is None else flight_recorder.read(memory)
+    except RunDirError as error:
+        release(run.path)
+        return diagnosed, Rescue(failure=str(error))
+    result = Rescue() if verdict is None or recording is None else _save(run, verdict, recording)
+    if not result.failure:
+        release(run.path)
+    return (diagnosed if recording is None else diagnosed.with_rescued_tensors()), result
+
+
+def release(path: Path) -> None:
+    """Frees the shared memory of a run whose process has ended."""
+    shared_files.remove(path, shared_files.FLIGHT_RECORDER)
+
+
+def _save(run: RunDir, verdict: Verdict, recording: Recording) -> Rescue:
+    launches = {launch.key: launch for launch in run.launches}
+    selected = [kept for kept in _select(verdict, recording) if kept.key in launches]
+    index = [record for record in rescued_tensors.read(run.path) if record.path]
+    failure = ""
+    for kept in selected:
+        launch = launches[kept.key]
+        for tensor, layout in _tensors(launch, kept):
+            record = _record(launch, tensor, layout, recording)
+            if record.path:
+                try:
+                    _write(run.path / record.path, launch, tensor, layout, recording)
+                except OSError as error:
+                    failure = f"not every tensor could be rescued: {error.strerror}"
+                    record = record._replace(status=SaveStatus.SKIPPED, path="", hash=(0, 0), reason=failure)
+            index.append(record)
+    try:
+        rescued_tensors.write(run.path, index)
+    except OSError as error:
+        failure = f"the tensors could not be rescued: {error.strerror}"
+    saved = [record for record in index if record.path]
+    return Rescue(tuple(dict.fromkeys(record.key for record in saved)), len(saved), failure)
+
+
+def _select(verdict: Verdict, recording: Recording) -> list[KeptLaunch]:
+    """The suspects, and the launches before the last of them; without suspects, the newest."""
+    suspects = {launch.key for launch in verdict.suspects}
+    kept = [launch for launch in recording.launches if launch.key in suspects]
+    last = kept[-1].key if kept else None
+    if suspects and last is None:
+        return []
+    selected = {launch.generation: launch for launch in (*recording.launches_until(last), *kept)}
+    return [selected[generation] for generation in sorted(selected)]
+
+
+def _tensors(launch: Launch, kept: KeptLaunch) -> Iterator[tuple[KeptTensor, Layout]]:
+    """The tensors of a launch that the run did not save itself, with their layouts from the journal."""
+    for tensor in kept.tensors:
+        argument = launch.args[tensor.slot] if tensor.slot < len(launch.args) else None
+        if argument is None or not isinstance(argument.before, Tensor):
+            continue
+        saved = argument.files.get(Phase.BEFORE)
+        if saved is None or not saved.path:
+            yield tensor, argument.before.layout
+
+
+def _record(launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recording) -> TensorFile:
+    argument = launch.args[tensor.slot]
+    reason = flight_recorder.REASONS.get(tensor.status, "")
+    if not reason and not tensor_file_format.is_storable(layout.dtype):
+        reason = flight_recorder.REASONS[FlightStatus.UNREADABLE]
+    if not reason and tensor.bytes < layout.extent_bytes:
+        reason = "the flight recorder has only a part of its bytes"
+    path = tensor_file_format.tensor_path(launch.key, Phase.BEFORE, launch.kernel, argument.name, layout.device)
+    hashes = (0, 0) if reason else tensor_file_format.content_hashes(_elements(tensor, layout, recording))
+    return TensorFile(
+        time_ns=launch.begin_ns,
+        thread=launch.thread,
+        key=launch.key,
+        slot=tensor.slot,
+        phase=Phase.BEFORE,
+        status=SaveStatus.SKIPPED if reason else SaveStatus.WRITTEN,
+        bytes=layout.bytes,
+        hash=hashes,
+        path="" if reason else path,
+        reason=reason,
+    )
+
+
+def _elements(tensor: KeptTensor, layout: Layout, recording: Recording) -> memoryview:
+    """The bytes of the logical tensor, row-major."""
+    data = recording.bytes_of(tensor)
+    if layout.contiguous:
+        return data[: layout.bytes]
+    import numpy as np
+
+    item = layout.item_bytes
+    elements = np.frombuffer(data, dtype=f"V{item}")
+    strides = tuple(stride * item for stride in layout.strides)
+    strided = np.lib.stride_tricks.as_strided(elements, layout.shape, strides, writeable=False)
+    return memoryview(np.ascontiguousarray(strided).tobytes())
+
+
+def _write(path: Path, launch: Launch, tensor: KeptTensor, layout: Layout, recording: Recording) -> None:
+    """Writes a tensor file atomically.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write.replace_file(path) as temporary, temporary.open("wb") as file:
+        file.write(tensor_file_format.header(launch.args[tensor.slot].name, layout))
+        file.write(_elements(tensor, layout, recording))

@@ -1,0 +1,58 @@
+"""Command lines that continue the diagnosis of a run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from aoti_debug.base.abi import Variable
+from aoti_debug.base.machine.files.stamped_directories import LATEST
+from aoti_debug.runs.rundir.run_directory import RunDir, base_directory
+from aoti_debug.runs.rundir.run_json import RunInfo
+from aoti_debug.runs.rundir.timeline import Launch
+
+
+def run_again(info: RunInfo, *, level: int | None = None, environment: Mapping[str, str] | None = None) -> str:
+    """The command that repeats a run, at another level or with other environment variables."""
+    words, variables = list(info.command), dict(environment or {})
+    if level is not None and info.host == "embedded":
+        variables[Variable.LEVEL.value] = str(level)
+    elif level is not None:
+        words = [*_without_option(words, "--level"), "--level", str(level)]
+    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(words)])
+
+
+def repro(run: RunDir, launch: Launch) -> str:
+    """The command that writes a repro of a launch."""
+    return shlex.join(["aoti-debug", "repro", launch.kernel, "--launch", launch.id, *_reference(run)])
+
+
+def show(run: RunDir, subject: str = "") -> str:
+    """The command that shows a run, or a launch or kernel of it."""
+    return shlex.join(["aoti-debug", "show", *([subject] if subject else []), *_reference(run)])
+
+
+def show_newest(subject: str) -> str:
+    """The command that shows a launch or kernel of the newest run."""
+    return shlex.join(["aoti-debug", "show", subject])
+
+
+def summaries(run: RunDir) -> str:
+    """The command that shows the summaries of a run."""
+    return shlex.join(["aoti-debug", "summaries", *_reference(run)[1:]])
+
+
+def _reference(run: RunDir) -> list[str]:
+    """The words `--run DIR`; none for the newest run, which is the default."""
+    latest = base_directory() / LATEST
+    return [] if latest.exists() and latest.resolve() == run.path else ["--run", str(run.path)]
+
+
+def _without_option(words: list[str], option: str) -> list[str]:
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if not skip and word != option:
+            kept.append(word)
+        skip = not skip and word == option
+    return kept

@@ -1,0 +1,45 @@
+"""The verdict on the end of a run: the launch that caused it, and how certain that is."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.runs.rundir.timeline import Launch
+
+
+class Proof(str, Enum):
+    """The certainty of a verdict."""
+
+    CERTAIN = "certain"
+    RANGE = "range"  # one of several launches
+    LIKELY = "likely"  # it was running; there is no evidence of a fault of its own
+    NONE = "none"  # no launch can be named
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The diagnosis of a run that did not end cleanly.
+
+    Attributes:
+        what: "SIGSEGV", "CUDA error 700: an illegal memory access was encountered".
+        suspects: the guilty launch; several if `proof` is RANGE, in order; none if it is NONE.
+        why: the reason for the verdict, one sentence.
+        surfaced: the launch in which the error was reported, if that is another one.
+        next_commands: the commands to type next.
+        frames: at most six useful frames of the host's call stack, innermost first; none if the device failed, or no
+            stack was recorded.
+    """
+
+    what: str
+    proof: Proof
+    suspects: tuple[Launch, ...]
+    why: str
+    surfaced: Launch | None
+    next_commands: tuple[str, ...]
+    frames: tuple[str, ...] = ()
+
+    @property
+    def launch(self) -> Launch | None:
+        """The guilty launch; None if it is one of several, or unknown."""
+        return self.suspects[0] if len(self.suspects) == 1 else None

@@ -1,0 +1,208 @@
+"""A run of ranks as text: a table with a row for each rank, and what can be said of them together."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+
+from aoti_debug.base import wording
+from aoti_debug.runs.ranks.agreement import Agreement, Disagreement
+from aoti_debug.runs.ranks.clocks import Clocks
+from aoti_debug.runs.ranks.diverging_launches import Parting
+from aoti_debug.runs.ranks.first_failure import RankFailure
+from aoti_debug.runs.ranks.rank_progress import SECOND, End
+from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, shown_rank
+from aoti_debug.runs.ranks.ranks_run import RankRun
+from aoti_debug.runs.ranks.waiting import Waiting
+from aoti_debug.runs.show import text, text_table
+from aoti_debug.runs.show.text_table import Column
+
+_COLUMNS = (
+    Column("rank", align_right=True),
+    Column("state", min_width=10, share=1),
+    Column("calls", align_right=True),
+    Column("last launch", min_width=24, share=2),
+    Column("model line", min_width=12, share=2),
+    Column("ended", align_right=True),
+    Column("machine", share=1),
+)
+_MOST = 12  # lines of one kind
+
+
+def ranks_lines(analysis: RanksAnalysis, width: int) -> list[str]:
+    """A run of ranks in lines: table, first failure, waits, partings, agreement, commands."""
+    lines = wording.wrapped(title(analysis), width)
+    lines += ["", *text_table.table(_COLUMNS, [row(rank, analysis) for rank in analysis.run.ranks], width).lines]
+    for paragraph in paragraphs(analysis):
+        lines += ["", *(line for sentence in paragraph for line in wording.wrapped(sentence, width))]
+    return [*lines, "", *_next(analysis)]
+
+
+def title(analysis: RanksAnalysis) -> str:
+    """The run in one line: name, number of ranks, how many ended in which way."""
+    run, info = analysis.run, analysis.run.info
+    restart = f", restart {info.restart}" if info.restart not in ("", "0") else ""
+    return f"run {run.path.name}: {wording.count(info.world_size, 'rank')}, {_states(run.recorded)}{restart}"
+
+
+def titles() -> tuple[str, ...]:
+    """The titles of the columns of the table."""
+    return tuple(column.title for column in _COLUMNS)
+
+
+def paragraphs(analysis: RanksAnalysis) -> list[list[str]]:
+    """All that is said of the ranks together, in sentences: first failure, waits, partings, agreement, clocks."""
+    found = [
+        _failure(analysis),
+        wait_lines(analysis),
+        parting_lines(analysis),
+        _agreement(analysis.agreement),
+        _clocks(analysis.clocks),
+    ]
+    return [paragraph for paragraph in found if paragraph]
+
+
+def wait_lines(analysis: RanksAnalysis) -> list[str]:
+    """The ranks that wait, and for which others."""
+    return [*map(_wait, analysis.waits), *_waits_outside(analysis.run.recorded)]
+
+
+def parting_lines(analysis: RanksAnalysis) -> list[str]:
+    """The ranks that launched something else than most others, and where they part from them."""
+    return [_parting(parting) for parting in analysis.partings]
+
+
+def disagreement_lines(found: Agreement) -> list[str]:
+    """The tensors that should agree and do not."""
+    return [_disagreement(one) for one in found.disagreements]
+
+
+def _states(ranks: Iterable[RankRun]) -> str:
+    ends = [rank.progress.end.value for rank in ranks]
+    return ", ".join(f"{ends.count(end)} {end}" for end in dict.fromkeys(ends))
+
+
+def row(rank: RankRun, analysis: RanksAnalysis) -> list[str]:
+    """The cells of a rank in the table."""
+    progress, failure = rank.progress, analysis.failure
+    launch = progress.current or progress.last
+    state = progress.end.value
+    if failure is not None and failure.rank is rank:
+        state = f"FIRST: {failure.what if progress.end in (End.TERMINATED, End.FINISHED, End.MISSING) else state}"
+    elif progress.is_in_collective and progress.end is not End.FINISHED:
+        state = f"waits, {state}"
+    elif progress.outside is not None and progress.outside.is_collective:
+        state = f"waits outside of the package, {state}"
+    place = rank.reason if rank.diagnosed is None else progress.place
+    line = "" if launch is None else text.model_line(launch.site.provenance)
+    return [str(rank.number), state, str(progress.calls), place, line, _ended(rank, analysis), rank.machine]
+
+
+def _ended(rank: RankRun, analysis: RanksAnalysis) -> str:
+    """Seconds after the first rank ended: "+1.204 s"; "≥" where only its last record is known."""
+    progress = rank.progress
+    times = [
+        analysis.clocks.common(other, other.progress.unix_ns)
+        for other in analysis.run.recorded
+        if other.progress.unix_ns is not None
+    ]
+    if progress.unix_ns is None or progress.end is End.RUNNING:
+        return ""
+    after = (analysis.clocks.common(rank, progress.unix_ns) - min(times)) / SECOND
+    return f"{'' if progress.is_seen else '≥ '}+{after:.3f} s"
+
+
+def _failure(analysis: RanksAnalysis) -> list[str]:
+    failure = analysis.failure
+    if failure is None:
+        return []
+    where = "" if failure.launch is None else f" in {failure.launch.id} {failure.launch.kernel}"
+    lines = [f"FAULT {failure_text(failure)}{where}"]
+    if failure.launch is not None and (line := text.model_line(failure.launch.site.provenance)):
+        lines.append(f"  where    {line}")
+    return [*lines, f"  because  {failure.why}"]
+
+
+def failure_text(failure: RankFailure) -> str:
+    """ "rank 2 failed first, probably: it hangs"."""
+    certainty = "" if failure.is_certain else ", probably"
+    return f"rank {failure.rank.number} failed first{certainty}: {failure.what}"
+
+
+def _wait(wait: Waiting) -> str:
+    missing = f"for {_numbered(wait.missing)}" if wait.missing else "though every rank has begun it"
+    plural = "waits" if len(wait.ranks) == 1 else "wait"
+    return f"{_numbered(wait.ranks)} {plural} in {wait.launch.id} {wait.launch.kernel} {missing}"
+
+
+def _waits_outside(ranks: Iterable[RankRun]) -> list[str]:
+    places = [(rank, rank.progress.outside) for rank in ranks]
+    return [
+        f"rank {rank.number} waits outside of the package, in {place.function}"
+        for rank, place in places
+        if place is not None and place.is_collective
+    ]
+
+
+def _numbered(numbers: Iterable[int]) -> str:
+    """ "rank 2", "ranks 0, 1 and 3"."""
+    texts = [str(number) for number in numbers]
+    if len(texts) == 1:
+        return f"rank {texts[0]}"
+    return f"ranks {', '.join(texts[:-1])} and {texts[-1]}" if texts else "no rank"
+
+
+def _parting(parting: Parting) -> str:
+    said = []
+    if parting.missing:
+        said.append(f"it has not {_kernels(parting.missing)}")
+    if parting.extra:
+        said.append(f"it has {_kernels(parting.extra)}")
+    others = _numbered(parting.like)
+    return (
+        f"rank {parting.rank} parts from {others} at {parting.call}.{parting.launch}: "
+        f"{'; '.join(said) or 'the same launches in another order'}"
+    )
+
+
+def _kernels(kernels: Mapping[str, int]) -> str:
+    return wording.some([name if times == 1 else f"{name} (× {times})" for name, times in kernels.items()], 4)
+
+
+def _agreement(found: Agreement) -> list[str]:
+    if not found.compared:
+        return ["tensors: none to compare; at level 1, 2 or hash ranks record those that should agree"]
+    lines = disagreement_lines(found)[:_MOST]
+    if len(found.disagreements) > _MOST:
+        lines.append(f"and {len(found.disagreements) - _MOST} more")
+    if not lines:
+        lines = [f"tensors: {found.compared} that should agree are equal bit for bit"]
+    if found.sharded:
+        lines.append(f"not compared, of another size on each rank: {wording.some(found.sharded, 4)}")
+    return lines
+
+
+def _disagreement(found: Disagreement) -> str:
+    again = f", and in {found.times - 1} later launches" if found.times > 1 else ""
+    where = f"{found.subject.value} {found.name}, {found.launch}{again}"
+    if found.odd:
+        return f"DIFFERS {_numbered(found.odd)} from {_numbered(found.groups[0])}: {where}"
+    groups = " | ".join(_numbered(group) for group in found.groups)
+    return f"DIFFERS {groups}: {where}"
+
+
+def _clocks(clocks: Clocks) -> list[str]:
+    lines = []
+    for name, offset in clocks.offsets.items():
+        if not offset.is_known:
+            lines.append(f"note: nothing says how far the clock of {name} is apart: the order of its ranks is its own")
+        elif offset.low != offset.high and offset.low is not None and offset.high is not None:
+            error = wording.duration((offset.high - offset.low) / 2 / SECOND)
+            lines.append(f"note: the clock of {name} is {offset.ns / SECOND:+.3f} s apart, ± {error}, by collectives")
+    return lines
+
+
+def _next(analysis: RanksAnalysis) -> list[str]:
+    run = analysis.run
+    number = shown_rank(run, analysis.failure).number
+    return [f"next: {shlex.join(['aoti-debug', 'show', str(run.path / f'rank{number}')])}"]

@@ -1,0 +1,184 @@
+"""The configuration of a run: its level, its request, its environment, and what run.json says before it starts."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+
+from aoti_debug.base.abi import Variable
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import current_rank
+from aoti_debug.base.machine.current_rank import Rank
+from aoti_debug.base.version import __version__
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.package.recording import levels
+from aoti_debug.runs.run import options as run_options
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.protocol import RunRequest
+from aoti_debug.runs.run.run_target import RunTarget
+from aoti_debug.runs.rundir import ranks_directory, run_json
+from aoti_debug.runs.rundir.run_json import RankInfo, RunInfo
+
+HOST = "aoti-debug run"
+_NEEDS_A_LEVEL = {  # option -> what it does at a level above 0
+    "--guards": "which checks the guards",
+    "--watch": "which looks at launches",
+    "--summaries": "which measures tensors",
+    "--inspect": "which sees launches",
+    "--stall": "which records progress",
+}
+
+
+def check_level(manifest: Manifest, options: RunOptions) -> None:
+    """Checks that the level in force is one that the options work at.
+
+    Raises:
+        UsageError: it is 0, and an option needs another one.
+    """
+    given = {
+        "--guards": options.guards,
+        "--watch": bool(options.watch),
+        "--summaries": options.summaries is not None,
+        "--inspect": bool(options.inspector),
+        "--stall": options.stall is not None,
+    }
+    option = next((option for option, is_given in given.items() if is_given), "")
+    if option and level_in_force(manifest, options) == 0:
+        raise UsageError(f"{option} needs a level above 0, {_NEEDS_A_LEVEL[option]}", hint="--level 3 records launches")
+
+
+def check_device(manifest: Manifest, options: RunOptions) -> None:
+    """Checks that the model runs on the device that the options are for.
+
+    Raises:
+        UsageError: it runs on a CPU, and replays of a CUDA graph are to be measured.
+    """
+    if options.device_times is not None and options.device_times.replays and manifest.device != "cuda":
+        raise UsageError(
+            f"{options.package.name} runs on a CPU: no CUDA graph can capture it",
+            hint="without --cuda-graph its calls are measured",
+        )
+
+
+def run_info(manifest: Manifest, options: RunOptions) -> RunInfo:
+    """The information on a run that is known before its process starts."""
+    poison = run_json.poison_in_force(options.guards, options.poison)
+    return RunInfo(
+        tool_version=__version__,
+        torch_version=_torch_version(),
+        pid=os.getpid(),
+        started=datetime.now().astimezone().isoformat(timespec="seconds"),
+        level=level_in_force(manifest, options),
+        filters=manifest.filters if options.filters is None else options.filters,
+        module_filters=manifest.module_filters if options.modules is None else options.modules,
+        line_filters=manifest.line_filters if options.lines is None else options.lines,
+        phase=options.phase or "",
+        device=manifest.device,
+        command=run_options.command(options),
+        host=HOST,
+        calls=options.calls,
+        imports=tuple(dict.fromkeys((*manifest.imports, *options.imports))),
+        libraries=tuple(dict.fromkeys((*manifest.libraries, *(str(path.resolve()) for path in options.libraries)))),
+        poison=poison,
+        guards=poison is not None,
+        rank=_rank_info(options.rank),
+    )
+
+
+def _rank_info(rank: Rank | None) -> RankInfo | None:
+    return None if rank is None else RankInfo(rank.number, rank.world_size, ranks_directory.machine_name())
+
+
+def _torch_version() -> str | None:
+    """The version of the torch that the process will import, read without importing it."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def level_in_force(manifest: Manifest, options: RunOptions) -> int:
+    """The level in force: the option's, the environment's, or the package's."""
+    if options.level is not None:
+        return options.level
+    given = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
+    known = {str(levels.written(level)): level.value for level in levels.LEVELS}
+    return known.get(given[0], manifest.level) if given else manifest.level
+
+
+def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) -> RunRequest:
+    """The request to the process.
+
+    Args:
+        path: the run directory.
+    """
+    return RunRequest(
+        package=str(options.package.resolve()),
+        run=str(path),
+        device=info.device,
+        calls=options.calls,
+        warm_up=0 if options.device_times is None else options.device_times.warm_up,
+        inputs=None if options.inputs is None else str(options.inputs.resolve()),
+        random_inputs=options.random_inputs,
+        inspector=options.inspector,
+        tag=options.tag,
+        ranks=options.ranks,
+        outputs="" if options.outputs is None else str(options.outputs.resolve()),
+        weights="" if options.weights is None else str(options.weights.resolve()),
+        memory=options.memory,
+        device_times=options.device_times if info.device == "cuda" else None,
+        interposed=target.interposed,
+        imports=info.imports,
+        libraries=info.libraries,
+    )
+
+
+def _print(options: RunOptions) -> str | None:
+    """The printing of a run with summaries: nothing, unless a level or the environment asks for it."""
+    is_asked = options.level is not None or Variable.PRINT.value in os.environ
+    return None if options.summaries is None or is_asked else "none"
+
+
+def run_environment(path: Path, options: RunOptions, temporary: Path) -> dict[str, str]:
+    """This process's environment and the variables that configure the runtime.
+
+    Args:
+        temporary: where torch unpacks the package; a process that dies leaves it there.
+    """
+    variables = {
+        Variable.RUN: path,
+        Variable.LEVEL: None if options.level is None else levels.written(options.level),
+        Variable.FILTER: None if options.filters is None else ",".join(options.filters),
+        Variable.MODULE: None if options.modules is None else ",".join(options.modules),
+        Variable.LINE: None if options.lines is None else ",".join(options.lines),
+        Variable.PHASE: options.phase,
+        Variable.LAUNCH: options.launch,
+        Variable.FLIGHT: options.flight,
+        Variable.CRUMB_EVERY: options.crumb_every,
+        Variable.SUMMARIES: options.summaries,
+        Variable.PRINT: _print(options),
+        Variable.BACKTRACE: os.environ.get(Variable.BACKTRACE.value, "1"),
+        Variable.GUARDS: 1 if options.guards else None,
+        Variable.WATCH: ";".join(options.watch) or None,
+        Variable.ON_HIT: options.on_hit or None,
+        Variable.RANKS: options.ranks or None,
+        Variable.SUBSTITUTE: options.substitute,
+        Variable.POISON: None if options.poison is None else f"{options.poison:02x}",
+    }
+    return {
+        **os.environ,
+        **_gpu_of(options.rank),
+        **options.environment,
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(temporary),
+        **{name.value: str(value) for name, value in variables.items() if value is not None},
+    }
+
+
+def _gpu_of(rank: Rank | None) -> dict[str, str]:
+    """The variable that gives each rank of a machine a GPU of its own, as the only one that it sees."""
+    name = "CUDA_VISIBLE_DEVICES"
+    gpu = None if rank is None else current_rank.visible_gpus(rank, os.environ.get(name))
+    return {} if gpu is None else {name: gpu}

@@ -1,0 +1,160 @@
+"""Prepares the run of a package without wrapper source: its manifest and the two interposing libraries."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine import cache
+from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
+from aoti_debug.base.native.elf import Library
+from aoti_debug.base.version import __version__
+from aoti_debug.instrument.builder.compiling.runtime_objects import THIS_MACHINE
+from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
+from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.frontend import torch_mismatch
+from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS
+from aoti_debug.instrument.wrapper.callees import proxy_operators
+from aoti_debug.instrument.wrapper.callees.prototypes import parse_prototypes
+from aoti_debug.package import manifest
+from aoti_debug.package.manifest import Kernel, Manifest, PackageOrigin
+from aoti_debug.package.pt2 import compatibility, extract
+from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.runs.run.interposer import tables
+from aoti_debug.runs.run.interposer.include_dirs import include_dirs
+from aoti_debug.runs.run.interposer.libraries import libraries
+from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed_symbols
+
+LEVEL = 3
+LIMITS = (
+    "no wrapper source in the package: launches are recorded by symbol interposition, without buffer names, arguments "
+    "of C++ and Triton kernels, model lines, guards and repros"
+)
+_LOCAL_CALLS = "; its library binds the calls of its C++ kernels locally: they are not recorded"
+
+
+@dataclass(frozen=True)
+class Interposition:
+    """The manifest of a package without wrapper source, and the libraries that record its launches.
+
+    Attributes:
+        text: the manifest as JSON.
+        front: the library with the interposed symbols; the model's library finds them first.
+        recorder: the library that records the calls.
+    """
+
+    manifest: Manifest
+    text: str
+    front: Path
+    recorder: Path
+
+
+def prepare(package: Artifact, model: str) -> Interposition:
+    """Describes a model's launches and compiles the libraries that record them.
+
+    Args:
+        model: the name of one of the package's models.
+
+    Raises:
+        ArtifactError: the package is damaged, or was compiled for another machine.
+        ToolchainError: torch or the compiler are missing, or the libraries do not compile.
+    """
+    if os.uname().machine != "x86_64":
+        raise ArtifactError(
+            f"{package.path} holds no wrapper source, and calls can be interposed on x86-64 only",
+            hint=extract.UNCHANGED_PACKAGE_HINT,
+        )
+    toolchain = Toolchain(find_compiler(), find_torch())
+    with cache.scratch() as work:
+        extract.unpack(package, model, work)
+        description, symbols = _describe(package, model, work, toolchain.torch)
+    text = manifest.to_json(description)
+    front, recorder = _libraries(toolchain, description, symbols, text)
+    return Interposition(description, text, front, recorder)
+
+
+def _describe(package: Artifact, model: str, files: Path, torch: Torch) -> tuple[Manifest, tuple[Symbol, ...]]:
+    """The manifest of a model whose files were extracted, and the symbols to interpose."""
+    metadata = _metadata(package, files)
+    compatibility.check(package.path, metadata)
+    library = extract.single_file(package, files, ".so")
+    compatibility.check_library(package.path, library)
+    torch_mismatch.check(package.path, "", library, torch)
+    kernels = _kernels(files)
+    nodes = proxy_operators.parse("".join(extract.read_text(path) for path in _operator_lists(files)))
+    with Library(library) as elf:
+        called = elf.relocated_symbols()
+        cpp_kernels = set(elf.machine_code("cpp_fused"))
+    include = torch.directory / "include"
+    shims = [path.read_text() for name in SHIM_HEADERS if (path := include / name).exists()]
+    prototypes = {name: prototype for text in shims for name, prototype in parse_prototypes(text).items()}
+    symbols = interposed_symbols(called, prototypes, [node.target for node in nodes], [k.name for k in kernels[:-1]])
+    cuda = any(symbol.action in (Action.KERNEL, Action.CONFIG) for symbol in symbols)
+    return (
+        Manifest(
+            format=manifest.FORMAT,
+            tool_version=__version__,
+            torch_version=torch.version,
+            device=metadata.get("AOTI_DEVICE_KEY", "cpu"),
+            level=LEVEL,
+            filters=(),
+            sites=tuple(site for symbol in symbols for site in symbol.sites),
+            kernels=kernels if cuda else (),
+            model=model,
+            source=PackageOrigin.STRIPPED,
+            without_source=LIMITS + (_LOCAL_CALLS if cpp_kernels - called else ""),
+        ),
+        symbols,
+    )
+
+
+def _metadata(package: Artifact, files: Path) -> Mapping[str, str]:
+    metadata: dict[str, str] = {}
+    for path in sorted(files.glob("*_metadata.json")):
+        metadata |= compatibility.parse_metadata(package.path, path.name, path.read_bytes())
+    return metadata
+
+
+def _operator_lists(files: Path) -> list[Path]:
+    return [path for path in sorted(files.glob("*.wrapper.json")) if not path.name.endswith("_metadata.json")]
+
+
+def _kernels(files: Path) -> tuple[Kernel, ...]:
+    """The device kernels of the package's binaries, and a last one for every kernel without a binary."""
+    kernels: list[Kernel] = []
+    for path in sorted(files.glob("*.cubin")):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        try:
+            with Library(path) as binary:
+                names = sorted(binary.defined_functions())
+        except ValueError:
+            continue  # not a binary for one GPU: its kernels are found by the name that the driver looks up
+        kernels += [device_kernel(name, len(kernels) + i, path.name, digest) for i, name in enumerate(names)]
+    return (*kernels, device_kernel(OTHER_KERNEL, len(kernels)))
+
+
+def device_kernel(name: str, id_: int, cubin: str = "", digest: str = "") -> Kernel:
+    """A device kernel of which only the name, and in most cases the binary, is known."""
+    return Kernel(name, "triton", "", "", id=id_, mangled=name, cubin=cubin, cubin_sha256=digest)
+
+
+def _libraries(
+    toolchain: Toolchain, description: Manifest, symbols: tuple[Symbol, ...], text: str
+) -> tuple[Path, Path]:
+    flags = replace(
+        THIS_MACHINE,
+        include_dirs=include_dirs(description.device, toolchain.torch),
+        libraries_dirs=(f"{toolchain.torch.directory}/lib",),
+        libraries=("torch_cpu",),
+    )
+    generated = {
+        "entries.cpp": tables.entries(symbols),
+        "table.cpp": tables.table(symbols),
+        "sites.cpp": sites_cpp(description),
+    }
+    return libraries(toolchain, description.device, flags, generated, text)

@@ -1,0 +1,64 @@
+"""Loads a model of a package, with the weights that the archive stores beside it."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+
+from aoti_debug.base.machine import cache
+from aoti_debug.package.pt2 import compatibility
+from aoti_debug.package.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
+from aoti_debug.runs.run import cpp_loader
+from aoti_debug.runs.run.cpp_loader import LoadedModel
+
+_FIRST_WITHOUT_SOURCE = (2, 13)  # the first torch that finds a model's metadata without its C++ source
+
+
+def load(package: Artifact, model: str, device: str, single_threaded: bool = False) -> LoadedModel:
+    """Loads a model, with its weights, onto the current device.
+
+    torch before 2.13 finds the metadata of a model by the name of its C++ source, and cannot load a package without
+    any source; such a package is copied and gets an empty source.
+
+    Args:
+        single_threaded: one thread calls it, and a CUDA graph can capture that.
+
+    Raises:
+        ArtifactError: the package was compiled for another GPU.
+    """
+    if device == "cuda":
+        compatibility.check_this_gpu(package, f"{AOTINDUCTOR}{model}/")
+    if not _needs_source() or _has_any_source(package, model):
+        return _load(package, package.path, model, single_threaded)
+    with cache.scratch() as work:
+        return _load(package, with_empty_source(package, model, work), model, single_threaded)
+
+
+def _needs_source() -> bool:
+    import torch
+
+    return bool(torch.__version__ < _FIRST_WITHOUT_SOURCE)
+
+
+def _has_any_source(package: Artifact, model: str) -> bool:
+    folder = f"{AOTINDUCTOR}{model}/"
+    return any(name.startswith(folder) and name.endswith(".cpp") for name in package.members)
+
+
+def with_empty_source(package: Artifact, model: str, directory: Path) -> Path:
+    """A copy of the package with an empty C++ source beside each library of a model."""
+    copy = directory / package.path.name
+    shutil.copyfile(package.path, copy)
+    folder = f"{AOTINDUCTOR}{model}/"
+    with zipfile.ZipFile(copy, "a") as archive:
+        for name in package.members:
+            if name.startswith(folder) and name.endswith(".so"):
+                archive.writestr(f"{package.root}/{name.removesuffix('.so')}.cpp", "")
+    return copy
+
+
+def _load(package: Artifact, path: Path, model: str, single_threaded: bool) -> LoadedModel:
+    if f"{AOTINDUCTOR}{model}/{WEIGHTS_CONFIG}" in package.members:
+        return cpp_loader.load_with_weights(path, model, single_threaded)
+    return cpp_loader.load(path, model, single_threaded)

@@ -1,0 +1,361 @@
+"""Runs an instrumented package in a process of its own and records it in a run directory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base.abi import NoteCode
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, TargetError, UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.current_rank import Rank
+from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files.scratch_directory import scratch_directory
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.progress.timings import Stopwatch
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.package.pt2 import trust
+from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
+from aoti_debug.package.recording import levels, site_filter
+from aoti_debug.runs.diagnosis import rescue
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.run import configuration, shared_memory
+from aoti_debug.runs.run import options as run_options
+from aoti_debug.runs.run.inspector import InspectorError
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.run_target import RunTarget, run_target
+from aoti_debug.runs.run.supervise import ModelProcess, Observer, Report
+from aoti_debug.runs.run.watchdog import Limits
+from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, run_directory, run_json
+from aoti_debug.runs.rundir import summaries as run_summaries
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, Stage
+
+_EXTERNAL_SIGNALS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run with its diagnosis."""
+
+    diagnosed: DiagnosedRun
+    seconds: float  # from the start of the process to its end
+    lost: str  # what of its records is incomplete, and why; "" if all is there
+
+    @property
+    def run(self) -> RunDir:
+        """The run without its diagnosis."""
+        return self.diagnosed.run
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict; None for a run without a fault."""
+        return self.diagnosed.verdict
+
+
+def run(
+    package: str | Path,
+    *,
+    inputs: str | Path | None = None,
+    level: int | str | None = None,
+    filters: Sequence[str] | None = None,
+    modules: Sequence[str] | None = None,
+    lines: Sequence[str] | None = None,
+    phase: str | None = None,
+    out: str | Path | None = None,
+    calls: int = 1,
+    timeout: float | None = None,
+    stall: float | None = None,
+    imports: Sequence[str] = (),
+    libraries: Sequence[str | Path] = (),
+    launch: str | None = None,
+    flight: int | None = None,
+    crumb_every: int | None = None,
+    guards: bool = False,
+    poison: int | None = None,
+    random_inputs: int | None = None,
+    watch: Sequence[str] = (),
+    on_hit: str = "",
+    inspector: str = "",
+    tag: str = "",
+    ranks: str = "",
+    rank: Rank | None = None,
+    model: str = "",
+    trusted: bool = False,
+    summaries: int | None = None,
+    observer: Observer | None = None,
+) -> RunResult:
+    """Runs a package; see RunOptions for the arguments. A fault of the model is a result, not an error.
+
+    Raises:
+        UsageError: an option is wrong, the directory for runs cannot be written, or the package is not trusted.
+        ArtifactError: the package or the inputs are not what they should be.
+        TargetError: the model never started.
+    """
+    options = RunOptions(
+        package=Path(package),
+        inputs=None if inputs is None else Path(inputs),
+        level=None if level is None else levels.number(level),
+        filters=None if filters is None else tuple(filters),
+        modules=None if modules is None else tuple(modules),
+        lines=None if lines is None else tuple(lines),
+        phase=phase,
+        out=None if out is None else Path(out),
+        calls=calls,
+        timeout=timeout,
+        stall=stall,
+        imports=tuple(imports),
+        libraries=tuple(Path(library) for library in libraries),
+        launch=launch,
+        flight=flight,
+        crumb_every=crumb_every,
+        guards=guards,
+        poison=poison,
+        random_inputs=random_inputs,
+        watch=tuple(watch),
+        on_hit=on_hit,
+        inspector=inspector,
+        tag=tag,
+        ranks=ranks,
+        rank=rank,
+        model=model,
+        trusted=trusted,
+        summaries=summaries,
+    )
+    return run_with(options, observer or Observer())
+
+
+def run_with(options: RunOptions, observer: Observer) -> RunResult:
+    """Runs a package and notifies the observer meanwhile; see `run`."""
+    stopwatch = Stopwatch("prepare")
+    run_options.check(options)
+    target = run_target(options.package, options.model, options.trusted)
+    manifest = target.manifest
+    _check_target(target, options)
+    configuration.check_device(manifest, options)
+    configuration.check_level(manifest, options)
+    base = options.out or run_directory.base_directory()
+    shared_memory.reclaim()
+    is_new_base = not base.exists()
+    path = _new_directory(base, options.rank)
+    try:
+        with scratch_directory() as temporary:  # until the call stacks in the libraries there have been read
+            return _run_in(path, target, options, observer, stopwatch, temporary)
+    except (ArtifactError, TargetError, UsageError):
+        if options.rank is None:  # a rank that never started is of interest to the others
+            stamped_directories.remove(path, base if is_new_base else None)
+        raise
+
+
+def _check_target(target: RunTarget, options: RunOptions) -> None:
+    site_filter.require_names(target.manifest, options.site_filter, str(options.package))
+    if target.interposed is None:
+        return
+    given = {
+        "--guards": options.guards,
+        "--random-inputs": options.random_inputs is not None,
+        "--watch": bool(options.watch),
+        "--summaries": options.summaries is not None,
+        "--inspect": bool(options.inspector),
+        "replacing results": options.substitute is not None,
+        "replacing weights": options.weights is not None,
+    }
+    for option, is_set in given.items():
+        if is_set:
+            raise UsageError(
+                f"{option} needs the source of the package's wrapper, and {options.package} holds none",
+                hint=UNCHANGED_PACKAGE_HINT,
+            )
+
+
+def _new_directory(base: Path, rank: Rank | None) -> Path:
+    """Creates a run directory; that of a rank, in the directory of all ranks.
+
+    Raises:
+        UsageError: it cannot be created.
+    """
+    try:
+        return stamped_directories.create(base) if rank is None else ranks_directory.claim(base, rank)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make a directory in {base}: {error.strerror}", hint="--out DIR names another one"
+        ) from error
+
+
+def _write_run_files(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) -> None:
+    """Writes the files that a run directory has before its process starts.
+
+    Raises:
+        UsageError: they cannot be written.
+    """
+    try:
+        (path / run_directory.MANIFEST).write_bytes(target.text)
+        (path / run_directory.PACKAGE).symlink_to(options.package.resolve())
+        if options.inputs is not None:
+            (path / f"inputs{options.inputs.suffix}").symlink_to(options.inputs.resolve())
+        run_json.write(info, path)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to {path}: {error.strerror}",
+            hint="free some disk space, or name another one with --out DIR",
+        ) from error
+
+
+def _run_in(
+    path: Path, target: RunTarget, options: RunOptions, observer: Observer, stopwatch: Stopwatch, temporary: Path
+) -> RunResult:
+    manifest = target.manifest
+    info = configuration.run_info(manifest, options)
+    trust.remember_run(manifest, info.imports, info.libraries)
+    _write_run_files(path, info, target, options)
+    observer.started(path)
+    began = time.monotonic()
+    environment = configuration.run_environment(path, options, temporary)
+    try:
+        stopwatch.next("import torch")
+        python_process.wait_for_imports(environment)
+        stopwatch.next("start")
+        with ModelProcess(configuration.run_request(path, info, target, options), environment) as process:
+            info = replace(info, pid=process.pid)
+            run_json.write(info, path)
+            linker = _LatestLinker(observer, path, options.rank)
+            report = process.watch(linker, Limits(options.timeout, options.stall), stopwatch)
+    except KeyboardInterrupt:
+        rescue.rescued(_finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted"))))
+        raise
+    except SystemExit:  # SIGTERM: torchrun ends the other ranks with it when one has failed
+        killed = Exit(ExitKind.ABORTED, "killed by SIGTERM", signal="SIGTERM", unix_time=time.time())
+        rescue.rescued(_finish(path, replace(info, exit=killed)))
+        raise
+    stopwatch.next("read")
+    exit_ = replace(_exit(report), unix_time=report.unix_time)
+    torch_version = report.torch_version or info.torch_version
+    info = replace(info, torch_version=torch_version, exit=exit_, tool_calls=report.tool_calls)
+    ended = _finish(path, info)
+    if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.run.launches and not report.kill_reason:
+        rescue.release(path)
+        raise _start_error(path, report, manifest)
+    _link_latest(path, options.rank)
+    ended, rescued = rescue.rescued(ended)
+    lost = report.log_failure or rescued.failure or _keep_summaries(ended.run)
+    ended, failure = _with_timings(ended, stopwatch)
+    return RunResult(ended, time.monotonic() - began, lost or failure)
+
+
+def _keep_summaries(run: RunDir) -> str:
+    """Turns the rows of the summaries into one columnar file; returns why that was not possible, "" if it was."""
+    try:
+        run_summaries.keep(run)
+    except RunDirError as error:
+        return f"{error}; the rows stay in {run_summaries.NAME}"
+    return ""
+
+
+def _with_timings(ended: DiagnosedRun, stopwatch: Stopwatch) -> tuple[DiagnosedRun, str]:
+    """Writes down how long each phase took; the last one is the reading of the run, with its diagnosis.
+
+    Returns:
+        The run, and the reason why the durations could not be written; "" if they were.
+    """
+    _ = ended.verdict  # computed now, as a part of that phase
+    info = replace(ended.run.info, timings=stopwatch.seconds)
+    failure = ""
+    try:
+        run_json.write(info, ended.run.path)
+    except OSError as error:
+        failure = f"{run_json.NAME} has no timings: {error.strerror}"
+    return ended.with_info(info), failure
+
+
+def _link_latest(path: Path, rank: Rank | None) -> None:
+    """Points `latest` at a run; the directory of a run of ranks has its link since it was made."""
+    if rank is None:
+        stamped_directories.link_latest(path)
+
+
+class _LatestLinker(Observer):
+    """Links `latest` to the run as soon as the model is called, and forwards every event."""
+
+    def __init__(self, observer: Observer, path: Path, rank: Rank | None) -> None:
+        self._observer = observer
+        self._path = path
+        self._rank = rank
+
+    def reached(self, stage: Stage) -> None:
+        if stage is Stage.CALL:
+            _link_latest(self._path, self._rank)
+        self._observer.reached(stage)
+
+    def output(self, stream: str, data: bytes) -> None:
+        self._observer.output(stream, data)
+
+    def tick(self) -> None:
+        self._observer.tick()
+
+
+def _finish(path: Path, info: RunInfo) -> DiagnosedRun:
+    """Writes down how the run ended. A clean exit in which a launch reported an error is a fault."""
+    breadcrumbs.preserve(path)
+    crash_stacks.preserve(path)
+    run_json.write(info, path)
+    finished = run_directory.open_run(path)
+    stopped = next((watchpoint for watchpoint in finished.timeline.watchpoints if watchpoint.stopped), None)
+    if stopped is not None and info.exit.kind in (ExitKind.CLEAN, ExitKind.FAULT) and not finished.timeline.faults:
+        info = replace(info, exit=replace(info.exit, kind=ExitKind.STOPPED, detail=f"watchpoint {stopped.text}"))
+        run_json.write(info, path)
+        finished = finished.with_info(info)
+    told = next((note.text for note in finished.timeline.notes if note.code == NoteCode.STOPPED), "")
+    if told and info.exit.kind in (ExitKind.CLEAN, ExitKind.FAULT) and not finished.timeline.faults:
+        info = replace(info, exit=replace(info.exit, kind=ExitKind.STOPPED, detail=told.removeprefix("stopped ")))
+        run_json.write(info, path)
+        finished = finished.with_info(info)
+    if info.exit.kind is ExitKind.CLEAN and finished.timeline.faults:
+        info = replace(info, exit=replace(info.exit, kind=ExitKind.FAULT, detail=finished.timeline.faults[0].text))
+        run_json.write(info, path)
+        finished = finished.with_info(info)
+    return DiagnosedRun(finished)
+
+
+def _exit(report: Report) -> Exit:
+    """The end of the process. An exception comes first: on a broken device, the exit status that follows says less."""
+    error = report.error
+    if error is not None:
+        if error.type == InspectorError.__name__:
+            return Exit(ExitKind.STOPPED, error.message, report.stage, exception=error.type)
+        detail = f"{error.type}: {error.message}"
+        return Exit(ExitKind.FAULT, detail, report.stage, exception=error.type, code=error.code)
+    if report.kill_reason:
+        return Exit(ExitKind.TIMEOUT, report.kill_reason, report.stage, seconds=report.seconds)
+    if report.signal:
+        kind = ExitKind.ABORTED if report.signal in _EXTERNAL_SIGNALS else ExitKind.FAULT
+        return Exit(kind, f"killed by {report.signal}", report.stage, report.signal, seconds=report.seconds)
+    if report.returncode != 0:
+        detail = f"the process ended itself with exit code {report.returncode}"
+        return Exit(ExitKind.FAULT, detail, report.stage, seconds=report.seconds)
+    return Exit(ExitKind.CLEAN, "", report.stage, seconds=report.seconds)
+
+
+def _start_error(path: Path, report: Report, manifest: Manifest) -> AotiDebugError:
+    """The error of a run in which no launch began."""
+    error = report.error
+    library_error = None if error is None else error.to_error()
+    if library_error is not None:
+        return library_error
+    loading = {
+        Stage.IMPORT: "while torch and --import modules were loaded",
+        Stage.INPUTS: "while the inputs were loaded",
+    }
+    activity = loading.get(report.stage, "while the package was loaded")
+    stderr_lines = (path / "stderr.log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
+    ending = _exit(report).detail
+    lines = [f"the model never started: {ending}, {activity}", *(stderr_lines if error is None else [])]
+    hint = "custom operators need --import MODULE or --load-library PATH"
+    if report.torch_version is not None and report.torch_version != manifest.torch_version:
+        hint = f"the package was built with torch {manifest.torch_version}, this is torch {report.torch_version}"
+    elif manifest.other_torch:
+        hint = manifest.other_torch
+    return TargetError("\n  ".join(lines), hint=hint)

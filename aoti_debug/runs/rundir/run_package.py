@@ -1,0 +1,111 @@
+"""The package that was run: where the run's link leads, or a file of the same build near the run.
+
+A run that was copied from another place has a link that leads nowhere. One that another program made, which loaded the
+package itself, has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import MEMBER, Manifest
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import ArtifactKind
+
+_FOLDERS = 4  # above the run, where its package may lie
+
+
+@dataclass(frozen=True)
+class FoundPackage:
+    """The result of a search.
+
+    Attributes:
+        package: None if it was not found.
+        problem: why it was not, as a clause; "" if it was.
+    """
+
+    package: Path | None
+    problem: str = ""
+
+
+def find(link: Path, manifest: Manifest) -> FoundPackage:
+    """Finds the package of a run.
+
+    Where the link leads is taken as it is. Otherwise a package must have the same manifest: at the path that the link
+    names, seen from a folder above the run; or the only one in the run, the two folders above it and the current one.
+
+    Args:
+        link: in the directory of the run.
+        manifest: of the run.
+    """
+    if link.exists():
+        return FoundPackage(link.resolve())
+    run = link.parent.resolve()
+    target = Path(os.readlink(link)) if link.is_symlink() else None
+    named = () if target is None else _named(run, target.parts)
+    package = next((path for path in named if _is_same(path, manifest.sha256)), None)
+    if package is not None:
+        return FoundPackage(package.resolve())
+    folders = tuple(dict.fromkeys((run, *run.parents[:2], Path.cwd())))
+    found = [path for path in _packages(folders) if _is_same(path, manifest.sha256)]
+    if len({_content(path) for path in found}) == 1:
+        return FoundPackage(found[0])
+    why = f"{target} does not exist" if target is not None else "the program that loaded it did not record its path"
+    if found:
+        names = wording.comma_separated(str(path) for path in found)
+        return FoundPackage(None, f"{why}, and these have its manifest, but not all the same content: {names}")
+    return FoundPackage(
+        None, f"{why}, and no .pt2 file in {wording.comma_separated(map(str, folders))} has its manifest"
+    )
+
+
+def is_another(package: Path, manifest: Manifest) -> bool:
+    """True for an instrumented package whose wrapper is another one than that of a run.
+
+    Args:
+        manifest: of the run.
+
+    Raises:
+        ArtifactError: it is damaged.
+    """
+    found = archive.inspect(package)
+    return found.kind is ArtifactKind.INSTRUMENTED and found.manifest().source_sha256 != manifest.source_sha256
+
+
+def _named(run: Path, parts: tuple[str, ...]) -> Iterator[Path]:
+    """The files that the end of a path names, seen from the folders above a run."""
+    for folder in run.parents[:_FOLDERS]:
+        for first in range(1, len(parts)):
+            path = folder.joinpath(*parts[first:])
+            if path.is_file():
+                yield path
+
+
+def _packages(folders: Iterable[Path]) -> list[Path]:
+    paths = (path for folder in folders for path in sorted(folder.glob("*.pt2")))
+    return list(dict.fromkeys(path.resolve() for path in paths if path.is_file()))
+
+
+def _is_same(path: Path, manifest_sha256: str) -> bool:
+    """True for an instrumented package with that manifest."""
+    try:
+        package = archive.inspect(path)
+        return (
+            package.kind is ArtifactKind.INSTRUMENTED
+            and hashlib.sha256(package.read(MEMBER)).hexdigest() == manifest_sha256
+        )
+    except (ArtifactError, OSError):  # what cannot be read is not the package
+        return False
+
+
+def _content(path: Path) -> frozenset[tuple[str, int, int]]:
+    """The names, checksums and sizes of the members of a package."""
+    with zipfile.ZipFile(path) as file:
+        return frozenset((info.filename, info.CRC, info.file_size) for info in file.infolist())

@@ -1,0 +1,498 @@
+"""Joins the journal's records with the manifest's sites: the launches, calls and faults of a run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from enum import Enum
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+from aoti_debug.base.abi import CallKind, FaultDomain, Phase, SaveStatus
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Arg, CType, Kernel, Manifest, Role, Site
+from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value, number
+from aoti_debug.runs.rundir import watchpoints
+from aoti_debug.runs.rundir.formats import journal_records
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.watchpoints import Watchpoint, WatchpointRecord
+
+
+class LaunchStatus(str, Enum):
+    """The end of a launch on the host."""
+
+    OPEN = "open"  # began and did not return: it was running when the process ended
+    RETURNED = "returned"
+    NOT_STARTED = "not started"  # an empty grid
+    FAILED = "failed"  # the callee returned an error or threw an exception
+
+
+@dataclass(frozen=True)
+class SavedTensor:
+    """A tensor that was saved, or the reason why it was not."""
+
+    status: SaveStatus
+    path: str  # relative to the run directory; "" if it was skipped
+    bytes: int  # of the logical tensor
+    hash: tuple[int, int]
+    reason: str  # for which it was skipped
+
+
+class RecordedStats(NamedTuple):
+    """The record of a tensor at one phase, at level 2 or hash."""
+
+    uninitialised: bool  # an output before its launch
+    statistics: Statistics | None  # None: not read (see `reason`), or only the hash was recorded
+    hash: int | None  # of the bytes, row-major; None: not read
+    layout: Layout | None
+    values: bytes  # the elements, row-major; empty if there are too many
+    reason: str
+    replay: int | None = None  # of the CUDA graph that captured the call, from 1; None: the call was not captured
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One recorded value of a launch: a tensor, an element of a list, a number.
+
+    `before` and `after` differ only for output slots, which are unset before their launch.
+    """
+
+    slot: int  # index in Site.args
+    spec: Arg
+    before: Value
+    after: Value
+    files: dict[Phase, SavedTensor] = field(default_factory=dict)
+    stats: dict[Phase, RecordedStats] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name, unique in its launch: "buf4"."""
+        return self.spec.name
+
+    @property
+    def role(self) -> Role:
+        """The direction: input, output or both."""
+        return self.spec.role
+
+    @property
+    def written(self) -> bool:
+        """True if the launch may have written it."""
+        return self.spec.written
+
+    @property
+    def tensor(self) -> Tensor | None:
+        """The tensor after the launch, else the one before it; None if it is no tensor."""
+        value = self.after if isinstance(self.after, Tensor) else self.before
+        return value if isinstance(value, Tensor) else None
+
+    @property
+    def layout(self) -> Layout | None:
+        """The tensor's layout; if the journal has none (an output of the proxy executor), that of its statistics."""
+        tensor = self.tensor
+        if tensor is not None:
+            return tensor.layout
+        return next((stats.layout for stats in self.stats.values() if stats.layout is not None), None)
+
+
+@dataclass(frozen=True)
+class GridArgument:
+    """An argument that launchKernel passed to a device kernel."""
+
+    name: str
+    ctype: str
+    value: Number
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The launch configuration and arguments of a device kernel."""
+
+    kernel: str  # name of the device kernel
+    grid: tuple[int, int, int]
+    num_warps: int
+    shared_bytes: int
+    arguments: tuple[GridArgument, ...]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An exception or an error code."""
+
+    domain: FaultDomain
+    code: int  # -1: an exception; an AOTITorchError; a CUresult
+    text: str
+    launch: LaunchKey | None  # in which it was noticed; None: at the end of a call
+    kind: CallKind
+    call: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """A call of the model, or of its constant folding."""
+
+    kind: CallKind
+    call: int
+    thread: int
+    level: int
+    capturing: bool  # under CUDA graph capture
+    stream_slot: int
+    stream: int
+    ended: bool
+    failed: bool
+    begin_ns: int  # from the journal's start
+    end_ns: int | None
+    replays: int | None  # of its CUDA graph, that had begun when their statistics were recorded; None: there are none
+
+    def __str__(self) -> str:
+        return f"{'c' if self.kind is CallKind.CONSTANT else ''}{self.call}"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One execution of a site."""
+
+    key: LaunchKey
+    site: Site
+    status: LaunchStatus
+    _begin: journal_records.LaunchBegin = field(repr=False)
+    _parts: _Parts = field(repr=False)
+    _kernels: Mapping[int, Kernel] = field(repr=False)
+
+    @property
+    def thread(self) -> int:
+        """The thread that ran it."""
+        return self._begin.thread
+
+    @property
+    def stream_slot(self) -> int:
+        """The stream of the breadcrumbs that it was launched on."""
+        return self._begin.stream_slot
+
+    @property
+    def sequence(self) -> int:
+        """Its number in the run, from 1, which a breadcrumb stores."""
+        return self._begin.sequence
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """The iteration of each enclosing while loop, outermost first."""
+        return self._begin.loops
+
+    @property
+    def begin_ns(self) -> int:
+        """The time of its beginning, from the journal's start."""
+        return self._begin.time_ns
+
+    @property
+    def end_ns(self) -> int | None:
+        """The time of its return, from the journal's start; None if it did not return."""
+        end = self._parts.end
+        return None if end is None else end.time_ns
+
+    @property
+    def returned(self) -> int | None:
+        """The callee's status code; None if it did not return."""
+        end = self._parts.end
+        return None if end is None else end.status
+
+    @property
+    def breadcrumb(self) -> bool:
+        """True if the device was asked to write a breadcrumb after it."""
+        end = self._parts.end
+        return end is not None and end.breadcrumb
+
+    @property
+    def fault(self) -> Fault | None:
+        """The fault that was noticed in it."""
+        return self._parts.fault
+
+    @property
+    def printed(self) -> str | None:
+        """The text that a print operator printed; None if it is none."""
+        return self._parts.printed
+
+    @property
+    def id(self) -> str:
+        """The launch id: "0.3", "c0.1"."""
+        return str(self.key)
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's name."""
+        return self.site.kernel
+
+    @cached_property
+    def grids(self) -> tuple[Grid, ...]:
+        """The device kernels that launchKernel started."""
+        return tuple(_grid(record, self._kernels.get(record.kernel)) for record in self._parts.grids)
+
+    @property
+    def has_grids(self) -> bool:
+        """True if launchKernel started a device kernel."""
+        return bool(self._parts.grids)
+
+    @property
+    def grid(self) -> Grid | None:
+        """The first device kernel; None if there is none."""
+        return self.grids[0] if self.grids else None
+
+    @cached_property
+    def args(self) -> tuple[Argument, ...]:
+        """The recorded values, one for each of the site's args."""
+        return self._parts.arguments(self.site)
+
+    @property
+    def is_measured(self) -> bool:
+        """True if the run has a record of the values of its tensors: of a saved one, or of statistics."""
+        return self._parts.is_measured
+
+    @property
+    def stats(self) -> tuple[journal_records.TensorStats, ...]:
+        """The records of its tensors at level 2 or hash; no argument is made for them."""
+        return self._parts.all_stats()
+
+    def tensor(self, slot: int) -> Tensor | None:
+        """The tensor of an argument, as `Argument.tensor` is; no argument is made for it."""
+        return self._parts.tensor(slot)
+
+    def tensors(self) -> list[Tensor | None]:
+        """The tensor of each argument, as `Argument.tensor` is; no argument is made for it."""
+        return self._parts.tensors(len(self.site.args))
+
+    @property
+    def replays(self) -> frozenset[int]:
+        """The replays of its CUDA graph that its statistics are of."""
+        if not self._parts.replayed:
+            return frozenset()
+        found = (stats.replay for argument in self.args for stats in argument.stats.values())
+        return frozenset(replay for replay in found if replay is not None)
+
+    @property
+    def replay(self) -> int | None:
+        """The last replay of its CUDA graph that measured one of its tensors; None if none did."""
+        return max(self.replays, default=None)
+
+    def argument(self, name: str) -> Argument | None:
+        """The argument of a name; None if there is none."""
+        return next((argument for argument in self.args if argument.name == name), None)
+
+
+class _Parts:
+    """The records of one launch."""
+
+    begin: journal_records.LaunchBegin | None = None
+    end: journal_records.LaunchEnd | None = None
+    grids: tuple[journal_records.GridRecord, ...] = ()
+    files: tuple[journal_records.TensorFile, ...] = ()
+    stats: tuple[journal_records.TensorStats, ...] = ()
+    replayed: tuple[journal_records.ReplayStats, ...] = ()
+    fault: Fault | None = None
+    printed: str | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        return bool(self.stats or self.files or self.replayed)
+
+    def all_stats(self) -> tuple[journal_records.TensorStats, ...]:
+        return (*self.stats, *(record.stats for record in self.replayed)) if self.replayed else self.stats
+
+    def tensor(self, slot: int) -> Tensor | None:
+        before, changed = self._values()
+        return _tensor(before.get(slot), changed.get(slot))
+
+    def tensors(self, count: int) -> list[Tensor | None]:
+        before, changed = self._values()
+        if changed:
+            return [_tensor(before.get(slot), changed.get(slot)) for slot in range(count)]
+        return [value if isinstance(value, Tensor) else None for value in map(before.get, range(count))]
+
+    def _values(self) -> tuple[Mapping[int, Value], Mapping[int, Value]]:
+        """The values of arguments before the launch, and those that it changed."""
+        before: Mapping[int, Value] = self.begin.values.decode() if self.begin else {}
+        return before, self.end.values.decode() if self.end and self.end.values.length else {}
+
+    def arguments(self, site: Site) -> tuple[Argument, ...]:
+        before, changed = self._values()
+        after = {**before, **changed} if changed else before
+        # by name: a tensor that is passed twice is recorded once
+        files: dict[str, dict[Phase, SavedTensor]] = {}
+        stats: dict[str, dict[Phase, RecordedStats]] = {}
+        for f in self.files:
+            saved = SavedTensor(f.status, f.path, f.bytes, f.hash, f.reason)
+            files.setdefault(site.args[f.slot].name, {})[f.phase] = saved
+        for s in self.stats:
+            stats.setdefault(site.args[s.slot].name, {})[s.phase] = _measured(s, None)
+        for r in self.replayed:
+            stats.setdefault(site.args[r.stats.slot].name, {})[r.stats.phase] = _measured(r.stats, r.replay)
+        return tuple(
+            Argument(
+                slot,
+                spec,
+                before.get(slot, Absent.OPAQUE),
+                after.get(slot, Absent.OPAQUE),
+                files.get(spec.name) or {},
+                stats.get(spec.name) or {},
+            )
+            for slot, spec in enumerate(site.args)
+        )
+
+    def status(self) -> LaunchStatus:
+        if self.end is None:
+            return LaunchStatus.FAILED if self.fault else LaunchStatus.OPEN
+        if self.end.not_started:
+            return LaunchStatus.NOT_STARTED
+        return LaunchStatus.FAILED if self.end.status != 0 or self.fault else LaunchStatus.RETURNED
+
+
+def _tensor(before: Value | None, changed: Value | None) -> Tensor | None:
+    """What a launch left in an argument, or what it was passed; None if neither is a tensor."""
+    if isinstance(changed, Tensor):
+        return changed
+    return before if isinstance(before, Tensor) else None
+
+
+def _measured(s: journal_records.TensorStats, replay: int | None) -> RecordedStats:
+    return RecordedStats(s.uninitialised, s.statistics, s.hash, s.layout, s.values, s.reason, replay)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The calls, launches and faults of a run, in order of time."""
+
+    calls: tuple[ModelCall, ...]
+    launches: tuple[Launch, ...]
+    faults: tuple[Fault, ...]
+    notes: tuple[journal_records.NoteRecord, ...]
+    damages: tuple[journal_records.GuardDamage, ...]  # to guards around buffers; on a device in the order of detection
+    watchpoints: tuple[Watchpoint, ...]
+    ended: bool  # by a normal unload of the package
+
+
+def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> Timeline:
+    """Joins records that are ordered by time; those of a launch whose beginning was overwritten are dropped.
+
+    Raises:
+        RunDirError: a record names a site that the manifest does not have.
+    """
+    parts: dict[LaunchKey, _Parts] = defaultdict(_Parts)
+    begins: list[journal_records.LaunchBegin] = []
+    call_begins: list[journal_records.CallBegin] = []
+    call_ends: dict[tuple[CallKind, int], journal_records.CallEnd] = {}
+    faults: list[Fault] = []
+    notes: list[journal_records.NoteRecord] = []
+    damages: list[journal_records.GuardDamage] = []
+    watched: list[WatchpointRecord] = []
+    replays: dict[tuple[CallKind, int], int] = {}
+    ended = False
+    for record in ordered:
+        match record:
+            case journal_records.LaunchBegin():
+                parts[record.key].begin = record
+                begins.append(record)
+            case journal_records.LaunchEnd():
+                parts[record.key].end = record
+            case journal_records.TensorStats():
+                parts[record.key].stats += (record,)
+            case journal_records.GridRecord():
+                parts[record.key].grids += (record,)
+            case journal_records.TensorFile():
+                parts[record.key].files += (record,)
+            case journal_records.ReplayStats():
+                parts[record.stats.key].replayed += (record,)
+                replays[record.stats.key.kind, record.stats.key.call] = record.begun
+            case journal_records.FaultRecord():
+                fault = Fault(
+                    record.domain, record.code, record.text, record.launch, record.kind, record.call, record.time_ns
+                )
+                faults.append(fault)
+                if record.launch is not None:
+                    parts[record.launch].fault = fault
+            case journal_records.PrintRecord():
+                parts[record.key].printed = record.text
+            case journal_records.CallBegin():
+                call_begins.append(record)
+            case journal_records.CallEnd():
+                call_ends[record.kind, record.call] = record
+            case journal_records.NoteRecord():
+                notes.append(record)
+            case journal_records.GuardDamage():
+                damages.append(record)
+            case journal_records.WatchRecord() | journal_records.WatchHitRecord() | journal_records.WatchCountRecord():
+                watched.append(record)
+            case journal_records.RunEnd():
+                ended = True
+    kernels = {kernel.id: kernel for kernel in manifest.kernels}
+    return Timeline(
+        calls=tuple(
+            _call(begin, call_ends.get(key := (begin.kind, begin.call)), replays.get(key)) for begin in call_begins
+        ),
+        launches=tuple(_launch(begin, parts[begin.key], manifest, kernels) for begin in begins),
+        faults=tuple(faults),
+        notes=tuple(notes),
+        damages=tuple(damages),
+        watchpoints=watchpoints.join(watched, manifest),
+        ended=ended,
+    )
+
+
+def _call(begin: journal_records.CallBegin, end: journal_records.CallEnd | None, replays: int | None) -> ModelCall:
+    return ModelCall(
+        kind=begin.kind,
+        call=begin.call,
+        thread=begin.thread,
+        level=begin.level,
+        capturing=begin.capturing,
+        stream_slot=begin.stream_slot,
+        stream=begin.stream,
+        ended=end is not None,
+        failed=end is not None and end.failed,
+        begin_ns=begin.time_ns,
+        end_ns=None if end is None else end.time_ns,
+        replays=replays,
+    )
+
+
+def _launch(
+    begin: journal_records.LaunchBegin, parts: _Parts, manifest: Manifest, kernels: Mapping[int, Kernel]
+) -> Launch:
+    if begin.site >= len(manifest.sites):
+        raise RunDirError(
+            f"the journal names site {begin.site}, but the manifest has {len(manifest.sites)}",
+            hint="the manifest belongs to another package: run the package again",
+        )
+    site = manifest.sites[begin.site]
+    if parts.is_measured:
+        _check_slots(begin.key, parts, site)
+    return Launch(begin.key, site, parts.status(), begin, parts, kernels)
+
+
+def _check_slots(key: LaunchKey, parts: _Parts, site: Site) -> None:
+    count = len(site.args)
+    for slot in chain((record.slot for record in parts.files), (record.slot for record in parts.all_stats())):
+        if not 0 <= slot < count:  # one of a rescued tensor may be negative
+            raise RunDirError(
+                f"the run is damaged: a tensor of argument {slot} of launch {key}, which has {count} arguments",
+                hint="run the package again",
+            )
+
+
+def _grid(record: journal_records.GridRecord, kernel: Kernel | None) -> Grid:
+    params = kernel.params if kernel else ()
+    arguments = tuple(
+        GridArgument(params[i].name, params[i].ctype, number(bits, params[i].type))
+        if i < len(params)
+        else GridArgument(f"arg{i}", "", Number(bits, CType.U64))
+        for i, bits in enumerate(record.arguments)
+    )
+    return Grid(
+        kernel.name if kernel else f"kernel {record.kernel}",
+        record.grid,
+        record.num_warps,
+        record.shared_bytes,
+        arguments,
+    )

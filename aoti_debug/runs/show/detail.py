@@ -1,0 +1,215 @@
+"""One launch in full."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from aoti_debug.base import wording
+from aoti_debug.base.abi import Phase
+from aoti_debug.package.manifest import Form
+from aoti_debug.package.recording.values import Layout, Value
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus
+from aoti_debug.runs.show import elements, model_lines, terminal_cells, text
+from aoti_debug.runs.show.argument_statistics import HASH_ONLY, Measurer, phases, short_hash
+from aoti_debug.runs.show.fx_nodes import own_nodes
+from aoti_debug.runs.show.replayed import replay_fact
+
+_MAX_NODES = 6
+_PHASES = {Phase.BEFORE: "before", Phase.AFTER: "after"}
+
+
+def detail(
+    run: RunDir, launch: Launch, width: int, choice: Sequence[Phase] | None, unfolded: bool = False
+) -> list[str]:
+    """A launch with all arguments and their values, grid and model lines.
+
+    Args:
+        choice: the phases to show of each argument; None: inputs before, outputs after, in-out arguments both.
+        unfolded: with all FX nodes, also those that other launches compute, and the traced stacks in full.
+
+    Raises:
+        RunDirError: a saved tensor is missing or damaged.
+    """
+    lines = [f"launch {launch.id}  {launch.kernel}"]
+    lines += _facts(run, launch, width)
+    lines += _provenance(run, launch, width, unfolded)
+    if launch.printed is not None:
+        lines += ["  printed", *(f"    {line}" for line in launch.printed.splitlines())]
+    for grid in launch.grids:
+        lines += _grid(grid)
+    measurer = Measurer(run)
+    tensors = [a for a in launch.args if not _is_number(a)]
+    folder = _folder(run, tensors, choice)
+    if folder is not None:
+        lines.append(f"  {'files':<11}{_relative(folder)}/")
+    if tensors:
+        lines.append("  arguments")
+    printed: set[tuple[str, Value]] = set()
+    for argument in tensors:
+        repeated = (argument.name, argument.after) in printed
+        printed.add((argument.name, argument.after))
+        shown = choice or phases(argument)
+        lines += (
+            [_repeated(argument)] if repeated else _argument(argument, measurer, shown, folder, launch.replay, width)
+        )
+    numbers = [a for a in launch.args if _is_number(a)]
+    if numbers:
+        lines.append("  numbers")
+        right = max((len(_number(a)) for a in numbers if a.spec.form is not Form.STRING), default=0)
+        lines += _aligned([(a.name, a.spec.ctype, f"{_number(a):>{right}}") for a in numbers])
+    return lines
+
+
+def _folder(run: RunDir, tensors: Sequence[Argument], choice: Sequence[Phase] | None) -> Path | None:
+    """The folder with the saved tensors of a launch; None without any, or where they are in several folders."""
+    saved = [a.files[phase] for a in tensors for phase in choice or phases(a) if phase in a.files]
+    folders = {run.tensor_path(file).parent for file in saved if file.path}
+    return folders.pop() if len(folders) == 1 else None
+
+
+def _relative(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _is_number(argument: Argument) -> bool:
+    return argument.spec.form in (Form.SCALAR, Form.SCALAR_REF, Form.INTS, Form.STRING)
+
+
+def _number(argument: Argument) -> str:
+    return argument.spec.text if argument.spec.form is Form.STRING else text.value(argument.after)
+
+
+def _aligned(rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Names, C types and values in columns."""
+    name, ctype = (max(terminal_cells.count(row[column]) for row in rows) for column in (0, 1))
+    return [f"    {terminal_cells.pad(row[0], name)}  {terminal_cells.pad(row[1], ctype)}  {row[2]}" for row in rows]
+
+
+def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
+    site = launch.site
+    status = {
+        LaunchStatus.OPEN: "began and never returned",
+        LaunchStatus.RETURNED: "returned",
+        LaunchStatus.NOT_STARTED: "did not start: its grid is empty",
+        LaunchStatus.FAILED: "failed",
+    }[launch.status]
+    if launch.fault is not None:
+        status += f": {wording.first_line(launch.fault.text)} (code {launch.fault.code})"
+    if launch.end_ns is not None:
+        status += f", {wording.duration((launch.end_ns - launch.begin_ns) / 1e9)} on the host"
+    facts = [
+        ("status", status),
+        ("kind", f"{site.kind.value}{f', {site.op}' if site.op else ''}"),
+        ("called", f"call {launch.key.call} of {site.function}, thread {launch.thread}"),
+    ]
+    if site.line:
+        facts.append(("wrapper", f"line {site.line}{f': {site.callee}' if site.callee != site.kernel else ''}"))
+    if site.subgraph:
+        facts.append(("subgraph", site.subgraph))
+    if launch.loops:
+        facts.append(("iteration", ", ".join(map(str, launch.loops))))
+    if measured := replay_fact(launch):
+        facts.append(("measured", measured))
+    if run.manifest.device != "cpu":
+        facts.append(("stream", f"slot {launch.stream_slot}, sequence {launch.sequence}"))
+    return [line for label, fact in facts for line in _labelled(label, fact, width)]
+
+
+def _labelled(label: str, fact: str, width: int) -> list[str]:
+    indent = " " * 13
+    first, *rest = wording.wrapped(fact, width, indent) or [indent]
+    return [f"  {label:<11}{first[len(indent) :]}", *rest]
+
+
+def _provenance(run: RunDir, launch: Launch, width: int, unfolded: bool) -> list[str]:
+    provenance = launch.site.provenance
+    lines = model_lines.model_lines(provenance, width)
+    post, pre = provenance.post_grad_nodes, provenance.pre_grad_nodes
+    own = post if unfolded else own_nodes(launch.site, run.manifest.sites)
+    lines += _labelled("module", ", ".join(provenance.modules), width) if provenance.modules else []
+    lines += _nodes("fx nodes", own, len(post), width, unfolded)
+    lines += _nodes("traced as", pre, len(pre), width, unfolded)
+    return lines + (model_lines.whole_stacks(provenance) if unfolded else model_lines.stack_lines(provenance, width))
+
+
+def _nodes(label: str, nodes: Sequence[str], total: int, width: int, unfolded: bool) -> list[str]:
+    shown = nodes if unfolded else nodes[:_MAX_NODES]
+    more = f" and {total - len(shown)} more (--all)" if len(shown) < total else ""
+    return _labelled(label, f"{', '.join(shown)}{more}", width) if shown else []
+
+
+def _grid(grid: Grid) -> list[str]:
+    blocks = ", ".join(map(str, grid.grid))
+    lines = [f"  {'grid':<11}({blocks}), {wording.count(grid.num_warps, 'warp')}, {grid.shared_bytes} B shared memory"]
+    if grid.arguments:
+        lines.append(f"  passed to {grid.kernel}")
+        values = [text.value(argument.value) for argument in grid.arguments]
+        right = max(map(len, values))
+        lines += _aligned(
+            [(a.name, a.ctype, f"{value:>{right}}") for a, value in zip(grid.arguments, values, strict=True)]
+        )
+    return lines
+
+
+def _repeated(argument: Argument) -> str:
+    return f"    {text.ROLES[argument.role]:<8}{argument.name}  the same tensor again"
+
+
+def _argument(
+    argument: Argument, measurer: Measurer, shown: Sequence[Phase], folder: Path | None, replay: int | None, width: int
+) -> list[str]:
+    role = text.ROLES[argument.role]
+    layout = argument.layout
+    words = [f"    {role:<8}{argument.name}"]
+    words += [text.value(argument.after)] if layout is None else [text.shape(layout), layout.device]
+    if layout is not None:
+        words += _placement(argument, layout)
+    if argument.spec.base and argument.spec.base != argument.name:
+        words.append(f"of {argument.spec.base}")
+    lines = wording.flowed(words, width, hang=" " * 12)
+    for phase in shown:
+        lines += _phase(argument, phase, measurer, folder, replay, width)
+    return lines
+
+
+def _placement(argument: Argument, layout: Layout) -> list[str]:
+    if layout.kind != "strided":
+        return []
+    words = [f"strides [{','.join(map(str, layout.strides))}]"]
+    if argument.tensor is not None:
+        words.append(hex(argument.tensor.data_ptr))
+    if layout.storage_offset or layout.storage_bytes != layout.bytes:
+        words.append(f"at element {layout.storage_offset} of {wording.byte_size(layout.storage_bytes)}")
+    return words
+
+
+def _phase(
+    argument: Argument, phase: Phase, measurer: Measurer, folder: Path | None, replay: int | None, width: int
+) -> list[str]:
+    measurement = measurer.measure(argument, phase)
+    recorded, saved = argument.stats.get(phase), argument.files.get(phase)
+    label = f"      {_PHASES[phase]:<8}"
+    words = [measurement.reason] if measurement.reason else []
+    if measurement.statistics:
+        words = text.statistics(measurement.statistics)
+    if recorded is not None and recorded.hash is not None:
+        words = [f"#{recorded.hash:016x}"] if measurement.reason == HASH_ONLY else [*words, short_hash(recorded.hash)]
+    if recorded is not None and recorded.replay != replay:
+        words = [*words, f"of replay {recorded.replay}"]
+    lines: list[str] = []
+    if words:
+        lines += wording.flowed([label + words[0], *words[1:]], width, hang=" " * len(label))
+    if recorded is not None and recorded.values and recorded.layout is not None:
+        dtype = recorded.layout.dtype
+        values = [elements.format_element(number, dtype) for number in elements.decode(recorded.values, dtype)]
+        lines += wording.flowed([f"[{', '.join(values)}]"] if len(values) < 2 else _list(values), width, " " * 14, " ")
+    if saved is not None and saved.path:
+        file = saved.path if folder is None else PurePosixPath(saved.path).name
+        lines.append(terminal_cells.shorten_middle(f"{label if not lines else ' ' * len(label)}{file}", width))
+    return lines
+
+
+def _list(words: Sequence[str]) -> list[str]:
+    return [f"[{words[0]},", *(f"{word}," for word in words[1:-1]), f"{words[-1]}]"]

@@ -1,0 +1,183 @@
+"""A run at a glance: how it ended and the table of its launches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from aoti_debug.base import wording
+from aoti_debug.base.abi import Level
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.recording import levels
+from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.runs.show import text, text_table
+from aoti_debug.runs.show.argument_names import argument_names
+from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, worst_value
+from aoti_debug.runs.show.fault import verdict_lines
+from aoti_debug.runs.show.made_calls import calls_text
+from aoti_debug.runs.show.replayed import replay_lines
+from aoti_debug.runs.show.text_table import Column
+from aoti_debug.runs.show.value_cells import aligned
+from aoti_debug.runs.show.watchpoint_hits import watch_lines
+
+BUDGET = 256 << 20  # bytes of saved tensors that a table reads
+
+COLUMNS = (
+    Column("launch", align_right=True),
+    Column("kernel", min_width=16, share=2),
+    Column("kind", dropped_below=120),
+    Column("arguments", min_width=21, share=2),
+    Column("model line", min_width=12, share=1),
+    Column("worst value", min_width=17, share=1),
+)
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """The launches that a table shows.
+
+    Attributes:
+        shown: the launches from `start` on.
+        total: the number of all launches.
+    """
+
+    shown: Sequence[Launch]
+    start: int
+    total: int
+
+
+def excerpt(launches: Sequence[Launch], limit: int | None, around: Launch | None) -> Excerpt:
+    """At most `limit` launches: the first ones, or those that end soon after `around`."""
+    if limit is None or len(launches) <= limit:
+        return Excerpt(launches, 0, len(launches))
+    start = 0
+    position = None if around is None else next((i for i, x in enumerate(launches) if x.key == around.key), None)
+    if position is not None:
+        start = min(max(position + limit // 4 - limit, 0), len(launches) - limit)
+    return Excerpt(launches[start : start + limit], start, len(launches))
+
+
+def header(run: RunDir, width: int) -> list[str]:
+    """The header of a run: name, outcome, environment, number of launches, notes."""
+    info = run.info
+    seconds = f", {wording.duration(info.exit.seconds)} in the model" if info.exit.seconds is not None else ""
+    state = run.state.value + (f": {wording.first_line(info.exit.detail)}" if info.exit.detail else "")
+    launched = (
+        f"{wording.count(len(run.launches), 'launch')} in {calls_text(run)}{seconds}"
+        if run.journal
+        else "no journal: level 0 records nothing"
+        if run.level == 0
+        else "no journal was written"
+    )
+    level = f"level {levels.written(run.level)}"
+    facts = [level, info.device, f"torch {info.torch_version}", f"pid {info.pid}", info.started]
+    if chosen := SiteFilter(info.filters, info.module_filters, info.line_filters):
+        facts.append(str(chosen))
+    lines = wording.wrapped(f"run {run.path.name}: {state}", width)
+    lines += [*wording.flowed(facts, width, "  "), f"  {launched}"]
+    return lines + [line for note in notes(run) for line in wording.wrapped(f"note: {note}", width, "  ")]
+
+
+def notes(run: RunDir) -> list[str]:
+    """Sentences about what is missing from the records, and why."""
+    counted = Counter(note.text for note in run.timeline.notes)
+    sentences = [text if count == 1 else f"{text} ({count} times)" for text, count in counted.items()]
+    sentences += [run.manifest.without_source] if run.manifest.without_source else []
+    journal = run.journal
+    if journal is not None and journal.header.blocks_reused:
+        sentences.append("the journal was full: its oldest launches were overwritten")
+    if journal is not None and journal.damaged_blocks:
+        damaged = wording.count(journal.damaged_blocks, "block")
+        sentences.append(f"{damaged} of the journal cannot be read to the end: launches are missing")
+    return sentences
+
+
+def overview(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> list[str]:
+    """Header, verdict and table.
+
+    Raises:
+        RunDirError: a saved tensor is missing or damaged.
+    """
+    lines = header(run, width)
+    if verdict is not None:
+        lines += ["", *verdict_lines(verdict, width)]
+    if run.timeline.watchpoints:
+        lines += ["", *watch_lines(run, width)]
+    if part.shown:
+        lines += ["", *table(run, verdict, part, width)]
+    elif run.state is ExitKind.RUNNING:
+        lines += ["", "nothing has been launched yet"]
+    return lines
+
+
+def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> list[str]:
+    """The launches of an excerpt; the guilty one, or the suspects, are marked in the last column.
+
+    Raises:
+        RunDirError: a saved tensor is missing or damaged.
+    """
+    measurer = Measurer(run, BUDGET)
+    has_hashes_only = run.level == Level.HASH
+
+    def recorded_value(launch: Launch) -> str:
+        return hash_text(launch) if has_hashes_only else worst_value(launch, measurer)
+
+    values = [_mark(x, verdict) or _status(run, x) or _printed(x) or recorded_value(x) for x in part.shown]
+    rows = [[*_row(x), value] for x, value in zip(part.shown, aligned(values), strict=True)]
+    columns = (*COLUMNS[:-1], replace(COLUMNS[-1], title="hash")) if has_hashes_only else COLUMNS
+    table = text_table.table(columns, rows, width)
+    lines = list(table.lines)
+    hidden = ["names are shortened"] if table.shortened else []
+    hidden += [f"{title} is left out" for title in table.dropped]
+    if hidden:
+        lines.append(f"{', '.join(hidden)}; --wide shows everything")
+    lines += replay_lines(run, part.shown, width)
+    if measurer.exhausted:
+        lines.append(
+            f"worst values stop after {wording.byte_size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others"
+        )
+    if len(part.shown) < part.total:
+        first, last = part.start + 1, part.start + len(part.shown)
+        lines.append(f"launches {first} to {last} of {part.total}; --all shows them all")
+    return lines
+
+
+def _row(launch: Launch) -> list[str | text_table.Cell]:
+    iteration = f" [{'.'.join(map(str, launch.loops))}]" if launch.loops else ""
+    return [
+        launch.id,
+        launch.kernel + iteration,
+        launch.site.kind.value,
+        argument_names(launch),
+        text.model_line(launch.site.provenance),
+    ]
+
+
+def _mark(launch: Launch, verdict: Verdict | None) -> str:
+    """ "GUILTY" or "suspect"; "" for other launches."""
+    if verdict is None or launch not in verdict.suspects:
+        return ""
+    return "GUILTY" if verdict.proof is Proof.CERTAIN else "suspect"
+
+
+def _printed(launch: Launch) -> str:
+    """The first line of what a print operator printed; "" for other launches."""
+    return "" if launch.printed is None else f"printed {wording.first_line(launch.printed)}"
+
+
+def _status(run: RunDir, launch: Launch) -> str:
+    """The status, which replaces the value; "" for a launch that returned."""
+    match launch.status:
+        case LaunchStatus.OPEN:
+            return "running" if run.state is ExitKind.RUNNING else "never returned"
+        case LaunchStatus.FAILED:
+            return "failed"
+        case LaunchStatus.NOT_STARTED:
+            return "empty grid"
+        case LaunchStatus.RETURNED:
+            return ""

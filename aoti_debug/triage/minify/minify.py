@@ -1,0 +1,242 @@
+"""Finds the smallest part of a program that still shows its finding, by running scripts of parts."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.machine import user_modules
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.compare.bisect.delta_debugging import Outcome, smallest
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.pt2 import archive, trust
+from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.triage.minify import candidates
+from aoti_debug.triage.minify.confirm_by_triage import PROGRAM, verdict_of
+from aoti_debug.triage.minify.known_finding import known_finding
+from aoti_debug.triage.minify.likely_parts import likely_parts
+from aoti_debug.triage.minify.minified import Minified, Smallest
+from aoti_debug.triage.minify.options import MinifyOptions
+from aoti_debug.triage.minify.resume_key import key_of
+from aoti_debug.triage.minify.scripts import script_runs
+from aoti_debug.triage.minify.scripts.attempt import Attempt, Script
+from aoti_debug.triage.minify.scripts.check import Check, checks_of
+from aoti_debug.triage.minify.scripts.input_texts import SMALL, Given, InputForm, sizes_of
+from aoti_debug.triage.minify.scripts.run_script import run_script
+from aoti_debug.triage.minify.scripts.script_results import Trials
+from aoti_debug.triage.minify.scripts.script_runs import Run, Scripts
+from aoti_debug.triage.minify.scripts.script_text import SCRIPT, Setting
+from aoti_debug.triage.minify.scripts.triage_verdict import Candidate, Confirmation, Verdict
+from aoti_debug.triage.minify.start.start import Unit
+from aoti_debug.triage.minify.starting_points import starts_of
+
+RESULT = "repro"
+_STARTS, _CANDIDATES = "starts", "candidates"  # while it searches
+_FEW = 4  # more runs of the result
+_MANY = 20  # of what does not show itself every time
+Confirm = Callable[[Path, Finding, MinifyOptions, StepListener | None], Verdict]
+
+
+def minify(
+    options: MinifyOptions,
+    listener: StepListener | None = None,
+    run: Run = run_script,
+    confirm: Confirm = verdict_of,
+) -> Minified:
+    """Finds the smallest script that shows the finding of a program; an interrupted minimisation of the same goes on.
+
+    Args:
+        run: runs a script, and adds to its trial what that showed; one run of it may take so many seconds.
+        confirm: triages the program of a script, which says if it has the finding.
+
+    Raises:
+        UsageError: the directory cannot be made, or the program is not trusted.
+        ArtifactError: the program is none, or its inputs are missing or do not fit.
+        ToolchainError, TargetError, RunDirError: it cannot be built, run or read.
+    """
+    found = archive.inspect(options.program)
+    if found.kind is not ArtifactKind.EXPORTED:
+        raise ArtifactError(
+            f"{options.program} is {found.kind.value}: it has no parts that could be compiled alone",
+            hint="pass the exported program; of a recorded launch, aoti-debug repro KERNEL --fx writes the operators",
+        )
+    if options.inputs is not None:
+        input_files.check_is_file(options.inputs)
+    trust.require(found, options.trusted)
+    key = key_of(options)
+    folder = (options.out / key[:12]).resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make {folder}: {error.strerror}", hint="--out DIR") from error
+    with python_process.forking_from(PRELOADED, options.imports):
+        return _Minimisation(options, folder, Trials(folder, key), listener, run, confirm).minified()
+
+
+class _Minimisation:
+    def __init__(
+        self,
+        options: MinifyOptions,
+        folder: Path,
+        trials: Trials,
+        listener: StepListener | None,
+        run: Run,
+        confirm: Confirm,
+    ) -> None:
+        self._confirm = confirm
+        self._options = options
+        self._folder = folder
+        self._trials = trials
+        self._listener = listener
+        self._steps = Steps(listener)
+        self._notes: list[str] = []
+        setting = Setting(
+            configs=options.inductor_configs,
+            folders=user_modules.folders_of(options.imports),
+            imports=options.imports,
+            libraries=tuple(str(path.resolve()) for path in options.libraries),
+            seconds=options.stall,
+        )
+        self._scripts = Scripts(folder, trials, run, setting, options.most_scripts, self._steps)
+
+    def minified(self) -> Minified:
+        finding, done = known_finding(self._options, self._folder, self._trials, self._steps, self._listener)
+        best: Smallest | None = None
+        refused: tuple[Candidate, ...] = ()
+        if finding.kind.is_fault:
+            self._scripts.title = _title(self._options, finding)
+            showing = self._showing(finding, done.run)
+            shown = next(showing, None)
+            if shown is not None:
+                best, refused = self._confirmed(self._candidates(shown, showing), finding)
+        if self._scripts.is_spent:
+            self._notes.append(f"ended after {len(self._trials.all)} scripts; a larger --most-scripts goes on")
+        else:
+            self._trials.finish()
+        for name in (_STARTS, _CANDIDATES, script_runs.FOLDER):  # they hold values of the program
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+        return Minified(finding, self._trials.all, self._trials.earlier, best, refused, tuple(self._notes))
+
+    def _showing(self, finding: Finding, run: Path | None) -> Iterator[Attempt]:
+        """Yields the attempts that show the finding: likely parts of a start, or all of it."""
+        failed = []
+        is_shown = False
+        for start in starts_of(self._options, finding, run, self._folder / _STARTS, self._notes.append):
+            for check in checks_of(finding):
+                for units in likely_parts(start, check, finding):
+                    attempt = Attempt(start, units, check)
+                    if self._scripts.tried(attempt).shown:
+                        is_shown = True
+                        yield attempt
+                    else:
+                        failed.append(attempt)
+        if not is_shown:
+            often = (replace(attempt, runs=_MANY) for attempt in failed if attempt.units == attempt.start.units)
+            yield from (attempt for attempt in often if self._scripts.tried(attempt).shown)
+
+    def _candidates(self, whole: Attempt, others: Iterator[Attempt]) -> Iterator[Attempt]:
+        """The smallest attempt like one that shows the finding, then larger ones."""
+        first = self._scripts.tried(whole).observed
+        seen = []
+
+        def outcome(units: tuple[Unit, ...]) -> Outcome:
+            attempt = replace(whole, units=units)
+            found = self._scripts.outcome(attempt, first)
+            if found is Outcome.YES:
+                seen.append(attempt)
+            return found
+
+        reduced = replace(whole, units=smallest(whole.units, outcome) or whole.units)
+        return candidates.candidates(self._simplified(reduced), reduced, seen, others)
+
+    def _simplified(self, attempt: Attempt) -> Attempt:
+        """The attempt with inputs that need no file, and are small, if it shows the finding with these.
+
+        Random numbers lie in other ranges than the recorded ones: log makes NaN of them without any fault.
+        """
+        if attempt.check in (Check.NAN, Check.INFINITY):
+            return attempt
+        first = self._scripts.tried(attempt).observed
+        script = self._scripts.script(attempt)
+        sizes = {} if script is None else dict.fromkeys(sizes_of(attempt.start, script.module), SMALL)
+        forms = [InputForm(Given.SEED, sizes), *([InputForm(Given.SEED)] if sizes else []), InputForm(Given.LITERAL)]
+        simple = (replace(attempt, form=form) for form in forms)
+        return next((a for a in simple if self._scripts.outcome(a, first) is Outcome.YES), attempt)
+
+    def _confirmed(
+        self, attempts: Iterator[Attempt], finding: Finding
+    ) -> tuple[Smallest | None, tuple[Candidate, ...]]:
+        """The first attempt that a triage confirms, else the first of all; and those that were not confirmed."""
+        refused: list[Candidate] = []
+        first: Attempt | None = None
+        for attempt in itertools.islice(attempts, candidates.MOST):
+            first = first or attempt
+            verdict = self._verdict(attempt, finding)
+            if verdict.confirmation is Confirmation.YES:
+                return self._result(attempt, verdict), tuple(refused)
+            refused.append(Candidate(attempt.name, verdict))
+        assert first is not None, "what shows the finding is a candidate itself"
+        return self._result(first, refused[0].verdict), tuple(refused)
+
+    def _verdict(self, attempt: Attempt, finding: Finding) -> Verdict:
+        """The verdict of a triage of an attempt's program; that of an interrupted minimisation is taken from there."""
+        script = self._scripts.script(attempt)
+        assert script is not None
+        known = self._trials.verdict(script.hash)
+        folder = self._candidate(script)
+        if known is not None and folder.is_dir():
+            return known
+        verdict = self._confirm(script.write(folder), finding, self._options, self._listener)
+        self._trials.judge(script.hash, verdict)
+        return verdict
+
+    def _candidate(self, script: Script) -> Path:
+        return self._folder / _CANDIDATES / script.hash[:12]
+
+    def _result(self, attempt: Attempt, verdict: Verdict) -> Smallest:
+        """Keeps the script of an attempt, after a look at whether it shows the finding every time."""
+        script = self._scripts.script(attempt)
+        assert script is not None
+        result = self._folder / RESULT
+        shutil.rmtree(result, ignore_errors=True)
+        self._candidate(script).rename(result)
+        first = self._scripts.tried(attempt)
+        shown, runs = first.shown, first.runs
+        if attempt.runs == 1:
+            more = self._scripts.tried(replace(attempt, runs=_FEW))
+            if not more.failure:
+                shown, runs = shown + more.shown, runs + more.runs
+            often = replace(attempt, runs=_MANY)
+            if shown < runs and not self._scripts.tried(often).failure:
+                script, shown, runs = self._scripts.script(often) or script, self._scripts.tried(often).shown, _MANY
+        path = result / SCRIPT
+        path.write_text(script.text, encoding="utf-8")
+        program = path.with_name(PROGRAM)
+        return Smallest(
+            script=path,
+            lines=script.lines,
+            calls=script.module.calls,
+            among=len(attempt.start.units),
+            start=attempt.start.name,
+            operators=tuple(attempt.start.graph.by_name[unit[0]].target for unit in attempt.units),
+            observed=first.observed,
+            fails_in_eager=any(attempt.start.failing in unit for unit in attempt.units),
+            shown=shown,
+            runs=runs,
+            verdict=verdict,
+            program=program if program.is_file() else None,
+        )
+
+
+def _title(options: MinifyOptions, finding: Finding) -> str:
+    where = finding.where
+    place = f" in {where.launch} {where.kernel}" if where is not None and where.launch else ""
+    what = finding.what.partition("\n")[0]
+    return f"{finding.kind.heading}{place} of {options.program.name}: {what}"

@@ -1,0 +1,109 @@
+"""An attempt: some calls of a start as a script, checked in one way, with inputs in one form."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import field, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.compare.fx_repro.module_text import ModuleText, module_text
+from aoti_debug.triage.minify.scripts.check import Check
+from aoti_debug.triage.minify.scripts.input_texts import SMALL, Given, InputForm, InputTexts, input_texts
+from aoti_debug.triage.minify.scripts.script_text import IN_EAGER, SCRIPT, Setting, script_text
+from aoti_debug.triage.minify.start.part import part_of
+from aoti_debug.triage.minify.start.start import Start, Unit
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Some calls of a start as a script.
+
+    Attributes:
+        runs: how often it looks.
+    """
+
+    start: Start
+    units: tuple[Unit, ...]
+    check: Check
+    form: InputForm = field(default_factory=InputForm)
+    runs: int = 1
+
+    @property
+    def name(self) -> str:
+        """ "2 of 13 calls of launch 0.3, random inputs"."""
+        calls = f"{len(self.units)} of {wording.count(len(self.start.units), 'call')} of {self.start.name}"
+        form = "" if self.form.given is Given.FILE else f", inputs {self.form.given.value}"
+        sizes = f", {wording.comma_separated(map(str, self.form.sizes))} as {SMALL}" if self.form.sizes else ""
+        return f"{calls}{form}{sizes}{f', {self.runs} runs' if self.runs > 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Script:
+    """The script of an attempt.
+
+    Attributes:
+        inputs: their expressions, and the files beside it.
+    """
+
+    text: str
+    module: ModuleText
+    inputs: InputTexts
+
+    @cached_property
+    def hash(self) -> str:
+        """The identity of the script and its files."""
+        digest = sha256(self.text.encode())
+        for name, source in sorted(self.inputs.files.items()):
+            digest.update(name.encode() + sha256(source.read_bytes()).digest())
+        return digest.hexdigest()
+
+    @property
+    def lines(self) -> int:
+        """The number of its lines."""
+        return len(self.text.splitlines())
+
+    def write(self, folder: Path) -> Path:
+        """Writes the script and its files into a new folder; returns the path of the script.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for name, source in self.inputs.files.items():
+            shutil.copyfile(source, folder / name)
+        path = folder / SCRIPT
+        path.write_text(self.text, encoding="utf-8")
+        return path
+
+
+def script_of(attempt: Attempt, title: str, setting: Setting) -> Script | None:
+    """The script of an attempt; None where it would show nothing, or cannot be written.
+
+    A part that begins with NaN shows no NaN of its own; one that draws random numbers is not the same in eager. Where
+    eager returns, the script first has it do so: its inputs may be others than the recorded ones.
+    """
+    start = attempt.start
+    region = part_of(start, attempt.units)
+    calls = {name for unit in attempt.units for name in unit}
+    if region is None or (attempt.check is Check.SAME and calls & start.random):
+        return None
+    given = [start.values[item.value] for item in region.inputs]
+    if attempt.check is Check.NAN and any(value.has_nan for value in given):
+        return None
+    if attempt.check is Check.INFINITY and any(value.has_nan or value.has_infinity for value in given):
+        return None
+    try:
+        module = module_text(start.reference, start.graph, region)
+    except UsageError:
+        return None
+    inputs = input_texts(start, module, attempt.form)
+    first = [IN_EAGER] if attempt.check is Check.ENDS and start.failing not in calls else []
+    used = replace(setting, device=start.device)
+    text = script_text(title, module, inputs.expressions, attempt.check, used, attempt.runs, first)
+    return Script(text, module, inputs)

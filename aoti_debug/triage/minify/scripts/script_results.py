@@ -1,0 +1,118 @@
+"""The scripts that a minimisation has run, with their results, on the disk: one that is interrupted goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import atomic_write, json_data
+from aoti_debug.compare.bisect.search_state import interrupted
+from aoti_debug.triage.minify.scripts.triage_verdict import Verdict
+
+FORMAT = 1
+NAME = "minify.json"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A script that was run.
+
+    Attributes:
+        script: the hash of its text and its files.
+        name: what it is made of: "3 of 12 nodes of launch 0.3, random inputs".
+        observed: the finding as the script says it, "relu: Tensor-likes are not close!"; "" if it does not show it.
+        shown, runs: how often it showed itself, in so many runs.
+        failure: why that is not known: the script did not come so far; "" if it did.
+        seconds: the time that it took.
+    """
+
+    script: str
+    name: str
+    observed: str = ""
+    shown: int = 0
+    runs: int = 1
+    failure: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Known:
+    """The result of a triage.
+
+    Attributes:
+        triage: its directory.
+        finding: as JSON (docs/triage.schema.json); of kind "wrong_value" if only outputs are wrong.
+    """
+
+    triage: str
+    finding: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _State:
+    format: int
+    key: str
+    known: Known | None = None
+    trials: tuple[Trial, ...] = ()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    is_done: bool = False
+
+
+class Trials:
+    """The trials of one minimisation.
+
+    Args:
+        key: what identifies it; a file of another key or of a finished minimisation begins anew.
+
+    Attributes:
+        earlier: how many of the trials an interrupted minimisation had made.
+
+    Raises:
+        RunDirError: the file is damaged.
+    """
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self._path = folder / NAME
+        self._state = interrupted(self._path, _State(FORMAT, key), FORMAT)
+        self.earlier = len(self._state.trials)
+
+    @property
+    def all(self) -> tuple[Trial, ...]:
+        """The finished trials, in order."""
+        return self._state.trials
+
+    @property
+    def known(self) -> Known | None:
+        """The result of the triage; None if there was none yet."""
+        return self._state.known
+
+    def find(self, script: str) -> Trial | None:
+        """The finished trial of a script, by the hash of its text."""
+        return next((trial for trial in self._state.trials if trial.script == script), None)
+
+    def know(self, known: Known) -> None:
+        """Keeps the result of the triage."""
+        self._write(replace(self._state, known=known))
+
+    def add(self, trial: Trial) -> None:
+        """Adds a trial, and writes it down."""
+        self._write(replace(self._state, trials=(*self._state.trials, trial)))
+
+    def verdict(self, script: str) -> Verdict | None:
+        """The verdict of a triage of a script, by the hash of its text; None if there was none."""
+        return self._state.verdicts.get(script)
+
+    def judge(self, script: str, verdict: Verdict) -> None:
+        """Keeps the verdict of a script."""
+        self._write(replace(self._state, verdicts={**self._state.verdicts, script: verdict}))
+
+    def finish(self) -> None:
+        """The next minimisation begins anew."""
+        self._write(replace(self._state, is_done=True))
+
+    def _write(self, state: _State) -> None:
+        self._state = state
+        atomic_write.write(self._path, json_data.to_text(state))

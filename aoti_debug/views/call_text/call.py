@@ -1,0 +1,107 @@
+"""A call of an operator or a launch of a kernel, and its text as torch's DebugMode words it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from aoti_debug.base import dtypes
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.recording import site_filter
+from aoti_debug.runs.rundir.formats.statistics import Statistics
+
+_INDENT = "  "
+
+
+@dataclass(frozen=True)
+class CallTensor:
+    """A tensor that a call reads or writes.
+
+    Attributes:
+        id: its number, "$4"; a name, "%add", for a value that exists inside of a fused kernel only.
+        dtype: torch's name: "float32"; "" if unknown.
+        shape: sizes, or expressions of symbolic ones.
+        hash: of its bytes, 16 hexadecimal digits; "" if it was not recorded, or not asked for.
+        statistics: of its elements; None if they were not recorded.
+    """
+
+    id: str
+    dtype: str
+    shape: tuple[str, ...]
+    hash: str = ""
+    statistics: Statistics | None = None
+
+    def __str__(self) -> str:
+        name = f"t{self.id}" if self.id.startswith("$") else self.id
+        if not self.dtype:
+            return name
+        attributes = f"{{hash={self.hash}}}" if self.hash else ""
+        known = dtypes.of_name(self.dtype)
+        dtype = self.dtype if known is None else known.abbreviation
+        return f"{name}: {dtype}[{', '.join(self.shape)}]{attributes}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call.
+
+    Attributes:
+        operator: "aten::mm", "aten::add.Tensor"; the kernel of a launch: "cpp_fused_relu_1".
+        arguments, outputs: their text, with that of the tensors.
+        module: path of the innermost module that contains all of it; "" for the model itself.
+        tensors: those among the arguments and outputs.
+        note: what follows the text after a "#": the launch.
+        operators: what a fused kernel computes.
+    """
+
+    operator: str
+    arguments: tuple[str, ...]
+    outputs: tuple[str, ...]
+    module: str = ""
+    tensors: tuple[CallTensor, ...] = ()
+    note: str = ""
+    operators: tuple[Call, ...] = ()
+
+    def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        text = f"{self.operator}({', '.join(self.arguments)})"
+        if self.outputs:
+            text += f" -> {self.outputs[0]}" if len(self.outputs) == 1 else f" -> ({', '.join(self.outputs)})"
+        return text + (f"  # {self.note}" if self.note else "")
+
+
+def list_text(items: Sequence[str]) -> str:
+    """ "[t$1: f32[2], t$2: f32[2]]"."""
+    return f"[{', '.join(items)}]"
+
+
+def call_lines(calls: Sequence[Call], depth: int = 0) -> list[str]:
+    """The calls in lines, each under the modules that contain it: "[nn.Mod] encoder.layers.0"."""
+    known = {call.module for call in calls}
+    containing = {module: levels(module, known) for module in known}
+    lines: list[str] = []
+    open_: tuple[str, ...] = ()
+    for call in calls:
+        inside = containing[call.module]
+        kept = next((n for n, (a, b) in enumerate(zip(open_, inside, strict=False)) if a != b), None)
+        kept = min(len(open_), len(inside)) if kept is None else kept
+        lines += [f"{_INDENT * (depth + n)}[nn.Mod] {inside[n]}" for n in range(kept, len(inside))]
+        open_ = inside
+        indent = depth + len(inside)
+        lines.append(f"{_INDENT * indent}{call}")
+        lines += [f"{_INDENT * (indent + 1)}{operator}" for operator in call.operators]
+    return lines
+
+
+def levels(module: str, known: set[str]) -> tuple[str, ...]:
+    """The modules that contain a module, outermost first, and it itself; of the others only those that are known."""
+    return tuple(path for path in site_filter.containing(module) if path and (path == module or path in known))
+
+
+def common_known_module(modules: Sequence[str], known: set[str]) -> str:
+    """The innermost known module that contains all modules; "" for the model itself."""
+    around = site_filter.containing(site_filter.common_module(modules))
+    return next((path for path in reversed(around) if path in known), "")

@@ -1,0 +1,102 @@
+"""The calls of a run's program in eager, from a child process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine import cache
+from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.fork_server.python_process import PythonCommand
+from aoti_debug.base.machine.processes import child_process
+from aoti_debug.package.manifest import Certainty, Provenance
+from aoti_debug.package.pt2 import archive, trust
+from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.call_text.call import Call
+from aoti_debug.views.call_text.eager_protocol import EagerAnswer, EagerRequest
+
+_WORKER = "aoti_debug.views.call_text.eager_worker"
+
+
+@dataclass(frozen=True)
+class EagerCalls:
+    """The calls of a program.
+
+    Attributes:
+        failure: the exception that ended the program; "" if it returned.
+    """
+
+    calls: tuple[Call, ...]
+    failure: str
+
+
+def eager_calls(
+    run: RunDir, program: Path, chosen: SiteFilter, *, hashes: bool, values: bool, trusted: bool
+) -> EagerCalls:
+    """Calls a program in eager with the inputs of a run, and words its calls.
+
+    Args:
+        chosen: the modules and lines that are asked for.
+        hashes, values: with the hashes and the statistics of tensors.
+        trusted: execute the program, and the run's operators, even if they were not made here by this user.
+
+    Raises:
+        ArtifactError: the program cannot be loaded, or is of the wrong kind.
+        UsageError: it was not made here.
+        RunDirError: the package of the run, with its inputs, was not found, or the inputs are not known.
+        TargetError: the process died.
+    """
+    artifact = archive.inspect(program)
+    archive.require_kind(artifact, ArtifactKind.EXPORTED)
+    trust.require(artifact, trusted)
+    if not (trusted or run.is_made_here):
+        raise UsageError(
+            f"{run.path} was not made here by this user; the operators that it names would run", hint=trust.TRUST_HINT
+        )
+    run.require_repeatable()
+    with cache.scratch() as folder:
+        request = EagerRequest(
+            program=str(program.resolve()),
+            package=str(run.required_package),
+            inputs=str(run.inputs or ""),
+            answer=str(folder / "answer.json"),
+            hashes=hashes,
+            values=values,
+            imports=run.info.imports or run.manifest.imports,
+            libraries=run.info.libraries or run.manifest.libraries,
+        )
+        answer = _answer(request, folder)
+    if answer.error is not None and not answer.calls:
+        raise answer.error.to_error() or ArtifactError(
+            f"{program} cannot be called in eager: {answer.error.type}: {wording.first_line(answer.error.message)}",
+            hint="it must be the program that the package was built from",
+        )
+    calls = []
+    for item in answer.calls:
+        stacks = (answer.stacks[item.stack],) if item.stack >= 0 else ()
+        origin = Provenance(Certainty.EXACT, stacks=stacks, modules=(item.call.module,) if item.call.module else ())
+        if chosen.takes(item.call.operator, origin):
+            calls.append(item.call)
+    error = answer.error
+    return EagerCalls(tuple(calls), f"{error.type}: {wording.first_line(error.message)}" if error else "")
+
+
+def _answer(request: EagerRequest, folder: Path) -> EagerAnswer:
+    path, log = folder / "request.json", folder / "log.txt"
+    path.write_text(json_data.to_text(request, indent=None))
+    with log.open("wb") as output:
+        command = PythonCommand(_WORKER, arguments=(str(path),))
+        with python_process.start(command, os.environ, stdout=output.fileno(), stderr=output.fileno()) as child:
+            status = child.wait()
+    if not Path(request.answer).exists():
+        raise TargetError(
+            f"the process that calls the program in eager ended with {child_process.describe_end(status, log)}",
+            hint="call the program in a script of your own",
+        )
+    return json_data.parse(EagerAnswer, Path(request.answer).read_bytes())

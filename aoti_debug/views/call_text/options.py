@@ -1,0 +1,26 @@
+"""The options of `show --calls`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aoti_debug.base.lazy.dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """The options of `--calls`.
+
+    Attributes:
+        operators: patterns of operators and kernels; a kernel is taken for any operator that it holds.
+        where: a condition that one tensor of a call must meet; "" for none.
+        hashes: print the hash of every tensor.
+        eager: the exported program to call in eager in place of the launches; None for the launches.
+        trusted: call it even if it was not made here by this user.
+    """
+
+    operators: tuple[str, ...] = ()
+    where: str = ""
+    hashes: bool = False
+    eager: Path | None = None
+    trusted: bool = False

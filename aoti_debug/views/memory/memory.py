@@ -1,0 +1,111 @@
+"""Runs a model and reads the memory of its calls from the run.
+
+aoti_debug_memory/20261120-231501-4711/
+  package.pt2 runs/   a package that was built for it, and its run
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.abi import Level
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.instrument.builder.build import BuildOptions
+from aoti_debug.instrument.builder.build_step import build_step, require_inputs
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.runner import run_with
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.runs.rundir import memory_file, run_directory
+from aoti_debug.runs.rundir.memory_file import MeasuredMemory
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.memory.options import MemoryOptions
+from aoti_debug.views.memory.run_memory import run_memory
+from aoti_debug.views.memory.storage_timeline import Memory
+
+
+@dataclass(frozen=True)
+class RunMemory:
+    """The memory of a run, from its journal and from the counters of its process.
+
+    Attributes:
+        measured: without calls if the run was not made by `aoti-debug memory`.
+    """
+
+    run: RunDir
+    memory: Memory
+    measured: MeasuredMemory
+
+    @property
+    def snapshot(self) -> Path | None:
+        """The file of the CUDA allocator's history; None if there is none."""
+        path = self.run.path / memory_file.SNAPSHOT
+        return path if path.is_file() else None
+
+
+def memory(options: MemoryOptions, listener: StepListener | None = None) -> RunMemory:
+    """The memory of a run; a model is built and run for it.
+
+    Raises:
+        UsageError: an option is wrong, or the model is not trusted.
+        ArtifactError: the model or its inputs are not what they should be.
+        ToolchainError, TargetError: the model could not be built or started.
+        RunDirError: the run cannot be read, or has no launch.
+    """
+    steps = Steps(listener)
+    run = _recorded(options, steps) if options.what.suffix == ".pt2" else run_directory.open_run(options.what)
+    if not run.launches:
+        raise RunDirError(f"run {run.path.name} has no launch", hint="aoti-debug show says how it ended")
+    measured = memory_file.read(run.path)
+    return RunMemory(run, run_memory(run, measured), measured)
+
+
+def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:
+    is_built = archive.inspect(options.what).kind is not ArtifactKind.INSTRUMENTED
+    is_new_base = not options.out.exists()
+    folder = stamped_directories.make(options.out)
+    try:
+        package = _built(options, folder, steps) if is_built else options.what
+        with steps.step("run") as note:
+            chosen = RunOptions(
+                package=package,
+                inputs=options.inputs,
+                level=Level.NAMES,
+                filters=(),
+                modules=(),
+                lines=(),
+                out=folder / "runs",
+                calls=options.calls,
+                imports=options.imports,
+                libraries=options.libraries,
+                trusted=options.trusted,
+                environment={"AOTI_DEBUG_PRINT": "none"},
+                memory=True,
+            )
+            run = run_with(chosen, Observer()).run
+            note.text = wording.count(len(run.launches), "launch")
+        return run
+    finally:
+        if (folder / "runs").exists():
+            stamped_directories.link_latest(folder)
+        else:
+            stamped_directories.remove(folder, options.out if is_new_base else None)
+
+
+def _built(options: MemoryOptions, folder: Path, steps: Steps) -> Path:
+    building = BuildOptions(
+        program=options.what,
+        output=folder / "package.pt2",
+        imports=options.imports,
+        libraries=tuple(map(str, options.libraries)),
+        trusted=options.trusted,
+    )
+    built = build_step("build", building, steps)
+    if options.inputs is None:
+        require_inputs(building, built)
+    return folder / "package.pt2"

@@ -1,0 +1,132 @@
+"""The launches of a model that take longer, or less time, than those of an older one."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.views.profile.measured_call import MeasuredCall
+from aoti_debug.views.profile.rank_test import chance_of_larger
+from aoti_debug.views.profile.site_groups import SiteGroup
+
+LEAST_CHANGE = 0.05  # in proportion to the old time
+_CHANCE = 0.01  # of any false alarm in a comparison
+
+Round = tuple[MeasuredCall, ...]  # the measured calls of one process
+
+
+class Verdict(str, Enum):
+    """The relation of a launch to that of the older model."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    UNCHANGED = "unchanged"  # or not known to have changed
+
+
+@dataclass(frozen=True)
+class Change:
+    """The times of launches that compute the same in both models.
+
+    Attributes:
+        group: their sites; None for the whole call.
+        old, new: seconds, the least of the calls of each round.
+        chance: that times of equal launches look so, of one or the other being slower, the lesser.
+    """
+
+    group: SiteGroup | None
+    old: tuple[float, ...]
+    new: tuple[float, ...]
+    chance: float
+    verdict: Verdict
+
+    @property
+    def old_seconds(self) -> float:
+        """The median of the rounds."""
+        return statistics.median(self.old)
+
+    @property
+    def new_seconds(self) -> float:
+        """The median of the rounds."""
+        return statistics.median(self.new)
+
+    @property
+    def ratio(self) -> float:
+        """New to old."""
+        return self.new_seconds / self.old_seconds if self.old_seconds else 1.0
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A model against an older one.
+
+    Attributes:
+        old: the older model.
+        rounds: how many processes each model ran in.
+        call: of whole calls.
+        launches: of launches that both have, in the order of the new model.
+        unpaired: launches that only one of them has.
+        notes: on how launches were paired.
+    """
+
+    old: Path
+    rounds: int
+    call: Change
+    launches: tuple[Change, ...]
+    unpaired: tuple[Change, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def slower(self) -> tuple[Change, ...]:
+        """The launches that have become slower, and the call if it has."""
+        return tuple(change for change in (self.call, *self.launches) if change.verdict is Verdict.SLOWER)
+
+
+def find_changes(
+    old: Path, groups: Sequence[SiteGroup], rounds: Sequence[tuple[Round, Round]], notes: tuple[str, ...] = ()
+) -> Changes:
+    """Compares the launches of two models.
+
+    A change counts if it is at least LEAST_CHANGE and a rank test over the rounds leaves it to chance with a
+    probability of at most one percent, divided by the number of comparisons.
+
+    Args:
+        rounds: the calls of the old and of the new model, measured in turn.
+    """
+    paired = [group for group in groups if group.is_paired]
+    allowed = _CHANCE / (2 * (len(paired) + 1))  # two directions each
+    if allowed < 1 / math.comb(2 * len(rounds), len(rounds)):
+        few, many = wording.count(len(rounds), "round"), wording.count(len(paired), "launch")
+        notes = (*notes, f"no change can be certain: {few} are too few for {many}")
+    return Changes(
+        old,
+        len(rounds),
+        _change(None, rounds, allowed),
+        tuple(_change(group, rounds, allowed) for group in paired),
+        tuple(_change(group, rounds, 0.0) for group in groups if not group.is_paired),
+        notes,
+    )
+
+
+def _change(group: SiteGroup | None, rounds: Sequence[tuple[Round, Round]], allowed: float) -> Change:
+    old = tuple(_least(calls, None if group is None else [site.id for site in group.old]) for calls, _ in rounds)
+    new = tuple(_least(calls, None if group is None else [site.id for site in group.new]) for _, calls in rounds)
+    slower, faster = chance_of_larger(new, old), chance_of_larger(old, new)
+    found = Change(group, old, new, min(slower, faster), Verdict.UNCHANGED)
+    is_certain = found.chance <= allowed
+    if is_certain and slower < faster and found.ratio >= 1 + LEAST_CHANGE:
+        return Change(group, old, new, slower, Verdict.SLOWER)
+    if is_certain and faster < slower and found.ratio <= 1 / (1 + LEAST_CHANGE):
+        return Change(group, old, new, faster, Verdict.FASTER)
+    return found
+
+
+def _least(calls: Round, sites: Sequence[int] | None) -> float:
+    """The least seconds of calls, or of the launches of sites in one: what disturbs a launch only makes it longer."""
+    if sites is None:
+        return min(call.wall_ns for call in calls) * 1e-9
+    return min(sum(call.launches_ns.get(site, 0) for site in sites) for call in calls) * 1e-9

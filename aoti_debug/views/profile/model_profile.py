@@ -1,0 +1,179 @@
+"""The profile of a model: the time of every launch site, and the time between launches."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Site
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.views.profile.changes import Changes
+from aoti_debug.views.profile.device_calls import DeviceCall
+from aoti_debug.views.profile.device_kernel import DeviceKernel, device_kernels
+from aoti_debug.views.profile.measured_call import MeasuredCall, complete_calls
+from aoti_debug.views.profile.measuring_cost import MeasuringCost
+from aoti_debug.views.profile.roofline import Peaks, Placement, place
+from aoti_debug.views.profile.work import Work
+
+_NS = 1e-9
+
+
+class Clock(str, Enum):
+    """The meaning of the times of launches."""
+
+    WORK = "work"  # from the beginning to the end of their work
+    DEVICE = "device"  # on a GPU: of their kernels, copies and fills, by the GPU's own profiler
+    WAITED = "waited"  # on a GPU: from the launch on the host until the GPU has completed it
+
+
+@dataclass(frozen=True)
+class SiteProfile:
+    """The launches of one site.
+
+    Attributes:
+        launch: the first of them in the first measured call.
+        count: how many there are in a call, the median.
+        samples: seconds in each measured call, of all launches of the site together.
+        share: of the median call.
+        work: of all launches of a call.
+        placement: how close it is to this machine's roofline; None if its work is not known.
+        kernel: the Triton kernel that it launches; None if it launches none.
+    """
+
+    launch: Launch
+    count: int
+    samples: tuple[float, ...]
+    share: float
+    work: Work
+    placement: Placement | None
+    kernel: DeviceKernel | None = None
+
+    @property
+    def site(self) -> Site:
+        """The launch site."""
+        return self.launch.site
+
+    @cached_property
+    def seconds(self) -> float:
+        """Seconds in a call, the median of the calls."""
+        return statistics.median(self.samples)
+
+
+@dataclass(frozen=True)
+class ModelProfile:
+    """The measured calls of a model.
+
+    Attributes:
+        model: the file that was named.
+        sites: the slowest first.
+        peaks: what this machine can do.
+        cost: of measuring; None without the profiler of a GPU.
+        on_device: the calls with the work of the GPU; None without its profiler.
+        changes: against an older model; None if none was named.
+    """
+
+    model: Path
+    run: RunDir
+    calls: tuple[MeasuredCall, ...]
+    sites: tuple[SiteProfile, ...]
+    peaks: Peaks
+    cost: MeasuringCost | None = None
+    on_device: tuple[DeviceCall, ...] | None = None
+    changes: Changes | None = None
+
+    def against(self, changes: Changes) -> ModelProfile:
+        """The profile with its changes from an older model's."""
+        return replace(self, changes=changes)
+
+    @property
+    def highest_flops(self) -> float:
+        """The highest rate of a contraction in float32, operations per second: this machine can do at least that."""
+        return max(
+            (s.work.flops / s.seconds for s in self.sites if s.work.flops and s.work.dtype == "float32" and s.seconds),
+            default=0.0,
+        )
+
+    @cached_property
+    def wall_seconds(self) -> float:
+        """Seconds of a call of the model, the median."""
+        return statistics.median(call.wall_ns for call in self.calls) * _NS
+
+    @cached_property
+    def gap_seconds(self) -> float:
+        """Seconds of a call in which no launch was going on, the median."""
+        return statistics.median(call.gaps_ns for call in self.calls) * _NS
+
+    @property
+    def launch_seconds(self) -> float:
+        """The sum of the medians of all sites."""
+        return sum(site.seconds for site in self.sites)
+
+    @property
+    def launches(self) -> int:
+        """The number of launches in a call."""
+        return sum(site.count for site in self.sites)
+
+    @property
+    def sum_to_wall(self) -> float:
+        """Launches and gaps in proportion to the call: 1 but for what medians of different calls differ by."""
+        return (self.launch_seconds + self.gap_seconds) / self.wall_seconds
+
+    @property
+    def clock(self) -> Clock:
+        """The meaning of the times of its launches."""
+        if self.cost is not None:
+            return Clock.DEVICE
+        return Clock.WAITED if self.run.manifest.device == "cuda" else Clock.WORK
+
+    @property
+    def warm_up(self) -> int:
+        """The number of calls before those that are measured, or before the one that the CUDA graph captured."""
+        return self.calls[0].recorded_call
+
+    @property
+    def are_replays(self) -> bool:
+        """True if the calls are replays of a CUDA graph."""
+        return self.calls[0].replay_of is not None
+
+    @property
+    def outside_seconds(self) -> float | None:
+        """Seconds per call in the loader, outside of the model, by the clock of the process; None if not known."""
+        calls = list(complete_calls(self.run))
+        seconds = self.run.info.exit.seconds
+        if seconds is None or self.cost is not None or len(calls) != self.run.info.all_calls:
+            return None
+        inside = sum((call.end_ns or call.begin_ns) - call.begin_ns for call in calls) * _NS
+        return max(seconds - inside, 0.0) / len(calls)
+
+
+def site_profiles(
+    run: RunDir, calls: Sequence[MeasuredCall], works: dict[int, Work], peaks: Peaks
+) -> tuple[SiteProfile, ...]:
+    """The sites that the calls launched, the slowest first.
+
+    Args:
+        works: the work of one launch, by site.
+    """
+    wall = statistics.median(call.wall_ns for call in calls) * _NS
+    first: dict[int, Launch] = {}
+    numbers = {call.recorded_call for call in calls}
+    for launch in run.launches:
+        if launch.key.call in numbers:
+            first.setdefault(launch.site.id, launch)
+    kernels = device_kernels(run, first.values())
+    found = []
+    for site in {site for call in calls for site in call.launches_ns}:
+        samples = tuple(call.launches_ns.get(site, 0) * _NS for call in calls)
+        count = round(statistics.median(call.counts.get(site, 0) for call in calls))
+        work = works.get(site, Work()) * count
+        seconds = statistics.median(samples)
+        placement = place(work, seconds, count, peaks)
+        share = seconds / wall
+        found.append(SiteProfile(first[site], count, samples, share, work, placement, kernels.get(site)))
+    return tuple(sorted(found, key=lambda one: (-one.seconds, one.site.id)))

@@ -1,0 +1,122 @@
+"""The HTML page of a profile: a flame of modules, model lines and launches, and tables of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.base import wording
+from aoti_debug.base.machine.files import page_file
+from aoti_debug.views.profile.flame import Box, flame
+from aoti_debug.views.profile.frames import Frame, FrameKind, frame_tree
+from aoti_debug.views.profile.hints import hint
+from aoti_debug.views.profile.model_profile import ModelProfile, SiteProfile
+from aoti_debug.views.profile.roofline import Bound
+from aoti_debug.views.profile.text import call_word, columns, device_cells, heading, rows, sum_lines
+from aoti_debug.views.report.page import PageParts, render
+
+NAME = "report/profile.html"
+MOST_LAUNCHES = 200  # rows of the table
+_WIDE = 10_000  # columns: nothing is wrapped
+_PARTS = PageParts("profile.html", ("flame.js",), ("report.css",), ())
+
+
+def page(profile: ModelProfile) -> str:
+    """The text of the page."""
+    picture = flame(frame_tree(profile))
+    title, *facts = heading(profile, _WIDE)
+    boxes = [_box(box, profile.wall_seconds, call_word(profile)) for box in picture.boxes]
+    values = {
+        "name": profile.model.name,
+        "title_text": title,
+        "facts": [*facts, *sum_lines(profile)],
+        "boxes": boxes,
+        "rows": picture.rows,
+        "hidden": picture.hidden,
+        "columns": columns(profile),
+        "launches": rows(profile, profile.sites[:MOST_LAUNCHES]),
+        "more": len(profile.sites[MOST_LAUNCHES:]),
+    }
+    data = [
+        {name: box[name] for name in ("left", "width", "share", "parent", "end", "title", "facts")} for box in boxes
+    ]
+    return render(_PARTS, {"boxes": data}, values)
+
+
+def write(profile: ModelProfile, output: Path | None = None) -> Path:
+    """Writes the page over an older one; returns its path.
+
+    Args:
+        output: the file; None for report/profile.html in the run.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    return page_file.write(page(profile), output, profile.run.path / NAME)
+
+
+def _box(box: Box, call_seconds: float, one: str) -> dict[str, Any]:
+    """A box as the page draws it.
+
+    Args:
+        one: the word for what was measured: "call".
+    """
+    frame = box.frame
+    share = frame.seconds / call_seconds
+    return {
+        "left": box.left,
+        "width": box.width,
+        "share": share,
+        "row": box.row,
+        "parent": box.parent,
+        "end": box.end,
+        "name": frame.name,
+        "tone": _tone(frame),
+        "title": f"{frame.name}: {wording.duration(frame.seconds)}, {share:.1%}",
+        "facts": list(_facts(frame, share, one).items()),
+    }
+
+
+def _tone(frame: Frame) -> str:
+    """The CSS class of a box: the kind of its frame, and of a launch what bounds it."""
+    if frame.site is None:
+        return frame.kind.value
+    if frame.site.placement is None:
+        return "launch unknown"
+    bound = frame.site.placement.bound
+    return "launch launch-bound" if bound is Bound.LAUNCH else f"launch {bound.value}"
+
+
+def _facts(frame: Frame, share: float, one: str) -> dict[str, str]:
+    """The facts beside the picture, by name."""
+    facts = {"time": f"{wording.duration(frame.seconds)} a {one}", "share": f"{share:.1%}"}
+    if frame.kind in (FrameKind.MODULE, FrameKind.LINE, FrameKind.LAUNCH):
+        facts["module"] = frame.module or "the model itself"
+    site = next(frame.sites, None)
+    if frame.kind in (FrameKind.LINE, FrameKind.LAUNCH) and site is not None and site.site.provenance.source:
+        line = site.site.provenance.source[0]
+        facts |= {"model line": f"{line.file}:{line.line} in {line.function}", "source": line.text.strip()}
+    if frame.site is not None:
+        return facts | _launch_facts(frame.site)
+    if frame.kind is not FrameKind.GAPS:
+        facts["launches"] = str(sum(one.count for one in frame.sites))
+    return facts
+
+
+def _launch_facts(site: SiteProfile) -> dict[str, str]:
+    modules = site.site.provenance.modules
+    facts = {"launch": site.launch.id, "launches": str(site.count)}
+    if len(modules) > 1:
+        facts["modules"] = ", ".join(modules)
+    if site.work.bytes is not None:
+        facts["bytes"] = wording.byte_size(site.work.bytes)
+    if site.work.flops is not None:
+        facts["FLOP"] = f"{site.work.flops:.3g}"
+    if site.placement is not None:
+        facts |= {"roofline": f"{site.placement.share:.0%}", "bound by": site.placement.bound.value}
+    if site.kernel is not None:
+        names = ("registers", "shared memory", "occupancy", "configuration")
+        facts |= dict(zip(names, device_cells(site.kernel), strict=True))
+    if advice := hint(site):
+        facts["hint"] = advice
+    return facts

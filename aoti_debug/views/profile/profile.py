@@ -1,0 +1,81 @@
+"""Measures a model: builds it if necessary, calls it many times, and takes the calls apart.
+
+aoti_debug_profiles/20261120-231501-4711/
+  new.pt2 new/runs/ old.pt2 old/runs/ peaks.json   packages, their runs, and what this machine can do
+"""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.compare.compare_run import has_reference, reference_of
+from aoti_debug.compare.replay.replay_session import replay_folder
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.show.made_calls import calls_text
+from aoti_debug.views.profile.against import compare_with
+from aoti_debug.views.profile.model_profile import ModelProfile, site_profiles
+from aoti_debug.views.profile.options import WARM_UP, ProfileOptions
+from aoti_debug.views.profile.peaks import machine_peaks
+from aoti_debug.views.profile.recorded import run_options, run_to_the_end
+from aoti_debug.views.profile.roofline import Peaks
+from aoti_debug.views.profile.run_calls import RunCalls, calls_of
+from aoti_debug.views.profile.site_work import site_works
+
+
+def profile(options: ProfileOptions, listener: StepListener | None = None) -> ModelProfile:
+    """Measures the launches of a model, and compares them with those of an older one if that is asked for.
+
+    Raises:
+        UsageError: an option is wrong, a model is not trusted, or does not end well.
+        ArtifactError: a model or its inputs are not what they should be.
+        ToolchainError, TargetError: a model could not be built or started.
+        RunDirError: its calls were not recorded.
+    """
+    steps = Steps(listener)
+    with replay_folder(options.out) as folder, python_process.forking_from(PRELOADED, options.imports) as server:
+        server.preload()
+        new = run_options(options.model, options, folder, "new", steps)
+        old = None if options.against is None else run_options(options.against, options, folder, "old", steps)
+        with steps.step("run") as note:
+            run = run_to_the_end(new)
+            launches = wording.count(len(run.launches), "launch")
+            note.text = f"{launches} in {calls_text(run)}"
+        with steps.step("roofline"):
+            calls = calls_of(run, WARM_UP)
+            found = _profile(options.model, run, calls, machine_peaks(run.manifest.device, folder, 0.0))
+            if found.highest_flops > found.peaks.flops_of(""):  # it was measured while the machine was busy
+                peaks = machine_peaks(run.manifest.device, folder, found.highest_flops)
+                found = _profile(options.model, run, calls, peaks)
+        if options.against is None or old is None:
+            return found
+        return found.against(compare_with(options.against, old, new, steps))
+
+
+def profile_of(model: Path, run: RunDir, peaks: Peaks) -> ModelProfile:
+    """The profile of a run at level 3.
+
+    Raises:
+        RunDirError: the run has no measured call, or none that launched anything.
+    """
+    return _profile(model, run, calls_of(run, WARM_UP), peaks)
+
+
+def _profile(model: Path, run: RunDir, calls: RunCalls, peaks: Peaks) -> ModelProfile:
+    measured = calls.measured
+    if not any(call.counts for call in measured):
+        raise RunDirError(
+            f"run {run.path.name} recorded no launch of a measured call", hint="aoti-debug show says what it recorded"
+        )
+    if statistics.median(call.wall_ns for call in measured) <= 0:
+        raise RunDirError(f"the calls of run {run.path.name} took no time", hint="run the profile again")
+    reference = reference_of(run)[0] if has_reference(run) else None
+    first = [launch for launch in run.launches if launch.key.call == measured[0].recorded_call]
+    works = site_works(first, run.manifest, reference)
+    sites = site_profiles(run, measured, works, peaks)
+    return ModelProfile(model, run, measured, sites, peaks, calls.cost, on_device=calls.on_device)

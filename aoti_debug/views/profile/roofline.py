@@ -1,0 +1,79 @@
+"""The roofline of a machine: the least time that some work takes there, and what bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import Enum
+
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.views.profile.work import Work
+
+_LAUNCH_BOUND = 0.1  # of the roofline, below which a short launch is bound by what every launch costs
+_SHORT = 20e-6  # seconds
+_FLOAT32 = "float32"
+
+
+class Bound(str, Enum):
+    """The limit that a launch comes up against."""
+
+    MEMORY = "memory"
+    COMPUTE = "compute"
+    LAUNCH = "launch"  # what every launch costs, whatever it does
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The highest rates of a machine.
+
+    Attributes:
+        device: its name, with the number of threads of a CPU.
+        bandwidth: bytes per second, read and written.
+        flops: floating-point operations per second in a product of large matrices, by dtype.
+    """
+
+    device: str
+    bandwidth: float
+    flops: Mapping[str, float] = field(default_factory=dict)
+
+    def flops_of(self, dtype: str) -> float:
+        """Floating-point operations per second in a dtype; those in float32 where it was not measured."""
+        return self.flops.get(dtype) or self.flops[_FLOAT32]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The place of launches below the roofline.
+
+    Attributes:
+        least_seconds: the time that the machine needs for their work.
+        share: that time in proportion to the measured one; above 1 if the tensors stay in caches.
+        bound: what bounds them.
+    """
+
+    least_seconds: float
+    share: float
+    bound: Bound
+
+
+def place(work: Work, seconds: float, count: int, peaks: Peaks) -> Placement | None:
+    """Places launches below the roofline.
+
+    Args:
+        work: of all of them.
+        seconds: that they took, all together.
+        count: how many there are.
+
+    Returns:
+        The place; None if neither bytes nor operations are known, or no time was measured.
+    """
+    if seconds <= 0 or (work.bytes is None and work.flops is None):
+        return None
+    moving = (work.bytes or 0) / peaks.bandwidth
+    computing = (work.flops or 0) / peaks.flops_of(work.dtype)
+    least = max(moving, computing)
+    if least < _LAUNCH_BOUND * seconds and seconds / max(count, 1) < _SHORT:
+        bound = Bound.LAUNCH
+    else:
+        bound = Bound.COMPUTE if computing > moving else Bound.MEMORY
+    return Placement(least, least / seconds, bound)

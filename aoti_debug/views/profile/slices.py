@@ -1,0 +1,92 @@
+"""The calls and launches of a run as slices of time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+
+from aoti_debug.base.abi import CallKind
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.show import text
+from aoti_debug.views.profile.device_calls import DeviceCall
+from aoti_debug.views.profile.measured_call import complete_calls
+
+CALL, LAUNCH = "call", "launch"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A call or a launch in time.
+
+    Attributes:
+        category: CALL or LAUNCH.
+        begin_ns: nanoseconds from the beginning of the recording.
+        thread: the id of the thread that it went on in, or the number of the GPU's stream.
+        facts: what a viewer shows beside it, by name.
+    """
+
+    name: str
+    category: str
+    begin_ns: int
+    duration_ns: int
+    thread: int
+    facts: Mapping[str, str] = field(default_factory=dict)
+    on_device: bool = False
+
+
+def slices(run: RunDir, warm_up: int, on_device: Sequence[DeviceCall] | None = None) -> Iterator[Slice]:
+    """Yields the calls that returned, and their launches that did; with the profiler of a GPU, its kernels instead.
+
+    Args:
+        warm_up: the number of calls that count as warming up.
+        on_device: what that profiler has recorded; None without it.
+    """
+    return _on_host(run, warm_up) if on_device is None else _on_device(on_device)
+
+
+def _on_device(calls: Sequence[DeviceCall]) -> Iterator[Slice]:
+    """Yields calls or replays, and the work of the GPU in them."""
+    start = calls[0].begin_ns if calls else 0
+    for call in calls:
+        streams = Counter(work.activity.stream for work in call.works)
+        kind = "call" if call.replay_of is None else "replay"
+        ((main, _),) = streams.most_common(1) or ((0, 0),)
+        yield Slice(
+            f"{kind} {call.number}", CALL, call.begin_ns - start, call.end_ns - call.begin_ns, main, on_device=True
+        )
+        for work in call.works:
+            one = work.activity
+            facts = {} if work.launch is None else _facts(work.launch)
+            yield Slice(one.name, LAUNCH, one.begin_ns - start, one.duration_ns, one.stream, facts, on_device=True)
+
+
+def _on_host(run: RunDir, warm_up: int) -> Iterator[Slice]:
+    known = set()
+    for call in complete_calls(run):
+        known.add(call.call)
+        assert call.end_ns is not None
+        facts = {"warm-up": "yes"} if call.call < warm_up else {}
+        yield Slice(f"call {call.call}", CALL, call.begin_ns, call.end_ns - call.begin_ns, call.thread, facts)
+    for launch in run.launches:
+        if launch.end_ns is not None and launch.key.kind is CallKind.MODEL and launch.key.call in known:
+            duration = launch.end_ns - launch.begin_ns
+            yield Slice(launch.kernel, LAUNCH, launch.begin_ns, duration, launch.thread, _facts(launch))
+
+
+def _facts(launch: Launch) -> dict[str, str]:
+    facts = {"launch": launch.id}
+    provenance = launch.site.provenance
+    if provenance.source:
+        facts["model line"] = text.model_line(provenance)
+        facts["source"] = provenance.source[0].text.strip()
+    if provenance.modules:
+        facts["module"] = ", ".join(provenance.modules)
+    if launch.loops:
+        facts["iteration"] = ", ".join(map(str, launch.loops))
+    for argument in launch.args:
+        if argument.layout is not None:
+            facts[f"{text.ROLES[argument.role]} {argument.name}".strip()] = text.shape(argument.layout)
+    return facts

@@ -1,0 +1,177 @@
+"""Launches as compact plain data: each site, layout and stack is stored once and referred to by its index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aoti_debug.base.native import exception_text
+from aoti_debug.runs.show.argument_statistics import HASH_ONLY
+from aoti_debug.views.report.redaction import Redaction
+
+STATISTICS = (
+    "numel", "n_nan", "n_pos_inf", "n_neg_inf", "n_zero", "min", "max", "min_index", "max_index", "mean", "std",
+)  # fmt: skip
+SHOWN_VALUES = 64  # elements of a small tensor that the page lists
+_LITERAL = re.compile(r"-?[\d.]+(?:e[-+]?\d+)?[LfFuU]*|true|false|[A-Za-z_:]+", re.I)
+
+
+class Table:
+    """A list of distinct values, found by key."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._indices: dict[Any, int] = {}
+
+    def index(self, key: Any, make: Callable[[], Any]) -> int:
+        """The index of the value with this key; `make` makes it at the first use."""
+        if key not in self._indices:
+            self._indices[key] = len(self.items)
+            self.items.append(make())
+        return self._indices[key]
+
+
+class Compactor:
+    """Turns launches, as show.document describes them, into a few tables."""
+
+    def __init__(self, redaction: Redaction, root: str) -> None:
+        self._redaction = redaction
+        self._root = root
+        self.sites = Table()
+        self.layouts = Table()
+        self.stacks = Table()
+        self.kernels = Table()
+
+    def tables(self) -> dict[str, Any]:
+        """The tables by name, as lists."""
+        tables = {"sites": self.sites, "layouts": self.layouts, "stacks": self.stacks, "kernels": self.kernels}
+        return {name: table.items for name, table in tables.items()}
+
+    def launch(self, shown: Mapping[str, Any], sources: Sequence[int]) -> dict[str, Any]:
+        """The launch with indices into the tables.
+
+        Args:
+            shown: a launch of show.document.
+            sources: indices of the kernel sources of its site.
+        """
+        begin, end = shown["begin_ns"], shown["end_ns"]
+        fault = shown["fault"]
+        return {
+            "id": shown["id"],
+            "site": self.sites.index(shown["site"], lambda: self._site(shown, sources)),
+            "status": shown["status"],
+            "begin": begin,
+            "duration": None if end is None else end - begin,
+            "thread": shown["thread"],
+            "stream": shown["stream_slot"],
+            "loops": shown["loops"],
+            "replay": shown["replay"],
+            "fault": None if fault is None else self._redaction.redact(exception_text.message(fault["text"])),
+            "stack": [] if fault is None or self._redaction.removes_source else self._frames(fault["text"]),
+            "grids": [self._grid(grid) for grid in shown["grids"]],
+            "args": [self._argument(argument) for argument in shown["args"]],
+        }
+
+    def _frames(self, exception: str) -> list[str]:
+        return list(self._redaction.redact_all(exception_text.frames(exception)))
+
+    def _site(self, shown: Mapping[str, Any], sources: Sequence[int]) -> dict[str, Any]:
+        provenance, hidden = shown["provenance"], self._redaction.removes_source
+        return {
+            "kernel": shown["kernel"],
+            "kind": shown["kind"],
+            "op": shown["op"],
+            "function": shown["function"],
+            "subgraph": shown["subgraph"],
+            "frames": [{**frame, "text": ""} if hidden else frame for frame in shown["source"]],
+            "certainty": provenance["certainty"],
+            "handle": provenance["handle"],
+            "stacks": [] if hidden else [self._stack(stack) for stack in provenance["stacks"]],
+            "post": provenance["post_grad_nodes"],
+            "pre": provenance["pre_grad_nodes"],
+            "sources": list(sources),
+            "args": [
+                {
+                    "name": a["name"],
+                    "param": a["param"],
+                    "role": a["role"],
+                    "form": a["form"],
+                    "ctype": a["ctype"],
+                    "expression": None if hidden else a["expression"],
+                    "base": a["base"],
+                }
+                for a in shown["args"]
+            ],
+        }
+
+    def _stack(self, stack: str) -> int:
+        return self.stacks.index(stack, lambda: stack)
+
+    def _grid(self, grid: Mapping[str, Any]) -> list[Any]:
+        """[kernel, grid, warps, shared bytes, values]; without values if those of tensors are left out."""
+        params = [[a["name"], a["ctype"]] for a in grid["arguments"]]
+        kernel = self.kernels.index(f"{grid['kernel']} {params}", lambda: [grid["kernel"], params])
+        values = [] if self._redaction.removes_tensors else [a["value"] for a in grid["arguments"]]
+        return [kernel, grid["grid"], grid["num_warps"], grid["shared_bytes"], values]
+
+    def _argument(self, a: Mapping[str, Any]) -> list[Any]:
+        """[layout, address or value, before, after]; trailing nulls are left out."""
+        tensor = a["tensor"]
+        if tensor is not None:
+            layout = [value for name, value in tensor.items() if name != "data_ptr"]
+            entry = [self.layouts.index(str(layout), lambda: layout), tensor["data_ptr"]]
+        else:
+            entry = [None, self._scalar(a)]
+        entry += [self._phase(a["before"]), self._phase(a["after"])]
+        return _trimmed(entry)
+
+    def _scalar(self, a: Mapping[str, Any]) -> Any:
+        literal = _LITERAL.fullmatch(a["expression"] or "")
+        if a["form"] == "string":
+            return None if self._redaction.removes_source else a["value"]
+        if self._redaction.removes_tensors and not literal:
+            return None
+        return a["value"] if a["type"] == "number" else a["type"]
+
+    def _phase(self, phase: Mapping[str, Any] | None) -> list[Any] | None:
+        """[statistics, reason, values, file]; trailing nulls are left out."""
+        if phase is None or self._redaction.removes_tensors:
+            return None
+        statistics, values = phase["statistics"], phase["values"]
+        entry = [
+            None if statistics is None else [statistics[name] for name in STATISTICS],
+            f"{HASH_ONLY}: #{phase['hash']}" if phase["reason"] == HASH_ONLY else phase["reason"],
+            None if values is None else values[:SHOWN_VALUES],
+            None if phase["file"] is None else phase["file"].removeprefix(f"{self._root}/"),
+        ]
+        return _trimmed(entry)
+
+
+def _trimmed(entry: list[Any]) -> list[Any]:
+    while entry and entry[-1] is None:
+        entry.pop()
+    return entry
+
+
+def merge_recordings(shown: dict[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The launch, its missing phases filled in from other recordings of the same launch."""
+    same = [other for other in others if (other["site"], other["kernel"]) == (shown["site"], shown["kernel"])]
+    if not same:
+        return shown
+    args = []
+    for position, a in enumerate(shown["args"]):
+        filled = dict(a)
+        for other in same:
+            for phase in ("before", "after"):
+                filled[phase] = merge_phases(filled[phase], other["args"][position][phase])
+            filled["tensor"] = filled["tensor"] or other["args"][position]["tensor"]
+        args.append(filled)
+    return {**shown, "args": args}
+
+
+def merge_phases(first: dict[str, Any] | None, second: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Two records of one tensor at one phase: each field from the first that has it."""
+    if first is None or second is None:
+        return first or second
+    return {name: second[name] if first[name] is None else first[name] for name in first}

@@ -1,0 +1,160 @@
+"""The page of two runs that were compared with each other."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.base import wording
+from aoti_debug.base.machine.files import page_file
+from aoti_debug.compare.diff import text
+from aoti_debug.compare.diff.difference import Diff, LaunchDifference, TensorDifference
+from aoti_debug.compare.diff.difference_spread import difference_spread
+from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.report.diff_data import data_of
+from aoti_debug.views.report.page import PageParts, render
+
+_VERDICTS = ("same", "different", "not compared")
+_PARTS = PageParts(
+    "diff.html",
+    ("tabulator.min.js", "data.js", "spread.js", "errors.js", "rows.js", "diff.js", "main.js"),
+    ("tabulator_simple.min.css", "report.css"),
+    ("LICENSE-tabulator",),
+)
+
+
+def diff_page(diff: Diff, excesses: Sequence[str] | None = None) -> str:
+    """The text of the HTML page.
+
+    Args:
+        excesses: what exceeds the budget; None without a budget.
+
+    Raises:
+        RunDirError: a tensor is damaged.
+    """
+    first, tensor = diff.first, _first_tensor(diff)
+    spread, no_spread = _spread(diff, tensor)
+    is_clean = diff.is_same if excesses is None else not excesses
+    verdict, rest = _verdict(diff)
+    values = {
+        "a": diff.a.path,
+        "b": diff.b.path,
+        "is_clean": is_clean,
+        "kind": verdict if excesses is None else "over the budget" if excesses else "within the budget",
+        "what": f"{verdict.capitalize()}{rest}",
+        "first": None if first is None else _first(first),
+        "element": None if tensor is None else _element(tensor),
+        "inputs": [text.input_text(item) for item in diff.inputs],
+        "summary": text.summary(diff),
+        "notes": [note for item in (first,) if item is not None for note in item.notes],
+        "explanations": text.explanation_lines(diff, sys.maxsize),
+        "remarks": [*text.alone_lines(diff), *text.note_lines(diff)],
+        "no_spread": no_spread,
+        "excesses": excesses,
+        "runs": list(_runs(diff)),
+        "settings": diff.settings,
+        "command_line": shlex.join(("aoti-debug", "diff", str(diff.a.path), str(diff.b.path))),
+    }
+    return render(_PARTS, data_of(diff, spread), values)
+
+
+def write(diff: Diff, excesses: Sequence[str] | None, path: Path) -> Path:
+    """Writes the page over an older one; returns its path.
+
+    Raises:
+        RunDirError: a tensor is damaged.
+        UsageError: the file cannot be written.
+    """
+    return page_file.write(diff_page(diff, excesses), path, path)
+
+
+def _verdict(diff: Diff) -> tuple[str, str]:
+    """The verdict in small letters, and what follows it: ("different", " from 0.5 cpp_fused_add_0 on")."""
+    sentence = text.verdict(diff)
+    verdict = next(word for word in _VERDICTS if sentence.startswith(word.upper()))
+    return verdict, sentence[len(verdict) :]
+
+
+def _first_tensor(diff: Diff) -> TensorDifference | None:
+    """The tensor that differs first: of the launch that parts, otherwise a model input."""
+    if diff.parted or not diff.inputs:
+        return next(iter(() if diff.first is None else diff.first.tensors), None)
+    return diff.inputs[0].tensor
+
+
+def _first(item: LaunchDifference) -> dict[str, Any]:
+    launch = item.launch
+    frames = launch.site.provenance.source
+    return {
+        "launch": launch.id,
+        "kernel": launch.kernel,
+        "outcome": text.OUTCOMES[item.outcome],
+        "counterparts": text.counterparts_text(item),
+        "cause": "" if item.explanation is None else text.explanation_text(item.explanation),
+        "frame": frames[0] if frames else None,
+    }
+
+
+def _element(difference: TensorDifference) -> dict[str, Any]:
+    """The element that differs most, with what both runs have there."""
+    found, layout = difference.elements, difference.pair.b.argument.layout
+    if found is None or layout is None:
+        return {"place": difference.name, "size": difference.reason, "sides": None}
+    sizes = [f"{found.different} of {wording.count(found.elements, 'element')} differ"]
+    sizes += [] if found.max_ulp is None else [f"at most {wording.number(found.max_ulp)} ULP, here"]
+    place = ", ".join(map(str, unravel(found.worst, layout.shape)))
+    return {
+        "place": f"{difference.name}[{place}]",
+        "size": "; ".join(sizes),
+        "sides": None if found.values is None else [text.number_text(value) for value in found.values],
+    }
+
+
+def _spread(diff: Diff, difference: TensorDifference | None) -> tuple[list[Mapping[str, Any]], str]:
+    """Where the elements of a tensor differ, for the page; or why that is not known."""
+    if difference is None:
+        return [], ""
+    layout, elements = difference.pair.b.argument.layout, difference.elements
+    try:
+        spread = difference_spread(difference, diff.a, diff.b)
+    except ValueError as error:
+        return [], f"no map of {difference.name}: {error}"
+    assert layout is not None
+    assert elements is not None
+    return [
+        {
+            "kind": "different",
+            "argument": difference.name,
+            "dtype": layout.dtype,
+            "shape": layout.shape,
+            "count": elements.elements,
+            "wrong": elements.different,
+            "element": text.element_text(elements, layout.shape),
+            **asdict(spread),
+        }
+    ], ""
+
+
+def _runs(diff: Diff) -> Iterator[tuple[str, str, str]]:
+    """Facts about both runs: (name, in the first, in the second)."""
+    for name, value_of in _FACTS.items():
+        yield name, value_of(diff.a), value_of(diff.b)
+
+
+def _calls(run: RunDir) -> str:
+    return f"{wording.count(len(run.launches), 'launch')} in {wording.count(len(run.timeline.calls), 'call')}"
+
+
+_FACTS = {
+    "run": lambda run: str(run.path),
+    "recorded": lambda run: f"{run.info.started}, level {run.level}",
+    "device": lambda run: run.manifest.device,
+    "torch": lambda run: run.info.torch_version or run.manifest.torch_version,
+    "ended": lambda run: str(run.state.value),
+    "launches": _calls,
+}

@@ -1,0 +1,270 @@
+"""The document of a report: everything that the page shows, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from aoti_debug.base import wording
+from aoti_debug.base.abi import Level
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.compare.comparison import BAD, Comparison
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.recording import levels
+from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.runs.diagnosis import findings, suggested_commands
+from aoti_debug.runs.diagnosis.findings import FindingKind
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, worst_value
+from aoti_debug.runs.show.document import launch_documents
+from aoti_debug.runs.show.made_calls import calls_text
+from aoti_debug.runs.show.overview import BUDGET, notes
+from aoti_debug.views.report import launch_graph, marked_launches
+from aoti_debug.views.report.compact_launches import Compactor, merge_recordings
+from aoti_debug.views.report.comparison import ComparedLaunches
+from aoti_debug.views.report.highlighted_source import SourceFile, highlight_kernel, source_indices
+from aoti_debug.views.report.redaction import NO_REDACTION, Redaction
+from aoti_debug.views.report.shown_launches import named_first, select_launches
+from aoti_debug.views.report.source_context import LaunchContext, context_of, model_lines_of, recorded_line
+from aoti_debug.views.report.subject import ReportSubject
+from aoti_debug.views.report.tensor_samples import BUDGET as SAMPLE_BUDGET
+from aoti_debug.views.report.tensor_samples import ELEMENTS, Sampler
+
+
+@dataclass(frozen=True)
+class Document:
+    """The contents of a page.
+
+    Attributes:
+        kind: of the finding.
+        head: the finding (findings.to_json).
+        run: facts about the run; None where the model was never called.
+        contexts: model lines, the victim's first.
+        data: launches, graph and histograms, for the page's scripts.
+        commands: command lines, each with what it does.
+        remarks: sentences about what the page does not show, and why.
+        summaries: name of the page of summaries beside this one; "" for none.
+    """
+
+    title: str
+    what: str
+    name: str
+    kind: FindingKind
+    head: dict[str, Any]
+    run: dict[str, Any] | None
+    contexts: tuple[LaunchContext, ...]
+    sources: tuple[SourceFile, ...]
+    data: dict[str, Any]
+    steps: tuple[dict[str, Any], ...]
+    versions: dict[str, str]
+    commands: tuple[tuple[str, str], ...]
+    remarks: tuple[str, ...]
+    summaries: str = ""
+
+
+def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION, summaries: str = "") -> Document:
+    """The document of a run or a triage.
+
+    Raises:
+        RunDirError: a run is damaged.
+    """
+    finding = redaction.redact_finding(subject.finding)
+    run = subject.run
+    sources: tuple[SourceFile, ...] = ()
+    source_index: dict[str, int] = {}
+    if run is not None and not redaction.removes_source:
+        kernels = {kernel.name: kernel for kernel in run.manifest.kernels if kernel.source}
+        sources = tuple(highlight_kernel(kernel) for kernel in kernels.values())
+        source_index = {name: index for index, name in enumerate(kernels)}
+    data = _data(subject, redaction, source_index)
+    if subject.comparison is not None and not redaction.removes_tensors:
+        _add_comparison(data, subject.comparison, redaction)
+    if subject.triage is None:
+        finding = replace(finding, warnings=(*finding.warnings, *_mark_warnings(data)))
+    frames = model_lines_of(finding.where, finding.origin)
+    return Document(
+        title=f"{finding.kind.value}: {subject.name}",
+        what=subject.what,
+        name=subject.name,
+        kind=finding.kind,
+        head=findings.to_json(finding),
+        run=None if run is None else _facts(run, redaction),
+        contexts=() if redaction.removes_source else _contexts(frames, run),
+        sources=sources,
+        data=data,
+        steps=tuple({**asdict(step), "text": redaction.redact(step.text)} for step in subject.steps),
+        versions=dict(subject.versions),
+        commands=_commands(subject),
+        remarks=(*_remarks(redaction), *_limits(run, data)),
+        summaries=summaries,
+    )
+
+
+def _contexts(frames: Sequence[ModelLine], run: RunDir | None) -> tuple[LaunchContext, ...]:
+    """The model lines with their neighbours; a run that was not made here may name any file of this machine."""
+    is_made_here = run is not None and run.is_made_here
+    return tuple(context_of(frame) if is_made_here else recorded_line(frame) for frame in frames)
+
+
+def _facts(run: RunDir, redaction: Redaction) -> dict[str, Any]:
+    info = run.info
+    return {
+        "name": run.path.name,
+        "state": run.state.value,
+        "detail": redaction.redact(info.exit.detail),
+        "level": levels.written(run.level),
+        "device": run.manifest.device,
+        "filters": str(SiteFilter(info.filters, info.module_filters, info.line_filters)),
+        "started": info.started,
+        "seconds": info.exit.seconds,
+        "calls": calls_text(run),
+        "launches": len(run.launches),
+        "notes": list(redaction.redact_all(notes(run))),
+    }
+
+
+def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, int]) -> dict[str, Any]:
+    run, finding = subject.run, subject.finding
+    if run is None:
+        tables = Compactor(redaction, "").tables()
+        return {**tables, "launches": [], "histograms": [], "graph": launch_graph.EMPTY, "comparison": None}
+    verdict = subject.verdict
+    damaged = frozenset(damage.key for damage in run.timeline.damages)
+    compactor = Compactor(redaction, str(run.path))
+    shown_launches = select_launches(run, finding, verdict)
+    main = _Recording(run, shown_launches)
+    others = [_Recording(other, main.described_by(other)) for other in subject.others]
+    sampler = Sampler()
+    launches = []
+    for launch in named_first(shown_launches, finding):
+        id_ = launch.id
+        same = [other for other in others if id_ in other.launches]
+        shown = merge_recordings(main.shown[id_], [other.shown[id_] for other in same])
+        measured = [main, *same]
+        entry = compactor.launch(shown, source_indices(launch.site, source_index))
+        launch_marks = marked_launches.status_marks(run, launch, finding, verdict)
+        launch_marks += [marked_launches.Mark.GUARD] if launch.key in damaged else []
+        launch_marks += marked_launches.value_marks(shown["args"])
+        if redaction.removes_tensors:
+            launch_marks = [mark for mark in launch_marks if mark is not marked_launches.Mark.NEAR_OVERFLOW]
+        entry["marks"] = [mark.value for mark in launch_marks]
+        entry["worst"] = "" if redaction.removes_tensors else _worst(measured, launch)
+        entry["histograms"] = [] if redaction.removes_tensors else _histograms(sampler, measured, launch)
+        launches.append(entry)
+    order = {launch.id: position for position, launch in enumerate(shown_launches)}
+    launches.sort(key=lambda entry: order[entry["id"]])
+    return {
+        **compactor.tables(),
+        "launches": launches,
+        "histograms": sampler.histograms,
+        "sample": ELEMENTS,
+        "unread": sampler.unread,
+        "graph": launch_graph.graph_of(run, redaction.redact_finding(finding), verdict),
+        "comparison": None,
+    }
+
+
+def _add_comparison(data: dict[str, Any], comparison: Comparison, redaction: Redaction) -> None:
+    """Adds what the comparison found to the launches, and what belongs to no single one."""
+    compared = ComparedLaunches(comparison, redaction)
+    wrong = {row.launch.id for row in comparison.rows if row.verdict in BAD}
+    for entry in data["launches"]:
+        entry["compared"] = compared.launch(entry["id"])
+        if entry["id"] in wrong and marked_launches.Mark.GUILTY.value not in entry["marks"]:
+            entry["marks"] = marked_launches.ordered((*entry["marks"], marked_launches.Mark.WRONG_VALUE.value))
+    data["comparison"] = compared.shared({entry["id"] for entry in data["launches"]})
+
+
+class _Recording:
+    """A run and launches of it, as show.document describes them."""
+
+    def __init__(self, run: RunDir, launches: Sequence[Launch]) -> None:
+        self.run = run
+        self.measurer = Measurer(run, BUDGET)
+        self.launches = {launch.id: launch for launch in launches}
+        self.shown = {shown["id"]: shown for shown in launch_documents(run, launches, self.measurer)}
+
+    def described_by(self, other: RunDir) -> tuple[Launch, ...]:
+        """The same launches of another run, where that has a record which this one may lack."""
+        own = {launch.key: launch for launch in self.launches.values()}
+        same = ((own[launch.key], launch) for launch in other.launches if launch.key in own)
+        return tuple(
+            launch
+            for mine, launch in same
+            if (mine.site.id, mine.kernel) == (launch.site.id, launch.kernel)
+            and (launch.is_measured or _has_more_tensors(launch, mine))
+        )
+
+
+def _has_more_tensors(launch: Launch, than: Launch) -> bool:
+    return any(a.layout is None and launch.tensor(a.slot) is not None for a in than.args)
+
+
+def _worst(recordings: Sequence[_Recording], launch: Launch) -> str:
+    id_ = launch.id
+    values = [worst_value(r.launches[id_], r.measurer) for r in recordings]
+    values += [hash_text(r.launches[id_]) for r in recordings if r.run.level == Level.HASH]
+    return next((value for value in values if value != "-"), "")
+
+
+def _histograms(sampler: Sampler, recordings: Sequence[_Recording], launch: Launch) -> list[int | None]:
+    """For each argument its index in the sampler's histograms; trailing nulls are left out."""
+    id_ = launch.id
+    recorded = [(recording.run, recording.launches[id_].args) for recording in recordings]
+    indices: list[int | None] = []
+    for position in range(len(launch.args)):
+        candidates = (sampler.histogram_index(run, args[position]) for run, args in recorded)
+        indices.append(next((index for index in candidates if index is not None), None))
+    while indices and indices[-1] is None:
+        indices.pop()
+    return indices
+
+
+def _mark_warnings(data: Mapping[str, Any]) -> Iterator[str]:
+    """Warnings about marked launches of a run that was not triaged."""
+    for mark in (
+        marked_launches.Mark.GUARD,
+        marked_launches.Mark.NAN,
+        marked_launches.Mark.INF,
+        marked_launches.Mark.NEAR_OVERFLOW,
+    ):
+        marked = [launch for launch in data["launches"] if mark.value in launch["marks"]]
+        if marked:
+            first = marked[0]
+            kernel, worst = data["sites"][first["site"]]["kernel"], f": {first['worst']}" if first["worst"] else ""
+            launches = wording.count(len(marked), "launch")
+            yield f"{mark.value} in {launches}, first in launch {first['id']} {kernel}{worst}"
+
+
+def _commands(subject: ReportSubject) -> tuple[tuple[str, str], ...]:
+    lines = [(subject.command_line, f"repeats the {subject.what}")] if subject.command else []
+    run = subject.run
+    if run is not None:
+        if subject.triage is not None and run.info.command:
+            lines.append((suggested_commands.run_again(run.info), "repeats only the run that is shown here"))
+        lines.append((suggested_commands.show(run), "shows its launches on the terminal"))
+    return tuple(lines)
+
+
+def _limits(run: RunDir | None, data: Mapping[str, Any]) -> Iterator[str]:
+    shown = len(data["launches"])
+    if run is not None and shown < len(run.launches):
+        yield f"{shown} of {len(run.launches)} launches are shown: those around the guilty one, or the first ones"
+    if run is not None and run.level == Level.HASH:
+        yield "level hash records no values: the hashes of what launches wrote stand in their place"
+    if data.get("unread"):
+        unread = wording.count(data["unread"], "tensor")
+        yield f"{unread} without a histogram: a report reads at most {wording.byte_size(SAMPLE_BUDGET)} of tensors"
+
+
+def _remarks(redaction: Redaction) -> tuple[str, ...]:
+    remarks = []
+    if redaction.removes_tensors:
+        remarks.append(
+            "left out: values of tensors, statistics, histograms, numbers passed to kernels or quoted, comparisons"
+        )
+    if redaction.removes_source:
+        remarks.append("left out: source of kernels and of the model, stacks, sentences that may quote them")
+    return tuple(remarks)

@@ -1,0 +1,80 @@
+"""The lines around a line of the model's source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis.findings import Place
+
+CONTEXT_LINES = 6  # before and after
+_LARGEST = 4 << 20  # bytes of a source file that is read
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a source file."""
+
+    number: int
+    text: str
+    marked: bool
+
+
+@dataclass(frozen=True)
+class LaunchContext:
+    """A model line among its neighbours.
+
+    Attributes:
+        lines: the frame's line with those around it, or alone.
+        remark: why the neighbours are missing; "" if they are not.
+    """
+
+    frame: ModelLine
+    lines: tuple[Line, ...]
+    remark: str
+
+
+def context_of(frame: ModelLine) -> LaunchContext:
+    """Reads the lines around a frame's; only of a Python file that still has the recorded line."""
+    recorded = (Line(frame.line, frame.text, True),) if frame.text else ()
+    try:
+        lines = _read(Path(frame.file))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return LaunchContext(frame, recorded, f"the file was not read: {reason}")
+    return context_in(frame, lines)
+
+
+def recorded_line(frame: ModelLine) -> LaunchContext:
+    """A frame's line alone, as it was recorded."""
+    lines = (Line(frame.line, frame.text, True),) if frame.text else ()
+    return LaunchContext(frame, lines, "the run was not made here: files of this machine are not read for it")
+
+
+def context_in(frame: ModelLine, lines: list[str]) -> LaunchContext:
+    """The frame's line and its neighbours among the lines of its file."""
+    index = frame.line - 1
+    recorded = (Line(frame.line, frame.text, True),) if frame.text else ()
+    current = lines[index].strip() if 0 <= index < len(lines) else ""
+    if not frame.text or current != frame.text.strip():
+        return LaunchContext(frame, recorded, "the file has changed since the model was exported")
+    first = max(index - CONTEXT_LINES, 0)
+    part = lines[first : index + CONTEXT_LINES + 1]
+    return LaunchContext(frame, tuple(Line(first + i + 1, text, first + i == index) for i, text in enumerate(part)), "")
+
+
+def model_lines_of(*places: Place | None) -> tuple[ModelLine, ...]:
+    """The model lines of places, each once."""
+    return tuple(dict.fromkeys(place.frame for place in places if place is not None and place.frame is not None))
+
+
+def _read(path: Path) -> list[str]:
+    """The file's lines; only of a Python file, as a package from elsewhere may name any file of this machine."""
+    if path.suffix != ".py":
+        raise ValueError("it is not a Python file")
+    if not path.is_file():
+        raise ValueError("no such file on this machine")
+    if path.stat().st_size > _LARGEST:
+        raise ValueError("it is too large")
+    return path.read_text(encoding="utf-8").splitlines()

@@ -1,0 +1,67 @@
+"""Drift: a tensor whose distribution changes over the calls, compared with how it varies from call to call."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+
+from aoti_debug.runs.rundir.summaries import Sample, Series, finite
+
+FEWEST_CALLS = 8
+_MEAN_SHIFT = 0.5  # standard deviations of the elements
+_SPREAD_BITS = 1.0  # doubled or halved
+_SHARE = 0.1  # of the elements
+_NOISE = 4.0  # times the variation from one call to the next
+_DEVIATION = 1.4826  # of a normal distribution, per median absolute deviation
+
+
+def drift(series: Series) -> tuple[str, ...]:
+    """The ways in which a tensor has changed from the first quarter of the calls to the last; () if it has not.
+
+    A change counts if it is large for the tensor (its mean moved by half a standard deviation, its standard deviation
+    or largest magnitude doubled or halved, a tenth of its elements became zeros) and more than four times the variation
+    from one call to the next. Non-finite elements count as soon as they appear.
+    """
+    samples = series.samples
+    found = _nonfinite(samples, series.unit)
+    if len(samples) < FEWEST_CALLS:
+        return found
+    scale = statistics.median([*finite(sample.std for sample in samples)] or [0.0])
+    mean = _change([sample.mean for sample in samples])
+    if scale and abs(mean) >= _MEAN_SHIFT * scale:
+        found += (f"mean moved by {mean / scale:+.2g} std",)
+    for name, values in (("std", [s.std for s in samples]), ("absmax", [s.absmax for s in samples])):
+        bits = _change([_log2(value) for value in values])
+        if abs(bits) >= _SPREAD_BITS:
+            found += (f"{name} {2**bits:.3g} times",)
+    zeros = _change([sample.zeros for sample in samples])
+    if abs(zeros) >= _SHARE:
+        found += (f"zeros {zeros:+.0%}",)
+    return found
+
+
+def _nonfinite(samples: Sequence[Sample], unit: str) -> tuple[str, ...]:
+    """Non-finite elements that were not there in the first call, or replay."""
+    begun = next((sample for sample in samples if sample.nonfinite), None)
+    return () if begun is None or begun is samples[0] else (f"not finite from {unit} {begun.number} on",)
+
+
+def _change(values: Sequence[float]) -> float:
+    """The change of the median from the first quarter to the last, if the variation does not explain it; 0 if it does.
+
+    The variation is that from one call to the next, which a trend does not enlarge, as a standard deviation.
+    """
+    quarter = len(values) // 4
+    before, after = ([*finite(part)] for part in (values[:quarter], values[-quarter:]))
+    if not before or not after:
+        return 0.0
+    change = statistics.median(after) - statistics.median(before)
+    steps = [abs(b - a) for a, b in pairwise(finite(values))]
+    variation = _DEVIATION * statistics.median(steps) / math.sqrt(2)
+    return change if abs(change) > _NOISE * variation else 0.0
+
+
+def _log2(value: float) -> float:
+    return math.log2(value) if value > 0 else math.nan

@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--held-out", metavar="N", type=int, default=0, help="random edits of kernels")
     parser.add_argument("--seed", metavar="N", type=int, default=0)
     options = parser.parse_args()
-    places = (HERE, HERE.parent / "tests", os.environ.get("PYTHONPATH", ""))
+    places = (HERE, HERE.parent, os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, places))  # for the modules that `imports` name
     example = models()[options.model]
     with tempfile.TemporaryDirectory(prefix="aoti-debug-compare-") as folder:

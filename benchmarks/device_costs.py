@@ -22,11 +22,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runtime_shims_cuda import samples
-from runtime_shims_cuda.device_library import HASH, DeviceLibrary, describe
-from runtime_shims_cuda.gpu_device import PAGE, build, libcuda, shared_words, stream_of
+from tests.runtime_shims_cuda import samples
+from tests.runtime_shims_cuda.device_library import HASH, DeviceLibrary, describe
+from tests.runtime_shims_cuda.gpu_device import PAGE, build, libcuda, shared_words, stream_of
 
 LARGEST = 1 << 30  # bytes
 SMALL = (1, 64, 1000, 10_000, 100_000, 1_000_000, 10_000_000)  # elements, float32

@@ -23,10 +23,11 @@ from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), *(str(ROOT / "tests" / folder) for folder in ("", "profile", "triage", "wrapper"))]
+sys.path.insert(0, str(ROOT))
 
-from fuzz import changed, readers  # noqa: E402
 from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
+
+from tests.fuzz import changed, readers  # noqa: E402
 
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 BATCH = 200  # cases

@@ -32,7 +32,7 @@ from aoti_debug.runs.rundir import memory_file
 from aoti_debug.views.memory.run_memory import run_memory
 
 GOAL = 0.01  # of torch's counter
-TESTS = Path(__file__).resolve().parents[1] / "tests"
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def counted_on_cpu(call: Callable[[], Any]) -> int:
@@ -111,7 +111,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     arguments = parser.parse_args()
     examples = ordinary()
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])  # of processes
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])  # of processes
     off = 0
     print(f"{'model':28} {'buffers':>12} {'computed':>12} {'counted':>12}  {'error':>7}  launch")
     for name in arguments.models or examples:

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from planted_models import Example
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -235,7 +235,7 @@ def _in(dtype: torch.dtype, inputs: Callable[[], tuple[Tensor, ...]]) -> Callabl
 
 def ordinary() -> dict[str, Example]:
     """The models by name: those above, in float32 and in half precision, and those of tests/models.py."""
-    import models
+    from tests import models
 
     examples = {name: Example(module, inputs) for name, (module, inputs) in _FLOATING.items()}
     for n, (name, (module, inputs)) in enumerate(_FLOATING.items()):
@@ -245,7 +245,7 @@ def ordinary() -> dict[str, Example]:
     examples["integers"] = Example(Integers, _integers((10, 30), (10, 30)))
     for name, case in models.CASES.items():
         if name not in ("profiled", "gemm", "array_ref", "shimmed"):
-            imports = ("models",) if name in ("custom",) else ()
+            imports = ("tests.models",) if name in ("custom",) else ()
             examples[f"tests_{name}"] = Example(
                 case.module,
                 case.inputs,

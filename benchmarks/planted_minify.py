@@ -27,7 +27,7 @@ from planted_settings_faults import VARIABLE as SETTINGS
 from aoti_debug.base.errors import EXIT_FINDING
 
 HERE = Path(__file__).resolve().parent
-SEARCH = (HERE, HERE.parent / "tests")
+SEARCH = (HERE, HERE.parent)
 MOST_LINES, MOST_CALLS = 40, 5
 
 
@@ -63,9 +63,9 @@ FAULTS = {
     **{name: _setting(name) for name in ("silu of twice", "pattern that swaps operands")},
     "zero by zero": Fault("by_zero", "NOT FINITE", (), {}),
     "lowering reads far away": FAR,
-    "operator writes far away": Fault("spilled", "FAULT", ("memory_ops",), {}),
-    "operator waits": Fault("waited", "HANG", ("corpus.ops",), {}, ("--timeout", "8")),
-    "operator lies about strides": Fault("transposed", "BROKEN CONTRACT", ("corpus.ops",), {}),
+    "operator writes far away": Fault("spilled", "FAULT", ("tests.memory_ops",), {}),
+    "operator waits": Fault("waited", "HANG", ("tests.corpus.ops",), {}, ("--timeout", "8")),
+    "operator lies about strides": Fault("transposed", "BROKEN CONTRACT", ("tests.corpus.ops",), {}),
 }
 
 
@@ -119,8 +119,7 @@ def _minify(name: str, fault: Fault, folder: Path) -> Row:
     program = folder / f"{fault.program}.pt2"
     if not program.exists():
         _export(fault.program, program)
-    search = os.pathsep.join(map(str, SEARCH))
-    paths = os.pathsep.join((search, str(HERE.parent), os.environ.get("PYTHONPATH", "")))
+    paths = os.pathsep.join((*map(str, SEARCH), os.environ.get("PYTHONPATH", "")))
     out = folder / name.replace(" ", "_")
     words = ["minify", str(program), "--out", str(out), *fault.options]
     words += [word for module in fault.imports for word in ("--import", module)]

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-os.environ["PYTHONPATH"] = f"{ROOT}:{ROOT / 'tests'}:{os.environ.get('PYTHONPATH', '')}"  # of the process that lowers
+sys.path.insert(0, str(ROOT))
+os.environ["PYTHONPATH"] = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"  # of the process that lowers
 RANKS = 4
 CALLS = 4
 FAILURES = ("fault", "throw", "hang", "kill")
@@ -66,13 +66,13 @@ def build(folder: Path) -> Path:
     """The instrumented package, which `folder` keeps from one benchmark to the next."""
     package = folder / "ranks.instrumented.pt2"
     if not package.exists():
-        import rank_model
         import torch
 
         from aoti_debug.instrument.builder.build import build as build_package
+        from tests import rank_model
 
         torch.export.save(rank_model.program(), folder / "ranks.pt2")
-        build_package(folder / "ranks.pt2", output=package, imports=("rank_model",))
+        build_package(folder / "ranks.pt2", output=package, imports=("tests.rank_model",))
         rank_model.leave()
     return package
 
@@ -83,8 +83,9 @@ def rank_main(package: str, calls: int, record: str = "") -> None:
     Args:
         record: a file for the seconds that each call took; "": the run is one of many ranks, and nothing is written.
     """
-    import rank_model
     import torch
+
+    from tests import rank_model
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as in a process of its own: a fork inherits the agent's handler

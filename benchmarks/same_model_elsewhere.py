@@ -81,7 +81,7 @@ class Compared:
 
 def main() -> int:
     options = _options()
-    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, HERE, ROOT / "tests", os.environ.get("PYTHONPATH", ""))))
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, HERE, os.environ.get("PYTHONPATH", ""))))
     if options.worker:
         for compared in _Model(options.models[0], options).compared():
             print(json.dumps(asdict(compared)), flush=True)

@@ -19,9 +19,9 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-import models
+from tests import models
 
 
 class Launches(nn.Module):

@@ -23,11 +23,11 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from corpus import cases, score
-from corpus.case import Case
-from corpus.score import Exported, Judgement, Outcome
+from tests.corpus import cases, score
+from tests.corpus.case import Case
+from tests.corpus.score import Exported, Judgement, Outcome
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import machine_results
-
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests import machine_results
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -64,8 +63,9 @@ def build_from_package(built: Built, folder: Path, configs: Mapping[str, Any], m
         configs, module: as for `build_model`.
     """
     import torch
-    import wrapper_templates
     from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    from tests import wrapper_templates
 
     wrapper_templates.share()
     machine_results.link_into(Path(cache_dir()))

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-import wrapper_templates
 from torch._inductor import cpp_builder
 from torch._inductor.package import package_aoti
+
+from tests import wrapper_templates
 
 INPUT = torch.linspace(-1, 1, 8).reshape(2, 4)
 WEIGHTS_APART = {"aot_inductor.package_constants_in_so": False}

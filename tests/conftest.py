@@ -1,7 +1,6 @@
 """Options and fixtures of all tests.
 
-The file's presence puts tests/ on the import path: `factories` and `models` are found from every folder. It imports
-no torch: the process that hands out the tests needs none.
+It imports no torch: the process that hands out the tests needs none.
 """
 
 from __future__ import annotations
@@ -18,28 +17,26 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import order
 import pytest
-import quick_exit
-import shared_imports
-from built_model import Built, FromPackage, importable
-from once import once
-from session_models import SessionModels
 
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests import order, quick_exit, shared_imports
+from tests.built_model import Built, FromPackage, importable
+from tests.once import once
+from tests.paths import ROOT, TESTS
+from tests.session_models import SessionModels
 
 if TYPE_CHECKING:
-    from wrong_model import Wrong
+    from tests.wrong_model import Wrong
 
-TESTS = Path(__file__).resolve().parent
 COLLECTED_AFTER = 20_000  # new objects
 LOWERING = ("torch._inductor.compile_fx", "torch._inductor.package", WORKER)
 NVIDIA_DRIVER = Path("/dev/nvidiactl")
-WITHOUT_GPU = (*PRELOADED, *LOWERING, "lowered_once")
+WITHOUT_GPU = (*PRELOADED, *LOWERING, "tests.lowered_once")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -127,8 +124,7 @@ def fork_server(pytestconfig: pytest.Config) -> Iterator[None]:
     """
     import torch
 
-    for folder in pytestconfig.getini("pythonpath"):
-        importable(folder)
+    importable(ROOT)
     read_late = ("PYTEST_CURRENT_TEST", "FAULTY_OPS", "NATIVE_OPS", "CXX", "PATH", "XDG_CACHE_HOME", "COLUMNS")
     modules, checked = (PRELOADED, LOWERING) if torch.cuda.is_available() else (WITHOUT_GPU, ())
     with python_process.forking_from(modules, checked, read_late=read_late) as server:
@@ -152,10 +148,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
 @pytest.fixture(scope="session")
 def session_models(tmp_path_factory: pytest.TempPathFactory) -> SessionModels:
     """The models of models.py."""
-    importable(TESTS)
-    import models
+    from tests import models
 
-    return SessionModels(tmp_path_factory, "models", models.program, lambda name: models.CASES[name].configs)
+    return SessionModels(tmp_path_factory, "tests.models", models.program, lambda name: models.CASES[name].configs)
 
 
 @pytest.fixture(scope="session")
@@ -179,7 +174,7 @@ def saved(session_models: SessionModels) -> Callable[[str], RunDir]:
 @pytest.fixture(scope="session")
 def wrong(tmp_path_factory: pytest.TempPathFactory) -> Wrong:
     """A model with a wrong kernel, and the same without it."""
-    import wrong_model
+    from tests import wrong_model
 
     return once(tmp_path_factory, "wrong", wrong_model.build)
 
@@ -187,14 +182,14 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> Wrong:
 @pytest.fixture(scope="session")
 def faulty_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The instrumented package of faulty_ops.Model."""
-    importable(TESTS)
 
     def make(folder: Path) -> Path:
-        import faulty_ops
         import torch
+
+        from tests import faulty_ops
 
         program = torch.export.export(faulty_ops.Model().eval(), (torch.linspace(-1, 1, 8).reshape(2, 4),))
         torch.export.save(program, folder / "model.pt2")
-        return builder.build(folder / "model.pt2", output=folder / "faulty.pt2", imports=("faulty_ops",))
+        return builder.build(folder / "model.pt2", output=folder / "faulty.pt2", imports=("tests.faulty_ops",))
 
     return once(tmp_path_factory, "faulty", make)

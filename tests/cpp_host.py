@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from once import once
-from paths import CPP
+
+from tests.once import once
+from tests.paths import CPP
 
 
 def compiled_host(factory: pytest.TempPathFactory) -> Path:

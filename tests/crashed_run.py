@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
-from flight_file import FlightFile, Given
 
 from aoti_debug.package.manifest import OperatorSchema, Parameter, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from tests.flight_file import FlightFile, Given
 
 NOBODY = 4194304  # no process has this number
 SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")

@@ -1,4 +1,4 @@
-"""An operator that does what the variable FAULTY_OPS says (`--import faulty_ops`)."""
+"""An operator that does what the variable FAULTY_OPS says (`--import tests.faulty_ops`)."""
 
 from __future__ import annotations
 

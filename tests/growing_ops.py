@@ -1,4 +1,4 @@
-"""Operators that keep memory at every call (`--import growing_ops`), and a model with them."""
+"""Operators that keep memory at every call (`--import tests.growing_ops`), and a model with them."""
 
 from __future__ import annotations
 

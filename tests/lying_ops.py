@@ -1,4 +1,4 @@
-"""Operators that return something else than their fake kernels foretell (`--import lying_ops`)."""
+"""Operators that return something else than their fake kernels foretell (`--import tests.lying_ops`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that write outside of their buffers or leave them unwritten (`--import memory_ops`), and models with them.
+"""Operators that write outside of their buffers or leave them unwritten (`--import tests.memory_ops`), with models.
 
 They write through raw addresses, as a kernel with a wrong index does.
 """

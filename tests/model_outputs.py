@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import models
 import torch
-from saved_tensors import tensor_bytes
+
+from tests import models
+from tests.saved_tensors import tensor_bytes
 
 
 def outputs(package: Path, name: str) -> list[bytes]:

@@ -1,6 +1,6 @@
 """The models of the CPU tests, by name: each brings out some forms in which generated code launches kernels.
 
-Importing this module registers the operators that the models use (`--import models`).
+Importing this module registers the operators that the models use (`--import tests.models`).
 """
 
 from __future__ import annotations

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paths import CPP
-
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import find_compiler, find_torch
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from tests.paths import CPP
 
 SOURCE = CPP / "ops.cpp"
 _FLAGS = ("-std=c++20", "-g1", "-O1", "-w", "-fno-optimize-sibling-calls", "-fPIC", "-shared", "-pthread")

@@ -13,20 +13,36 @@ T = TypeVar("T")
 LONGEST = (
     *("repro/test_execution.py", "runtime_shims/test_sanitizers.py", "runtime_shims_cuda/test_cuda_ptx.py"),
     *("corpus/test_corpus.py", "triage/test_torture.py", "runtime_shims/test_device.py"),
-    *("frontend/test_compiled_package.py", "end_to_end/test_every_package.py", "builder/test_build.py"),
+    *(
+        "instrument/frontend/test_compiled_package.py",
+        "end_to_end/test_every_package.py",
+        "instrument/builder/test_build.py",
+    ),
     # The last of these waits for processes that hang.
-    *("compare/test_compiled_packages.py", "end_to_end/test_ranks.py", "frontend/test_exported_program.py"),
+    *("compare/test_compiled_packages.py", "end_to_end/test_ranks.py", "instrument/frontend/test_exported_program.py"),
     "end_to_end/test_inspected_models.py",
-    *("report/test_browser.py", "fx_repro/test_fx_repro.py", "runtime_shims/test_journal_blocks.py"),
+    *("views/report/test_browser.py", "compare/fx_repro/test_fx_repro.py", "runtime_shims/test_journal_blocks.py"),
     *("end_to_end/test_stripped_packages.py", "triage/test_compiled_package.py", "end_to_end/test_prints.py"),
-    *("report/test_diff_page.py", "repro/test_reduce.py", "end_to_end/test_inside_examples.py"),
-    *("repro/test_triton_recorded.py", "repro/test_sanitize.py", "native/test_crash_stacks.py"),
-    *("compare/test_bad_input.py", "repro/test_replay.py", "run/test_inspector.py"),
-    *("builder/compiling/test_compile_library.py", "printing/test_inspectors.py", "repro/test_evidence.py"),
-    *("wrapper/test_real.py", "attacks/test_report_page.py", "compare/test_compare.py"),
-    *("builder/compiling/test_regex_templates.py", "compare/regions/test_states.py", "frontend/worker/test_lower.py"),
-    *("run/test_runner.py", "replay/test_replay.py", "end_to_end/test_inspections.py"),
-    *("triage/contracts/test_contracts.py", "torch_compile/test_backend.py", "bisect/test_bisect_settings.py"),
+    *("views/report/test_diff_page.py", "repro/test_reduce.py", "end_to_end/test_inside_examples.py"),
+    *("repro/test_triton_recorded.py", "repro/test_sanitize.py", "base/native/test_crash_stacks.py"),
+    *("compare/test_bad_input.py", "repro/test_replay.py", "runs/run/test_inspector.py"),
+    *(
+        "instrument/builder/compiling/test_compile_library.py",
+        "package/printing/test_inspectors.py",
+        "repro/test_evidence.py",
+    ),
+    *("instrument/wrapper/test_real.py", "attacks/test_report_page.py", "compare/test_compare.py"),
+    *(
+        "instrument/builder/compiling/test_regex_templates.py",
+        "compare/regions/test_states.py",
+        "instrument/frontend/worker/test_lower.py",
+    ),
+    *("runs/run/test_runner.py", "compare/replay/test_replay.py", "end_to_end/test_inspections.py"),
+    *(
+        "triage/contracts/test_contracts.py",
+        "app/torch_compile/test_backend.py",
+        "compare/bisect/test_bisect_settings.py",
+    ),
     *("triage/nonfinite/test_nonfinite_model.py", "triage/memory_errors/test_uninitialised.py"),
 )
 

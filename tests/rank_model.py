@@ -1,8 +1,8 @@
-"""A model of several ranks: an operator that fails on one of them, an all-reduce (`--import rank_model`).
+"""A model of several ranks: an operator that fails on one of them, an all-reduce (`--import tests.rank_model`).
 
 Importing this module joins the process group: that of RANK_BACKEND (gloo) among the ranks of torchrun, and one that
-does nothing for building. `python -m rank_model PACKAGE CALLS` is a rank's program; RANK_WEIGHTS=RANK doubles a weight
-there.
+does nothing for building. `python -m tests.rank_model PACKAGE CALLS` is a rank's program; RANK_WEIGHTS=RANK doubles a
+weight there.
 
 RANK_FAULT=RANK:CALL:ACTION makes the operator act on that rank in that call.
 """
@@ -119,7 +119,7 @@ def main(package: str, calls: str) -> None:
 
 
 if __name__ == "__main__":
-    import rank_model  # the operator is registered there, once
+    from tests import rank_model  # the operator is registered there, once
 
     rank_model.main(*sys.argv[1:])
 else:

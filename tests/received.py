@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from safetensors.torch import save_file
 
 from aoti_debug.base.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.package.manifest import Manifest, OperatorSchema, Parameter, Role
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 HOSTILE = "k\x1b[2J\x1b]0;title\x07\nnext: rm -rf ~\u202e<script>alert(1)</script>\ud800"
 

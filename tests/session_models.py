@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from built_model import Built, FromPackage, build_from_package, build_model, save_run
-from once import once
 from torch.export import ExportedProgram
 
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests.built_model import Built, FromPackage, build_from_package, build_model, save_run
+from tests.once import once
 
 
 class SessionModels:

@@ -1,4 +1,4 @@
-"""Fork servers that share their imports: `python -m shared_imports PARENT SOCKET MODULES` forks them.
+"""Fork servers that share their imports: `python -m tests.shared_imports PARENT SOCKET MODULES` forks them.
 
 Each process that the tests are spread over has a fork server of its own; to import torch and to lower a first program
 would take each of them many seconds.
@@ -15,11 +15,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-import quick_exit
-
 from aoti_debug.base.machine.fork_server import server
 from aoti_debug.base.machine.processes import parent_death
 from aoti_debug.base.machine.processes.child_process import Child
+from tests import quick_exit
 
 SOCKET = "SHARED_IMPORTS_SOCKET"  # its path, for the processes that the tests are spread over
 _LAST_SECONDS = 5.0
@@ -38,7 +37,7 @@ def shared(modules: Sequence[str], environment: Mapping[str, str]) -> Iterator[N
         listener.listen()
         number = listener.fileno()
         with Child(
-            [sys.executable, "-m", "shared_imports", str(os.getpid()), str(number), ",".join(modules)],
+            [sys.executable, "-m", "tests.shared_imports", str(os.getpid()), str(number), ",".join(modules)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             environment=environment,

@@ -9,9 +9,9 @@ import struct
 import subprocess
 import sys
 import termios
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.paths import ROOT
+
 COMMAND = (sys.executable, "-m", "aoti_debug")
 
 

@@ -6,16 +6,16 @@ import functools
 import re
 from pathlib import Path
 
-import document_text as text
 import pytest
-import test_rooms
-from document_text import OptionUse
-from paths import ROOT
 
 import aoti_debug
 from aoti_debug.app.cli import main
 from aoti_debug.base import errors
 from aoti_debug.base.abi import Variable
+from tests import document_text as text
+from tests import test_wings
+from tests.document_text import OptionUse
+from tests.paths import ROOT
 
 PACKAGE = ROOT / "aoti_debug"
 DOCS = ROOT / "docs"
@@ -26,7 +26,7 @@ FOLDERS = (".ci", "aoti_debug", "benchmarks", "docs", "runtime_shims", "tests")
 # Names of files of users, or made for them, which are no part of the checkout
 GENERATED = {"repro.py", "minifier_launcher.py", "issue.md", "my.py", "budget.toml"}
 REPRO_OPTIONS = ROOT / "repro/templates/options.py"
-FX_GOLDEN = ROOT / "tests/fx_repro/golden"
+FX_GOLDEN = ROOT / "tests/compare/fx_repro/golden"
 SCRIPTS = ("benchmarks/*.py", "docs/demo/*.py", "runtime_shims/cuda/*.py", "tests/*/*.py")
 
 
@@ -179,22 +179,28 @@ def test_the_readme_is_short_and_links_every_page() -> None:
     assert {f"docs/{page.name}" for page in DOCS.glob("*.md")} - set(text.links(readme)) == set()
 
 
-def test_the_architecture_lists_every_room_in_order() -> None:
-    cells = text.first_cells(text.section((DOCS / "architecture.md").read_text(), "Rooms"))
-    assert [cell.strip("`") for cell in cells] == list(test_rooms.ROOMS)
+def test_the_architecture_lists_every_wing_in_order() -> None:
+    cells = text.first_cells(text.section((DOCS / "architecture.md").read_text(), "Wings"))
+    assert [cell.strip("`") for cell in cells] == list(test_wings.WINGS)
 
 
-def test_the_architecture_lists_every_part_of_a_room() -> None:
-    cells = text.first_cells(text.section((DOCS / "architecture.md").read_text(), "Parts of rooms"))
-    listed = {cell.strip("`") for cell in cells}
-    parts = {str(path.parent.relative_to(ROOT)) for path in PACKAGE.glob("*/*/__init__.py")}
-    assert parts - listed == set()
+def test_the_architecture_lists_every_folder_in_order() -> None:
+    cells = text.first_cells(text.section((DOCS / "architecture.md").read_text(), "Folders"))
+    listed = [cell.strip("`").removesuffix(".py") for cell in cells]
+    places = [f"aoti_debug/{wing}/{folder}".removesuffix(f"/{test_wings.OWN}") for wing, folder in test_wings.PLACES]
+    assert [folder for folder in listed if folder in places] == places
+    below = {str(path.parent.relative_to(ROOT)) for path in PACKAGE.glob("*/*/*/__init__.py")}
+    assert below - set(listed) == set()
+
+
+def test_the_architecture_is_short() -> None:
+    assert len((DOCS / "architecture.md").read_text().splitlines()) <= 250
 
 
 def test_the_architecture_lists_every_folder_of_the_runtime_in_order() -> None:
     cells = text.first_cells(text.section((DOCS / "architecture.md").read_text(), "The runtime"))
     folders = [cell.strip("`").removeprefix("runtime_shims/") for cell in cells]
-    assert [folder for folder in folders if "." not in folder] == list(test_rooms.RUNTIME)
+    assert [folder for folder in folders if "." not in folder] == list(test_wings.RUNTIME)
 
 
 # The finders themselves

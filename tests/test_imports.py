@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
-from imported_names import imported_names
-from paths import PACKAGE, package_sources
+
+from tests.imported_names import imported_names
+from tests.paths import PACKAGE, package_sources
 
 
 def module_names(root: Path, paths: Iterable[Path]) -> dict[str, Path]:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from order import LONGEST, beginning, dealt
-from paths import ROOT
+
+from tests.order import LONGEST, beginning, dealt
+from tests.paths import ROOT
 
 
 def test_the_longest_files_exist() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from factories import JournalWriter, arg, make_manifest, run_directory, site
-from saved_tensors import described, save
 
 import aoti_debug
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
+from tests.saved_tensors import described, save
 
 SAVED = "tensors/0/0000_k/before_launch_k_x_cpu.safetensors"
 VALUE = torch.arange(6.0).reshape(2, 3).t()

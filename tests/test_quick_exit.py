@@ -6,7 +6,8 @@ import sys
 import pytest
 
 SCRIPT = """
-import atexit, quick_exit
+import atexit
+from tests import quick_exit
 
 class Freed:
     def __del__(self):

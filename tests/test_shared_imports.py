@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import shared_imports
-from shell_children import is_dead
 
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.client import ForkServer
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
+from tests import shared_imports
+from tests.shell_children import is_dead
 
 ONCE = "import os\nos.environ['IMPORTED_IN'] = str(os.getpid())\n"
 SCRIPT = "import os, imported_once\nprint(os.environ['IMPORTED_IN'], os.environ['MORE'], os.getppid())\n"
@@ -29,7 +29,8 @@ def said_by(server: ForkServer, script: Path) -> list[str]:
 
 def test_it_ends_with_its_user(tmp_path: Path) -> None:
     code = (
-        "import os, pathlib, signal, shared_imports\n"
+        "import os, pathlib, signal\n"
+        "from tests import shared_imports\n"
         "with shared_imports.shared(['json'], os.environ):\n"
         "    channel = shared_imports.connection()\n"
         "    assert channel.recv(1) == b'\\0'\n"

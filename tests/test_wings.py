@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from imported_names import imported_names
-from paths import PACKAGE, ROOT, package_sources
+
+from tests.imported_names import imported_names
+from tests.paths import PACKAGE, ROOT, package_sources
 
 OWN = "*"  # the modules that lie directly in a wing
 # In the order of the data flow. A module imports from its own folder, from those before it in its wing, and from the

@@ -1,4 +1,4 @@
-"""Lowers relu as the absolute value: `--import wrong_lowering`."""
+"""Lowers relu as the absolute value: `--import tests.wrong_lowering`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The Python side of runtime_shims/aoti_debug.h and runtime_shims/formats/journal_format.h.
 
 It has their numbers and records, and the environment variables. Every enum value and every struct here has its
-counterpart in one of the two headers; tests/test_abi.py compares them.
+counterpart in one of the two headers; tests/base/test_abi.py compares them.
 The enums that the manifest needs too (form, role, C type) are in manifest.py.
 """
 

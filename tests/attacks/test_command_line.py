@@ -8,9 +8,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from received import a_run
 
 from aoti_debug.app.cli import main
+from tests.received import a_run
 
 LONG = "x" * 300
 

@@ -13,7 +13,8 @@ SHIMS = Path(__file__).parents[2] / "runtime_shims"
 
 RELOADS = """
 import gc, os, sys
-import torch, faulty_ops
+import torch
+from tests import faulty_ops
 for _ in range(12):
     loader = torch._C._aoti.AOTIModelPackageLoader(sys.argv[1], "model", False, 1, -1)
     loader.boxed_run([torch.ones(2, 4)])

@@ -54,7 +54,7 @@ def test_a_package_that_was_changed_asks_first(
         assert main.run(command) == 2
         error = capsys.readouterr().err
         assert "was not built here by this user; the machine code of its library would run" in error
-        assert "after the import of faulty_ops" in error
+        assert "after the import of tests.faulty_ops" in error
         assert "hint: if you trust whoever made it: --trust" in error
     assert not (tmp_path / "runs").exists()
     assert run(changed, tmp_path, "--trust") == 0

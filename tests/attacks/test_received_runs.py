@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from received import HOSTILE, a_run, edit_json, received, rename_everything
 
 from aoti_debug.app.cli import main
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
+from tests.received import HOSTILE, a_run, edit_json, received, rename_everything
 
 FILES = ("run.json", "manifest.json", "journal.bin", "rescued.json", "backtrace.json")
 

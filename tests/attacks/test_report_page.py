@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from chromium import Browser, needs_chromium
-from received import edit_json, received, rename_everything
-
 from aoti_debug.app.cli import main
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding, Place
+from tests.received import edit_json, received, rename_everything
+from tests.views.report.chromium import Browser, needs_chromium
 
 pytestmark = needs_chromium
 

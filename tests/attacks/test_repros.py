@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from received import a_manifest, a_run, edit_json, received
 
 from aoti_debug.app.cli import main
 from aoti_debug.package.manifest import Kind, Operand
+from tests.received import a_manifest, a_run, edit_json, received
 
 INJECTED = [
     "mylib::op.default(x) or __import__('os').system('touch owned')  #",

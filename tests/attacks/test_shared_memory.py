@@ -6,13 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
-import factories
 import pytest
-from crashed_run import NOBODY, both_launches, crashed
 
 from aoti_debug.app.cli import main
 from aoti_debug.runs.run import shared_memory
 from aoti_debug.runs.rundir.formats import shared_files
+from tests import factories
+from tests.crashed_run import NOBODY, both_launches, crashed
 
 LINKS = ("flight.bin", "crumbs.bin")
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from paths import ROOT
+
+from tests.paths import ROOT
 
 sys.path.append(str(ROOT / "benchmarks"))
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from paths import ROOT
 from torch import Tensor, nn
+
+from tests.paths import ROOT
 
 sys.path.append(str(ROOT / "benchmarks"))
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import archives
 import torch
-from recorder import Recorder
 
 from aoti_debug.package import manifest as manifests
 from aoti_debug.package.pt2 import archive, trust
@@ -22,6 +20,8 @@ from aoti_debug.package.reference.program import (
     TensorType,
 )
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from tests import archives
+from tests.triage.recorder import Recorder
 
 SHAPE = (4,)
 KIND = TensorType("float32", "cpu", tuple(map(str, SHAPE)), ("1",))

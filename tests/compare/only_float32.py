@@ -1,4 +1,7 @@
-"""Operators that add 1: one refuses float64, one has none for the CPU, one aborts (`--import only_float32`)."""
+"""Operators that add 1: one refuses float64, one lacks a CPU kernel, one aborts.
+
+`--import tests.compare.only_float32`
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from subjects import comparison_of, run
 
 from aoti_debug.compare import text
 from aoti_debug.compare.alteration import Alteration, LostOperator, alteration_of, changed_text
@@ -16,6 +15,7 @@ from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram, Element
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.reference.program import EXPORTED, FORMAT, Graph, Node, NodeKind, Reference
+from tests.views.report.subjects import comparison_of, run
 
 LINE = ModelLine("/home/user/model.py", 8, "forward", "y = tanh(x)")
 LOST = LostOperator("tanh", "aten.tanh.default", "tanh = aten.tanh.default(x)", LINE)

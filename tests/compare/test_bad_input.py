@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 import torch
-from built_model import Built, importable
-from chains import attach, chain, reference
 from click.testing import CliRunner
 
 from aoti_debug.app.cli.main import group
@@ -35,13 +33,14 @@ from aoti_debug.package.reference.program import FORMAT, Reference
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from tests.built_model import Built
+from tests.compare.chains import attach, chain, reference
 
 ADD = "aten.add.Tensor"
 OK, NOT = LaunchVerdict.OK, LaunchVerdict.NOT_COMPARABLE
 
 
 def compared(run: RunDir, folder: Path, **options: Any) -> Comparison:
-    importable(Path(__file__).parent)
     return compare(replace(CompareOptions(run.path, out=folder / "compares"), **options))
 
 
@@ -54,7 +53,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 def test_an_operator_without_float64(tmp_path: Path) -> None:
     run = chain(tmp_path / "runs", (ADD, "only.add_one.default", ADD))
-    comparison = compared(run, tmp_path, imports=("only_float32",))
+    comparison = compared(run, tmp_path, imports=("tests.compare.only_float32",))
     assert [row.verdict for row in comparison.rows] == [OK, OK, OK]
     reason = "only.add_one.default computed in its own dtype: add_one is not implemented for float64"
     assert comparison.rows[1].notes == (reason,)
@@ -70,7 +69,7 @@ def test_an_operator_without_float64(tmp_path: Path) -> None:
 )
 def test_an_operator_that_eager_cannot_run_here(tmp_path: Path, operator: str, reason: str) -> None:
     run = chain(tmp_path / "runs", (ADD, operator, ADD))
-    comparison = compared(run, tmp_path, imports=("only_float32",))
+    comparison = compared(run, tmp_path, imports=("tests.compare.only_float32",))
     assert [row.verdict for row in comparison.rows] == [OK, NOT, OK]
     assert reason in comparison.rows[1].reason
     assert reason in comparison.program_failure
@@ -80,7 +79,7 @@ def test_an_operator_that_eager_cannot_run_here(tmp_path: Path, operator: str, r
 
 def test_an_operator_that_kills_the_process(tmp_path: Path) -> None:
     run = chain(tmp_path / "runs", (ADD, "only.dies.default", ADD))
-    comparison = compared(run, tmp_path, imports=("only_float32",))
+    comparison = compared(run, tmp_path, imports=("tests.compare.only_float32",))
     assert [row.verdict for row in comparison.rows] == [OK, NOT, OK]
     assert "SIGABRT" in comparison.rows[1].reason
     assert "SIGABRT" in comparison.program_failure
@@ -89,7 +88,7 @@ def test_an_operator_that_kills_the_process(tmp_path: Path) -> None:
 def test_a_process_that_never_gets_anywhere_is_not_started_for_every_launch(tmp_path: Path) -> None:
     run = chain(tmp_path / "runs", ("only.dies.default",) * 40)
     began = time.monotonic()
-    comparison = compared(run, tmp_path, imports=("only_float32",))
+    comparison = compared(run, tmp_path, imports=("tests.compare.only_float32",))
     assert time.monotonic() - began < 120
     assert {row.verdict for row in comparison.rows} == {NOT}
     assert "ended with SIGABRT" in comparison.rows[0].reason
@@ -168,7 +167,7 @@ def test_inputs_of_other_sizes(built: Callable[[str], Built], tmp_path: Path) ->
     other = (torch.randn(rows, *example[0].shape[1:]), *example[1:])
     torch.save(other, tmp_path / "inputs.pt")
     options = CompareOptions(
-        built("sizes").package, inputs=tmp_path / "inputs.pt", imports=("models",), out=tmp_path / "compares"
+        built("sizes").package, inputs=tmp_path / "inputs.pt", imports=("tests.models",), out=tmp_path / "compares"
     )
     comparison = compare(options)
     assert comparison.first_wrong is None

@@ -12,11 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import schema
 import torch
 from click.testing import CliRunner
-from corpus.case import origin_lines
-from corpus.wrong_values import Relu
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -33,6 +30,9 @@ from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.report import report
+from tests import schema
+from tests.corpus.case import origin_lines
+from tests.corpus.wrong_values import Relu
 
 Runs = Callable[[str], RunDir]
 COMPARE = json.loads((schema.DOCS / "compare.schema.json").read_text())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-import archives
 import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -17,6 +16,7 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from tests import archives
 
 RECORDED = Path(__file__).parent.parent / "recorded"
 ALL = SiteFilter()

@@ -10,12 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import schema
 import torch
-import wrapper_templates
-from built_model import Built, FromPackage
 from click.testing import CliRunner
-from corpus.wrong_values import Relu
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, UsageError
@@ -25,6 +21,9 @@ from aoti_debug.compare.document import document
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from tests import schema, wrapper_templates
+from tests.built_model import Built, FromPackage
+from tests.corpus.wrong_values import Relu
 
 SCHEMA = json.loads((schema.DOCS / "compare.schema.json").read_text())
 
@@ -37,7 +36,7 @@ def test_launches_against_the_program(
     built: Builds, from_package: Packages, tmp_path: Path, name: str, least: float
 ) -> None:
     package, program = from_package(name).original, built(name).program
-    comparison = compare(CompareOptions(package, exported=program, imports=("models",), out=tmp_path))
+    comparison = compare(CompareOptions(package, exported=program, imports=("tests.models",), out=tmp_path))
     assert comparison.first_wrong is None
     coverage = comparison.coverage
     assert coverage.compared == coverage.launches
@@ -72,7 +71,7 @@ def test_a_program_with_other_inputs(built: Builds, from_package: Packages, tmp_
 def test_a_program_that_does_something_else(built: Builds, from_package: Packages, tmp_path: Path) -> None:
     """Both take one matrix of float32."""
     options = CompareOptions(
-        from_package("half").original, exported=built("half").program, imports=("models",), out=tmp_path
+        from_package("half").original, exported=built("half").program, imports=("tests.models",), out=tmp_path
     )
     other = tmp_path / "other.pt2"
     with torch.no_grad():

@@ -8,9 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import schema
 import torch
-from recorder import Recorder
 
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
@@ -31,6 +29,8 @@ from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, Nod
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.report import report
+from tests import schema
+from tests.triage.recorder import Recorder
 
 LINE = ModelLine("/home/user/model.py", 8, "forward", "y = table[rows]")
 BAD = BadOperand("", "index", "aten.index.Tensor", "rows", (1,), -11, 1, "table", 0, 10)

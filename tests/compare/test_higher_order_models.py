@@ -6,9 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from built_model import importable
-from once import once
-from paths import TESTS
 
 import aoti_debug
 from aoti_debug.compare.compare import compare
@@ -19,6 +16,7 @@ from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.timeline import LaunchStatus
+from tests.once import once
 
 pytestmark = pytest.mark.slow
 LEAST = {"loops": 0.99, "overwrites": 0.97, "attention": 0.99}  # of the bytes that launches write
@@ -28,14 +26,13 @@ REPLAYED = {"loops": "true_graph_0", "overwrites": "while_loop_body_graph_0", "a
 @pytest.fixture(scope="module", params=LEAST)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, RunDir]:
     """A run at level 1 of each model."""
-    importable(TESTS)
 
     def make(folder: Path) -> Path:
-        import higher_order_models
+        from tests import higher_order_models
 
         package = folder / "model.pt2"
         aoti_debug.build(higher_order_models.exported(request.param), output=package)
-        return runner.run(package, level=1, out=folder, imports=["higher_order_models"]).run.path
+        return runner.run(package, level=1, out=folder, imports=["tests.higher_order_models"]).run.path
 
     return request.param, open_run(once(tmp_path_factory, f"higher-order-{request.param}", make))
 
@@ -43,7 +40,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def comparison(run: tuple[str, RunDir], tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     options = CompareOptions(run[1].path, out=tmp_path_factory.mktemp("compares"))
-    return compare(replace(options, imports=("higher_order_models",)))
+    return compare(replace(options, imports=("tests.higher_order_models",)))
 
 
 def test_every_launch_is_recorded(run: tuple[str, RunDir]) -> None:

@@ -11,8 +11,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import schema
-from subjects import comparison_of, run
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine.progress.steps import Steps
@@ -22,6 +20,8 @@ from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests import schema
+from tests.views.report.subjects import comparison_of, run
 
 SCHEMA = json.loads((schema.DOCS / "compare.schema.json").read_text())
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from subjects import comparison_of, run
-
 from aoti_debug.compare.text import wrong_lines
+from tests.views.report.subjects import comparison_of, run
 
 
 def test_a_wrong_launch_in_a_loop(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from corpus.case import CPU, GENERATED, Case, Example, Expected, Make
+from tests.corpus.case import CPU, GENERATED, Case, Example, Expected, Make
 
 FAR = 1 << 36  # rows: an address that is mapped nowhere
 REDUCED = 32  # elements: a reduction of so many is a launch of its own

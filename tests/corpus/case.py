@@ -82,7 +82,7 @@ class Case:
     devices: tuple[str, ...] = BOTH
     options: tuple[str, ...] = ()
     configs: Mapping[str, Any] = field(default_factory=dict)
-    imports: tuple[str, ...] = ("corpus.ops",)
+    imports: tuple[str, ...] = ("tests.corpus.ops",)
     native: bool = False
     gpus: int = 1
     not_compared: str = ""

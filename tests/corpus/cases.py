@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from corpus import addresses, clean_layers, clean_tensors, contracts, eager, numbers, operators, wrong_values
-from corpus.case import Case
+from tests.corpus import addresses, clean_layers, clean_tensors, contracts, eager, numbers, operators, wrong_values
+from tests.corpus.case import Case
 
 FAULTS: tuple[Case, ...] = (
     *(*addresses.CASES, *numbers.CASES, *contracts.CASES, *operators.CASES, *wrong_values.CASES),
@@ -16,7 +16,7 @@ def faults(device: str) -> tuple[Case, ...]:
     """The cases with a fault on a device; those for "cuda" need triton to be read."""
     if device != "cuda":
         return tuple(case for case in FAULTS if device in case.devices)
-    from corpus import cuda
+    from tests.corpus import cuda
 
     return tuple(case for case in (*FAULTS, *cuda.CASES) if device in case.devices)
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.export import Dim
 
-from corpus.case import CPU, Case, Example, Make
+from tests.corpus.case import CPU, Case, Example, Make
 
 
 class Pictures(nn.Module):

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from corpus.case import CPU, Case, Example, Make
-from corpus.clean_layers import of, seeded
+from tests.corpus.case import CPU, Case, Example, Make
+from tests.corpus.clean_layers import of, seeded
 
 
 class Ordered(nn.Module):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from corpus.case import CPU, CUDA, Case, Example, Expected, Make
+from tests.corpus.case import CPU, CUDA, Case, Example, Expected, Make
 
 
 class Compressed(nn.Module):

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor, nn
 from torch.library import triton_op, wrap_triton
 
-from corpus.case import CUDA, Case, Example, Expected, Make
+from tests.corpus.case import CUDA, Case, Example, Expected, Make
 
 # Triton takes a kernel's parameters untyped.
 
@@ -220,7 +220,7 @@ def waiting(device: str) -> Example:
     return Example(Wait(), (torch.zeros(1, dtype=torch.int32, device=device),))
 
 
-USER = ("corpus.ops", "corpus.cuda")
+USER = ("tests.corpus.ops", "tests.corpus.cuda")
 CASES = (
     Case("triton_load_past_end", pick_far,
          Expected("fault", ("pick_kernel*",), ("*table*", "*buf*"), ("index",), confirmed="*"), CUDA, imports=USER),

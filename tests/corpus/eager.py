@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from corpus.case import CPU, Case, Example, Expected
+from tests.corpus.case import CPU, Case, Example, Expected
 
 
 class Accumulate(nn.Module):

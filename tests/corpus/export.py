@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from corpus.case import Case, origin_lines
+from tests.corpus.case import Case, origin_lines
 
 
 def export(case: Case, device: str, folder: Path) -> None:
@@ -40,7 +40,7 @@ def main() -> None:
     folder, device, *native = sys.argv[1:]
     for library in native:
         torch.ops.load_library(library)
-    from corpus import cases
+    from tests.corpus import cases
 
     known = {case.name: case for case in (*cases.faults(device), *cases.clean(device))}
     for name in sys.stdin.read().split():

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from corpus.case import GENERATED, Case, Example, Expected, Make
+from tests.corpus.case import GENERATED, Case, Example, Expected, Make
 
 
 class Dense(nn.Module):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from corpus.case import BOTH, CPU, GENERATED, Case, Example, Expected, Make
+from tests.corpus.case import BOTH, CPU, GENERATED, Case, Example, Expected, Make
 
 
 class Native(nn.Module):

@@ -1,4 +1,4 @@
-"""Operators in Python of the corpus, honest ones and liars (`--import corpus.ops`)."""
+"""Operators in Python of the corpus, honest ones and liars (`--import tests.corpus.ops`)."""
 
 from __future__ import annotations
 

@@ -15,14 +15,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import native_library
-
 from aoti_debug.app.cli import main
-from corpus.case import Case, Expected, Line
+from tests import native_library
+from tests.corpus.case import Case, Expected, Line
+from tests.paths import ROOT
 
 Execute = Callable[[Sequence[str], Path], tuple[int, str, str]]
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 LIMIT = 900.0  # seconds, for one triage
 EXITS = {"clean": 0, "incomplete": 8}  # of the command line, by kind; 1 otherwise
 OUTPUT_LINES = 12
@@ -77,7 +76,7 @@ class Judgement:
 def environment() -> dict[str, str]:
     """This process's, in which children find aoti_debug and the corpus and no setting of ours is left."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("AOTI_DEBUG_", "AOT_INDUCTOR_DEBUG_"))}
-    paths = [str(ROOT), str(ROOT / "tests"), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**kept, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
@@ -90,7 +89,7 @@ def export(cases: Sequence[Case], device: str, folder: Path) -> Iterator[Exporte
     folder.mkdir(parents=True, exist_ok=True)
     library = native_library.compiled() if any(case.native for case in cases) else None
     missing = [case.name for case in cases if not (folder / case.name / "case.json").exists()]
-    command = [sys.executable, "-m", "corpus.export", str(folder), device, *([str(library)] if library else [])]
+    command = [sys.executable, "-m", "tests.corpus.export", str(folder), device, *([str(library)] if library else [])]
     log = folder / "export.log"
     with log.open("ab") as errors:
         exporting = subprocess.Popen(

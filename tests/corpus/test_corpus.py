@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from corpus import cases, triaged
-from corpus.case import Case
-from corpus.score import Judgement
+from tests.corpus import cases, triaged
+from tests.corpus.case import Case
+from tests.corpus.score import Judgement
 
 pytestmark = pytest.mark.slow
 

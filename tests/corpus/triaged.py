@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from once import once
 
-from corpus import score
-from corpus.case import Case
-from corpus.score import Judgement
+from tests.corpus import score
+from tests.corpus.case import Case
+from tests.corpus.score import Judgement
+from tests.once import once
 
 
 def selected(items: Sequence[Any], module: str) -> list[Case]:

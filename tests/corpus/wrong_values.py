@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from corpus.case import CPU, CUDA, GENERATED, Case, Example, Expected
+from tests.corpus.case import CPU, CUDA, GENERATED, Case, Example, Expected
 
 
 class Relu(nn.Module):

@@ -11,9 +11,6 @@ from pathlib import Path
 import jsonschema
 import pytest
 import torch
-from built_model import Built
-from model_outputs import outputs
-from paths import ROOT
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Role
@@ -21,6 +18,9 @@ from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir import load_tensors
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import LaunchStatus
+from tests.built_model import Built
+from tests.model_outputs import outputs
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 

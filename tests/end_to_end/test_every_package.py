@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from built_model import Built, FromPackage, save_run
-from launched import launched
-from model_outputs import outputs
 
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests.built_model import Built, FromPackage, save_run
+from tests.launched import launched
+from tests.model_outputs import outputs
 
 pytestmark = pytest.mark.slow
 

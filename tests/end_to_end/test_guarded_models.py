@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from built_model import Built
 
 from aoti_debug.runs.rundir import run_directory
+from tests.built_model import Built
 
 torch = pytest.importorskip("torch")
 
 
 def outputs(package: Path, name: str) -> list[torch.Tensor]:
     """Of two calls: a model may write to its constants. The package is gone when they are looked at."""
-    import models
+    from tests import models
 
     model = torch._inductor.aoti_load_package(str(package))
     found: list[Any] = []

@@ -10,17 +10,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import inspected_model
 import pytest
 import torch
-from built_model import importable
-from once import once
 
 from aoti_debug.app.cli import main
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.rundir.run_directory import open_run
-
-TESTS = Path(__file__).resolve().parents[1]
+from tests import inspected_model
+from tests.once import once
+from tests.paths import ROOT
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,6 @@ class Inspected:
 
 @pytest.fixture(scope="module")
 def inspected(tmp_path_factory: pytest.TempPathFactory) -> Inspected:
-    importable(TESTS)
 
     def make(folder: Path) -> Inspected:
         model = inspected_model.Model().eval()
@@ -54,7 +51,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AOTI_DEBUG_DIR", raising=False)
     monkeypatch.delenv("RANK", raising=False)
     Path("my.py").write_text(
-        "from inspected_model import show\n"
+        "from tests.inspected_model import show\n"
         "def f(tensor, launch):\n    show(tensor, launch.place)\n"
         "def throw(tensor, launch):\n    raise ValueError('no good')\n"
     )
@@ -73,8 +70,9 @@ def test_tags_are_found_again(inspected: Inspected, capfd: pytest.CaptureFixture
 
 def test_the_functions_of_the_model(inspected: Inspected) -> None:
     code = f"""
-import sys; sys.path.insert(0, {str(TESTS)!r})
-import torch, aoti_debug, inspected_model
+import sys; sys.path.insert(0, {str(ROOT)!r})
+import torch, aoti_debug
+from tests import inspected_model
 kept = inspected_model.Model()
 with aoti_debug.inspect({str(inspected.package)!r}) as model:
     model(torch.ones(2, 4))

@@ -11,11 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import archives
-import factories
-import machine_results
 import pytest
-from unpacked_archive import COMMANDS, KERNELS, unpacked
 
 from aoti_debug.base.errors import ArtifactError, TargetError
 from aoti_debug.base.machine.compiler import find_compiler
@@ -33,6 +29,8 @@ from aoti_debug.package.reference.program import Reference
 from aoti_debug.runs.run import runner
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage
+from tests import archives, factories, machine_results
+from tests.unpacked_archive import COMMANDS, KERNELS, unpacked
 
 WRAPPER = """#include <torch/csrc/inductor/aoti_include/cpu.h>
 namespace torch::aot_inductor {

@@ -10,20 +10,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import cpp_host
-import print_model
 import pytest
 import torch
-from built_model import importable
-from once import once
-from schema import problems
 
 from aoti_debug.app.cli import main
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
+from tests import cpp_host, print_model
+from tests.once import once
+from tests.schema import problems
 
-TESTS = Path(__file__).resolve().parents[1]
 TORCH_PRINT = hasattr(torch._higher_order_ops, "print")
 
 
@@ -37,7 +34,6 @@ class Printing:
 
 @pytest.fixture(scope="module")
 def prints(tmp_path_factory: pytest.TempPathFactory) -> Printing:
-    importable(TESTS)
 
     def make(folder: Path) -> Printing:
         torch.export.save(print_model.program(), folder / "model.pt2")
@@ -128,7 +124,6 @@ def test_a_field_without_a_value(tmp_path: Path) -> None:
 
 
 def test_a_saved_program_is_loaded_where_the_operator_is_imported(prints: Printing) -> None:
-    importable(TESTS)
     code = (
         "import torch; from aoti_debug import print_; "
         f"print(torch.export.load({str(prints.program)!r}).graph_module is not None)"

@@ -8,16 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked_script
 import pytest
-from once import once
-from paths import PACKAGE
 
 from aoti_debug.instrument.builder import build as builder
+from tests import forked_script
+from tests.once import once
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-TESTS = Path(__file__).resolve().parents[1]
 OPERATOR = "aotidebugranks::act.default"
 
 
@@ -25,15 +24,19 @@ OPERATOR = "aotidebugranks::act.default"
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(folder: Path) -> Path:
         save = folder / "save.py"
-        save.write_text("import sys, torch, rank_model\ntorch.export.save(rank_model.program(), sys.argv[1])\n")
+        save.write_text(
+            "import sys, torch\nfrom tests import rank_model\ntorch.export.save(rank_model.program(), sys.argv[1])\n"
+        )
         forked_script.run(save, folder / "ranks.pt2")
-        return builder.build(folder / "ranks.pt2", output=folder / "ranks.instrumented.pt2", imports=("rank_model",))
+        return builder.build(
+            folder / "ranks.pt2", output=folder / "ranks.instrumented.pt2", imports=("tests.rank_model",)
+        )
 
     return once(tmp_path_factory, "ranks", make)
 
 
 def variables(**more: str) -> dict[str, str]:
-    path = os.pathsep.join((str(PACKAGE.parent), str(TESTS), os.environ.get("PYTHONPATH", "")))
+    path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     torch = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "1"}  # no rank tries the instruction sets again
     return {**os.environ, **torch, "PYTHONPATH": path, "AOTI_DEBUG_PRINT": "none", **more}
 
@@ -54,7 +57,7 @@ def aoti_debug(base: Path, *words: str) -> str:
 
 def test_a_script_one_of_whose_ranks_is_killed(package: Path, tmp_path: Path) -> None:
     more = {"AOTI_DEBUG_LEVEL": "2", "RANK_FAULT": "2:1:kill", "RANK_WEIGHTS": "1"}
-    done = torchrun(3, tmp_path, "-m", "rank_model", str(package), "3", **more)
+    done = torchrun(3, tmp_path, "-m", "tests.rank_model", str(package), "3", **more)
     found = json.loads(aoti_debug(tmp_path, "show", "--json"))
     first = found["first_failure"]
     assert (first["rank"], first["launch"], first["kernel"]) == (2, "1.2", OPERATOR), done.stderr

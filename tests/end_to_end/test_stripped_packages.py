@@ -6,13 +6,8 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
-import archives
-import forked_script
 import pytest
 import torch
-from built_model import FromPackage
-from once import once
-from stripped_package import order, stripped
 
 from aoti_debug.app.cli import main
 from aoti_debug.base.errors import ArtifactError, UsageError
@@ -24,10 +19,15 @@ from aoti_debug.runs.run import run_target, runner
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage
+from tests import archives, forked_script
+from tests.built_model import FromPackage
+from tests.once import once
+from tests.stripped_package import order, stripped
 
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are interposed on x86-64 only")
 LOOKUP = """
-import sys, torch, wrapper_templates
+import sys, torch
+from tests import wrapper_templates
 
 class Model(torch.nn.Module):
     def __init__(self):
@@ -72,7 +72,9 @@ def test_the_launches_are_those_of_the_instrumented_package(
     found = from_package(name)
     inputs = found.original.parent / "inputs.pt"
     one = runner.run(found.package, level=3).run
-    other = runner.run(stripped(found.original, tmp_path / "s.pt2"), inputs=inputs, level=3, imports=("models",)).run
+    other = runner.run(
+        stripped(found.original, tmp_path / "s.pt2"), inputs=inputs, level=3, imports=("tests.models",)
+    ).run
     assert other.manifest.source is PackageOrigin.STRIPPED
     assert order(other) == order(one)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from fuzz.readers import Reader
+from tests.fuzz.readers import Reader
 
 _NUMBERS = (
     0,

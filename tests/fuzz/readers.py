@@ -17,15 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import archives
-import crashed_run
-import factories
-import kernel_sources
 import numpy as np
-import on_gpu
-import texts
-from factories import JournalWriter, arg, make_manifest, site, tensor
-from on_gpu import Recorder
 from safetensors.numpy import save
 
 from aoti_debug.app.cli import main
@@ -53,6 +45,12 @@ from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.slices import slices
 from aoti_debug.views.profile.text import profile_lines
 from aoti_debug.views.profile.trace_text import trace_text
+from tests import archives, crashed_run, factories
+from tests.factories import JournalWriter, arg, make_manifest, site, tensor
+from tests.instrument.wrapper import texts
+from tests.triage import kernel_sources
+from tests.views.profile import on_gpu
+from tests.views.profile.on_gpu import Recorder
 
 MOST_LINE = 2000  # characters of an error
 
@@ -243,7 +241,7 @@ def _read_wrapper(data: bytes, folder: Path) -> None:
 
 @cache
 def _shims() -> str:
-    return (texts.GOLDEN / "shim.h.txt").read_text()
+    return (texts.WRAPPERS / "shim.h.txt").read_text()
 
 
 def _read_proxy(data: bytes, folder: Path) -> None:
@@ -364,7 +362,7 @@ def _safetensors() -> bytes:
 
 
 def _goldens(pattern: str) -> list[bytes]:
-    return [path.read_bytes() for path in sorted(texts.GOLDEN.glob(pattern)) if path.stat().st_size < 30_000]
+    return [path.read_bytes() for path in sorted(texts.WRAPPERS.glob(pattern)) if path.stat().st_size < 30_000]
 
 
 def _kernels(language: str) -> list[bytes]:

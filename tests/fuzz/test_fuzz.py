@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fuzz import changed, readers
+from tests.fuzz import changed, readers
 
 CORPUS = Path(__file__).parent / "corpus"
 READERS = {reader.name: reader for reader in readers.readers()}

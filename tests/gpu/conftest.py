@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from built_model import Built, FromPackage, importable
-from session_models import SessionModels
 
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests.built_model import Built, FromPackage
+from tests.session_models import SessionModels
 
 HERE = Path(__file__).resolve().parent
 
@@ -17,12 +17,11 @@ HERE = Path(__file__).resolve().parent
 @pytest.fixture(scope="session")
 def cuda_session_models(tmp_path_factory: pytest.TempPathFactory) -> SessionModels:
     """The cases of cuda_models.py."""
-    importable(HERE)
-    import cuda_models
+    from tests.gpu import cuda_models
 
     return SessionModels(
         tmp_path_factory,
-        "cuda_models",
+        "tests.gpu.cuda_models",
         lambda name: cuda_models.case(name).export(),
         lambda name: cuda_models.case(name).inductor_configs,
     )

@@ -264,7 +264,7 @@ class Gather(nn.Module):
 
 def uneven() -> Case:
     """Kernels that take from 2 to 350 µs on an H100, and one of a library."""
-    from models import Uneven  # tests/models.py, which processes that run a package need not find
+    from tests.models import Uneven  # tests/models.py, which processes that run a package need not find
 
     example = torch.randn(1024, 1024, device="cuda"), torch.randn(512, 1024, device="cuda")
     return Case(Uneven(4096).cuda().eval(), example)

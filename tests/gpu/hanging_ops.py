@@ -1,4 +1,4 @@
-"""A Triton kernel that waits for a value that nobody writes (`--import hanging_ops`)."""
+"""A Triton kernel that waits for a value that nobody writes (`--import tests.gpu.hanging_ops`)."""
 
 from __future__ import annotations
 

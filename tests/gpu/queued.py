@@ -2,7 +2,8 @@
 
 # One good call; then the device is kept busy while all launches of a bad call are queued behind the fault; then abort.
 QUEUED = """
-import os, sys, torch, cuda_models
+import os, sys, torch
+from tests.gpu import cuda_models
 good, _ = torch.export.load(sys.argv[1]).example_inputs
 model = torch._inductor.aoti_load_package(sys.argv[2])
 bad = torch.load(sys.argv[3])
@@ -18,7 +19,8 @@ except Exception:
 
 # A burst: a thousand good calls in a row, then a bad one and good ones behind it; then abort.
 BURST = """
-import os, sys, torch, cuda_models
+import os, sys, torch
+from tests.gpu import cuda_models
 good, _ = torch.export.load(sys.argv[1]).example_inputs
 loader = torch._C._aoti.AOTIModelPackageLoader(sys.argv[2], "model", False, 1, -1)
 bad = torch.load(sys.argv[3])

@@ -1,4 +1,4 @@
-"""Records the small CUDA runs of tests/recorded: `python tests/gpu/record_repros.py [CASE…]` on a CUDA device.
+"""Records the small CUDA runs of tests/recorded: `python -m tests.gpu.record_repros [CASE…]` on a CUDA device.
 
 A run is kept with the tensors of a few launches only; its journal and manifest are whole.
 """
@@ -12,9 +12,7 @@ import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-RECORDED = HERE.parent / "recorded"
+from tests.paths import RECORDED, ROOT
 
 # Case of cuda_models.py -> what the kernels' names begin with whose launches are kept; the first of each.
 KEPT = {
@@ -65,24 +63,27 @@ def kept(run: Path, prefixes: Collection[str]) -> list[str]:
 
 def record(name: str, folder: Path) -> Path:
     """Builds a case and runs it at level 1; the run directory."""
-    import cuda_models
     import torch
 
     from aoti_debug.instrument.builder import build as builder
     from aoti_debug.runs.run import runner
+    from tests.gpu import cuda_models
 
     case = cuda_models.case(name)
     program, package = folder / "model.pt2", folder / "model.dbg.pt2"
     torch.export.save(case.export(), program)
     builder.build(
-        program, output=package, level=1, imports=["cuda_models"], inductor_configs=dict(case.inductor_configs)
+        program,
+        output=package,
+        level=1,
+        imports=["tests.gpu.cuda_models"],
+        inductor_configs=dict(case.inductor_configs),
     )
     return runner.run(package, level=1, out=folder / "runs").run.path
 
 
 def main() -> None:
-    sys.path[:0] = [str(ROOT), str(HERE)]
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     RECORDED.mkdir(exist_ok=True)
     for name in sys.argv[1:] or KEPT:
         with tempfile.TemporaryDirectory() as folder:

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import importable
-from many_replays import replay_many
 
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions
@@ -24,6 +22,8 @@ from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import LaunchStatus
+from tests.many_replays import replay_many
+from tests.paths import ROOT
 
 pytestmark = [
     pytest.mark.cuda,
@@ -36,7 +36,7 @@ SAME_CODE = "compiled here to the package's own instructions"
 # Compiles a program as any user does; what Inductor compiled its kernels with is kept beside the package.
 COMPILE = """
 import json, sys, torch
-import cuda_models
+from tests.gpu import cuda_models
 from aoti_debug.instrument.frontend.worker.triton_configs import triton_configs
 program, package, configs, settings = sys.argv[1:]
 torch._inductor.aoti_compile_and_package(
@@ -62,11 +62,10 @@ class Compiled:
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compiled]:
     """Compiles a case of cuda_models.py with a cache of its own, and runs its instrumented package; once a session."""
-    importable(HERE)
 
     @functools.cache
     def made(name: str) -> Compiled:
-        import cuda_models
+        from tests.gpu import cuda_models
 
         folder = tmp_path_factory.mktemp(f"{name}-configs")
         case = cuda_models.case(name)
@@ -78,13 +77,13 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compil
         command = [sys.executable, "-c", COMPILE, *paths, json.dumps(dict(case.inductor_configs))]
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "cache"))
-            patch.setenv("PYTHONPATH", str(HERE.parents[1]), prepend=os.pathsep)
+            patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
             subprocess.run(command, cwd=HERE, check=True)
         options = BuildOptions(
             program=folder / "compiled.pt2",
             output=folder / "instrumented.pt2",
             inputs=folder / "inputs.pt",
-            imports=("cuda_models",),
+            imports=("tests.gpu.cuda_models",),
         )
         assert builder.build_report(options).manifest.source is PackageOrigin.COMPILED
         result = runner.run(folder / "instrumented.pt2", level=1, out=folder / "runs")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import lying_ops
 import pytest
 import torch
-from built_model import importable
 
 from aoti_debug.base.errors import InputMismatch
 from aoti_debug.instrument.builder import build as builder
@@ -16,6 +14,7 @@ from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.contracts import contracts
+from tests import lying_ops
 
 pytestmark = [
     pytest.mark.cuda,
@@ -37,10 +36,9 @@ def test_ordinary_models_break_nothing(saved: Callable[[str], RunDir], name: str
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    importable(HERE.parent)
     folder = tmp_path_factory.mktemp("lying")
     torch.export.save(lying_ops.program("cuda"), folder / "model.pt2")
-    return builder.build(folder / "model.pt2", output=folder / "lying.pt2", imports=("lying_ops",))
+    return builder.build(folder / "model.pt2", output=folder / "lying.pt2", imports=("tests.lying_ops",))
 
 
 def test_operators_that_lie(package: Path, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from corpus import cases, triaged
-from corpus.case import Case
-from corpus.score import Judgement
+
+from tests.corpus import cases, triaged
+from tests.corpus.case import Case
+from tests.corpus.score import Judgement
 
 pytestmark = [
     pytest.mark.cuda,

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Role
@@ -20,6 +19,7 @@ from aoti_debug.runs.rundir import run_directory, summaries
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import RecordedStats
 from aoti_debug.runs.show.replayed import replay_lines
+from tests.built_model import Built
 
 pytestmark = [
     pytest.mark.cuda,
@@ -28,7 +28,7 @@ pytestmark = [
 
 CAPTURED = """
 import os, sys, torch
-import cuda_models
+from tests.gpu import cuda_models
 args, kwargs = torch.export.load(sys.argv[1]).example_inputs
 model = torch._inductor.aoti_load_package(sys.argv[2], True)
 model(*args)
@@ -152,7 +152,7 @@ def test_summaries_have_every_replay(build: Callable[[str], Built], tmp_path: Pa
 
 MEASURED = """
 import sys, torch
-import cuda_models
+from tests.gpu import cuda_models
 args, kwargs = torch.export.load(sys.argv[1]).example_inputs
 model = torch._inductor.aoti_load_package(sys.argv[2], True)
 model(*args)

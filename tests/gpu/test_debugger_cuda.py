@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from planted_triton import row_maxima_repro
-from repro_launches import replay
 
 from aoti_debug.repro.templates.cuda_programs import find_cuda_program
+from tests.repro.planted_triton import row_maxima_repro
+from tests.repro.repro_launches import replay
 
 pytestmark = [
     pytest.mark.cuda,

@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from runtime_shims_cuda import reference, samples
-from runtime_shims_cuda.checks import check, check_twins
-from runtime_shims_cuda.device_library import HASH, DeviceLibrary, HostLibrary
-from runtime_shims_cuda.gpu_device import LONG, stream_of
 
-pytest_plugins = ("runtime_shims_cuda.gpu_fixtures",)
+from tests.runtime_shims_cuda import reference, samples
+from tests.runtime_shims_cuda.checks import check, check_twins
+from tests.runtime_shims_cuda.device_library import HASH, DeviceLibrary, HostLibrary
+from tests.runtime_shims_cuda.gpu_device import LONG, stream_of
+
+pytest_plugins = ("tests.runtime_shims_cuda.gpu_fixtures",)
 pytestmark = pytest.mark.cuda
 
 MANY = 10_000_000

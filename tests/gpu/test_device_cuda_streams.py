@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims_cuda import samples
-from runtime_shims_cuda.device_library import DeviceLibrary
-from runtime_shims_cuda.gpu_device import LONG, stream_of, wait_for
 
-pytest_plugins = ("runtime_shims_cuda.gpu_fixtures",)
+from tests.paths import ROOT
+from tests.runtime_shims_cuda import samples
+from tests.runtime_shims_cuda.device_library import DeviceLibrary
+from tests.runtime_shims_cuda.gpu_device import LONG, stream_of, wait_for
+
+pytest_plugins = ("tests.runtime_shims_cuda.gpu_fixtures",)
 pytestmark = pytest.mark.cuda
 
 CUDA_ERROR_ILLEGAL_ADDRESS = 700
@@ -89,8 +91,8 @@ CHILD = """
 import ctypes, os
 from pathlib import Path
 import torch
-from runtime_shims_cuda.device_library import DeviceLibrary, describe
-from runtime_shims_cuda.gpu_device import PAGE, shared_words, stream_of
+from tests.runtime_shims_cuda.device_library import DeviceLibrary, describe
+from tests.runtime_shims_cuda.gpu_device import PAGE, shared_words, stream_of
 torch.zeros(1, device="cuda")
 gpu = DeviceLibrary(Path({library!r}))
 words = shared_words(Path({file!r}))
@@ -117,7 +119,7 @@ os.abort()
 def test_the_last_crumb_before_a_fault_survives_the_process(gpu: DeviceLibrary) -> None:
     file = Path(f"/dev/shm/test_device_cuda-child-{os.getpid()}")
     script = CHILD.format(library=str(gpu.path), file=str(file))
-    paths = os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     try:
         command = [sys.executable, "-c", script]
         ran = subprocess.run(

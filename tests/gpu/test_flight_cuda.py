@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built
-from queued import QUEUED
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.repro.repro import write_repro
@@ -21,6 +19,8 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir import load_tensors, rescued_tensors
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests.built_model import Built
+from tests.gpu.queued import QUEUED
 
 pytestmark = [
     pytest.mark.cuda,
@@ -96,7 +96,8 @@ def test_the_host_may_be_far_ahead_of_the_device(gather: Callable[[], Built], tm
 
 
 STREAMS = """
-import os, sys, threading, torch, cuda_models
+import os, sys, threading, torch
+from tests.gpu import cuda_models
 (index,), _ = torch.export.load(sys.argv[1]).example_inputs
 loader = torch._C._aoti.AOTIModelPackageLoader(sys.argv[2], "model", False, 2, -1)
 loader.boxed_run([index])
@@ -135,7 +136,8 @@ def test_streams_do_not_tear_each_others_launches(gather: Callable[[], Built], t
 
 
 GRAPH = """
-import sys, torch, cuda_models
+import sys, torch
+from tests.gpu import cuda_models
 args, kwargs = torch.export.load(sys.argv[1]).example_inputs
 model = torch._inductor.aoti_load_package(sys.argv[2], True)
 expected = model(*args)

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 import torch
-from paths import ROOT
 
 from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
+from tests.paths import ROOT
 
 pytestmark = [
     pytest.mark.cuda,

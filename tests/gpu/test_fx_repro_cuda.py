@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.compare.fx_repro import FxExtra, write_fx_repro
 from aoti_debug.runs.run import runner
+from tests.built_model import Built
 
 pytestmark = [
     pytest.mark.cuda,

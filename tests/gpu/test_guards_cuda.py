@@ -9,9 +9,6 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from built_model import Built, build_model, importable
-from once import once
-from test_main_job import as_bytes, outputs_of
 from torch import nn
 from torch.library import triton_op, wrap_triton
 
@@ -20,6 +17,9 @@ from aoti_debug.runs.run import runner
 from aoti_debug.triage.memory_errors import overruns, uninitialised
 from aoti_debug.triage.memory_errors.overruns import OVERRUN
 from aoti_debug.triage.memory_errors.uninitialised import UNINITIALISED
+from tests.built_model import Built, build_model
+from tests.gpu.test_main_job import as_bytes, outputs_of
+from tests.once import once
 
 pytestmark = [
     pytest.mark.cuda,
@@ -57,13 +57,11 @@ class Shifting(nn.Module):
 @pytest.fixture(scope="session")
 def shifting(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The model of this module, built once a session."""
-    importable(HERE)
-    importable(HERE.parent)  # this module is imported where the model is lowered and run
 
     def make(folder: Path) -> Built:
         with torch.no_grad():
             program = torch.export.export(Shifting(3), (torch.randn(64, 64, device="cuda"),), strict=False)
-        return build_model(program, folder, {}, "test_guards_cuda")
+        return build_model(program, folder, {}, __name__)  # it is imported where the model is lowered and run
 
     return once(tmp_path_factory, "cuda-shifting", make)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built, build_model, importable
-from once import once
 
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_json import ExitKind, Stage
 from aoti_debug.runs.show.fault import verdict_lines
+from tests.built_model import Built, build_model
+from tests.once import once
 
 pytestmark = [
     pytest.mark.cuda,
@@ -25,14 +25,13 @@ STALL = 5
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    importable(Path(__file__).resolve().parent)
-    import hanging_ops
+    from tests.gpu import hanging_ops
 
     def make(folder: Path) -> Built:
         example = (torch.rand(4, 256, device="cuda"), torch.ones(1, dtype=torch.int32, device="cuda"))
         with torch.no_grad():
             program = torch.export.export(hanging_ops.Model(), example, strict=False)
-        return build_model(program, folder, {}, "hanging_ops")
+        return build_model(program, folder, {}, "tests.gpu.hanging_ops")
 
     return once(tmp_path_factory, "cuda-hanging", make)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built
 
 from aoti_debug.base.abi import Level, Phase
 from aoti_debug.compare.diff.diff_runs import diff_runs
@@ -15,6 +14,7 @@ from aoti_debug.package.manifest import Role
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests.built_model import Built
 
 pytestmark = [
     pytest.mark.cuda,

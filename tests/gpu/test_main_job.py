@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built
-from queued import BURST, QUEUED
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Certainty, Kind
@@ -25,6 +23,8 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir import load_tensors, run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
+from tests.built_model import Built
+from tests.gpu.queued import BURST, QUEUED
 
 pytestmark = [
     pytest.mark.cuda,
@@ -37,7 +37,7 @@ BURST_NS = 20_000  # CrumbPace::kBurstNs
 MODELS = ("mixed", "dynamic", "multi_kernel", "loop", "two_specialisations", "dtypes")
 CALL = """
 import sys, torch
-import cuda_models
+from tests.gpu import cuda_models
 args, kwargs = torch.export.load(sys.argv[1]).example_inputs
 device = int(sys.argv[4])
 model = torch._inductor.aoti_load_package(sys.argv[2], device_index=device)
@@ -287,7 +287,7 @@ torch.cuda.synchronize()
 
 def test_two_streams_are_kept_apart(build: Callable[[str], Built], tmp_path: Path) -> None:
     built = build("gather")
-    code = "import cuda_models\n" + SIDE_STREAMS
+    code = "from tests.gpu import cuda_models\n" + SIDE_STREAMS
     done = subprocess.run(
         [sys.executable, "-c", code, str(built.program), str(built.package)],
         env=hosted(tmp_path),
@@ -324,7 +324,7 @@ print(torch.equal(expected, captured))
 @pytest.mark.parametrize("level", ["1", "2", "3"])
 def test_graph_capture_is_left_alone_and_noted(build: Callable[[str], Built], tmp_path: Path, level: str) -> None:
     built = build("gather")
-    code = "import cuda_models\n" + GRAPH
+    code = "from tests.gpu import cuda_models\n" + GRAPH
     done = subprocess.run(
         [sys.executable, "-c", code, str(built.program), str(built.package)],
         env=hosted(tmp_path, level),

@@ -10,18 +10,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import artifact_metadata
 import pytest
 import torch
-from built_model import Built, FromPackage, save_run
-from launched import launched
-from test_main_job import CALL, MODELS, hosted
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests import artifact_metadata
+from tests.built_model import Built, FromPackage, save_run
+from tests.gpu.test_main_job import CALL, MODELS, hosted
+from tests.launched import launched
 
 pytestmark = [
     pytest.mark.cuda,
@@ -80,7 +80,7 @@ def test_a_fresh_build_is_compared_with_a_package(
         program=build("mixed").program,
         output=tmp_path / "fresh.pt2",
         against=from_package("mixed").original,
-        imports=("cuda_models",),
+        imports=("tests.gpu.cuda_models",),
     )
     built = builder.build_report(options)
     compared = built.comparison
@@ -126,7 +126,15 @@ def test_a_fault_is_triaged_from_the_package_alone(
     torch.save((torch.full((256,), 1 << 40, device="cuda"),), tmp_path / "inputs.pt")
     found = {}
     for model in (program, compiled):
-        command = ["triage", str(model), "--inputs", str(tmp_path / "inputs.pt"), "--json", "--import", "cuda_models"]
+        command = [
+            "triage",
+            str(model),
+            "--inputs",
+            str(tmp_path / "inputs.pt"),
+            "--json",
+            "--import",
+            "tests.gpu.cuda_models",
+        ]
         ran = subprocess.run(
             [sys.executable, "-m", "aoti_debug", *command, "--out", str(tmp_path / "triages")],
             stdout=subprocess.PIPE,

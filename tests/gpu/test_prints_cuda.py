@@ -6,13 +6,13 @@ import contextlib
 import io
 from pathlib import Path
 
-import print_model
 import pytest
 import torch
-from once import once
 
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
+from tests import print_model
+from tests.once import once
 
 pytestmark = [
     pytest.mark.cuda,

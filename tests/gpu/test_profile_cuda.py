@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built
 from torch.profiler import ProfilerActivity
 
 from aoti_debug.app.cli import main
@@ -23,6 +22,7 @@ from aoti_debug.views.profile.document import document
 from aoti_debug.views.profile.model_profile import ModelProfile
 from aoti_debug.views.profile.options import WARM_UP, ProfileOptions
 from aoti_debug.views.profile.profile import profile
+from tests.built_model import Built
 
 pytestmark = [
     pytest.mark.cuda,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built
 
 from aoti_debug.app.cli import main
 from aoti_debug.views.profile import against
+from tests.built_model import Built
 
 pytestmark = [
     pytest.mark.cuda,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from once import once
 
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.ranks.agreement import Subject
@@ -17,6 +16,7 @@ from aoti_debug.runs.ranks.rank_progress import End
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
 from aoti_debug.runs.ranks.ranks_run import open_ranks
 from aoti_debug.runs.ranks.text import ranks_lines
+from tests.once import once
 
 pytestmark = [
     pytest.mark.cuda,
@@ -32,15 +32,18 @@ CALLS = "3"
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(folder: Path) -> Path:
-        save = "import sys, torch, rank_model; torch.export.save(rank_model.program('cuda'), sys.argv[1])"
+        export = "torch.export.save(rank_model.program('cuda'), sys.argv[1])"
+        save = f"import sys, torch; from tests import rank_model; {export}"
         subprocess.run([sys.executable, "-c", save, str(folder / "ranks.pt2")], check=True, env=variables())
-        return builder.build(folder / "ranks.pt2", output=folder / "ranks.instrumented.pt2", imports=("rank_model",))
+        return builder.build(
+            folder / "ranks.pt2", output=folder / "ranks.instrumented.pt2", imports=("tests.rank_model",)
+        )
 
     return once(tmp_path_factory, "cuda-ranks", make)
 
 
 def variables(**more: str) -> dict[str, str]:
-    path = os.pathsep.join((str(ROOT), str(TESTS), os.environ.get("PYTHONPATH", "")))
+    path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     ours = {"PYTHONPATH": path, "RANK_BACKEND": "nccl", "AOTI_DEBUG_PRINT": "none", "AOTI_DEBUG_CRUMB_EVERY": "1"}
     return {**os.environ, **ours, **more}
 
@@ -62,7 +65,7 @@ def launched(base: Path, *command: str, **more: str) -> RanksAnalysis:
 
 
 def test_ranks_that_agree(package: Path, tmp_path: Path) -> None:
-    analysis = launched(tmp_path, "-m", "rank_model", str(package), CALLS, AOTI_DEBUG_LEVEL="2")
+    analysis = launched(tmp_path, "-m", "tests.rank_model", str(package), CALLS, AOTI_DEBUG_LEVEL="2")
     assert [rank.progress.end for rank in analysis.run.ranks] == [End.FINISHED] * 2
     assert analysis.failure is None
     assert analysis.agreement.compared > int(CALLS)  # weights, and the sum of each call
@@ -70,7 +73,7 @@ def test_ranks_that_agree(package: Path, tmp_path: Path) -> None:
 
 
 def test_the_odd_weight(package: Path, tmp_path: Path) -> None:
-    analysis = launched(tmp_path, "-m", "rank_model", str(package), "1", AOTI_DEBUG_LEVEL="2", RANK_WEIGHTS="1")
+    analysis = launched(tmp_path, "-m", "tests.rank_model", str(package), "1", AOTI_DEBUG_LEVEL="2", RANK_WEIGHTS="1")
     found = [(one.subject, one.name) for one in analysis.agreement.disagreements]
     assert found == [(Subject.WEIGHT, "second.weight")]
 
@@ -78,7 +81,7 @@ def test_the_odd_weight(package: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("failure", ["device", "fault", "throw", "kill"])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_rank_that_fails_first(package: Path, tmp_path: Path, failure: str, rank: int) -> None:
-    analysis = launched(tmp_path, "-m", "rank_model", str(package), CALLS, RANK_FAULT=f"{rank}:1:{failure}")
+    analysis = launched(tmp_path, "-m", "tests.rank_model", str(package), CALLS, RANK_FAULT=f"{rank}:1:{failure}")
     found = analysis.failure
     assert found is not None
     assert found.rank.number == rank
@@ -89,7 +92,7 @@ def test_the_rank_that_fails_first(package: Path, tmp_path: Path, failure: str, 
 def test_a_rank_that_hangs(package: Path, tmp_path: Path) -> None:
     """NCCL ends the process of the rank that waits; torchrun then ends the one that hangs."""
     more = {"RANK_FAULT": "0:1:hang", "RANK_TIMEOUT": "20"}
-    analysis = launched(tmp_path, "-m", "rank_model", str(package), CALLS, **more)
+    analysis = launched(tmp_path, "-m", "tests.rank_model", str(package), CALLS, **more)
     found = analysis.failure
     assert found is not None
     assert (found.rank.number, found.what) == (0, "it hangs")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from planted_triton import row_maxima_repro
-from repro_launches import LaunchBuilder, replay, write
 
 from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.repro.evidence import gather
 from aoti_debug.repro.templates import compute_sanitizer
+from tests.repro.planted_triton import row_maxima_repro
+from tests.repro.repro_launches import LaunchBuilder, replay, write
 
 pytestmark = [
     pytest.mark.cuda,

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built
-from many_replays import Replayed, replay_many
 
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.package.manifest import Kind
@@ -17,6 +15,8 @@ from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
+from tests.built_model import Built
+from tests.many_replays import Replayed, replay_many
 
 pytestmark = [
     pytest.mark.cuda,

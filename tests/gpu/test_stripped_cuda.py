@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import Built, FromPackage
-from stripped_package import order, stripped
 
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests.built_model import Built, FromPackage
+from tests.stripped_package import order, stripped
 
 pytestmark = [
     pytest.mark.cuda,
@@ -43,7 +43,7 @@ def test_launches_and_grids_are_those_of_the_instrumented_package(
         inputs=inputs,
         level=3,
         out=tmp_path / "other",
-        imports=("cuda_models",),
+        imports=("tests.gpu.cuda_models",),
     ).run
     assert device_order(other) == device_order(one)
     assert grids(other) == grids(one) != []
@@ -61,7 +61,7 @@ def test_a_fault_is_laid_to_its_launch(
         stripped(compiled, tmp_path / "s.pt2"),
         inputs=tmp_path / "inputs.pt",
         out=tmp_path / "runs",
-        imports=("cuda_models",),
+        imports=("tests.gpu.cuda_models",),
     )
     assert result.verdict is not None
     assert result.verdict.launch is not None

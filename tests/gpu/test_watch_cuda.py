@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from once import once
-from runtime_shims_cuda import samples
-from runtime_shims_cuda.checks import check_twins
-from runtime_shims_cuda.device_library import HASH, DeviceLibrary, HostLibrary
-from runtime_shims_cuda.gpu_device import stream_of
 
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir import summaries
 from aoti_debug.runs.rundir.summaries import Sample
+from tests.once import once
+from tests.runtime_shims_cuda import samples
+from tests.runtime_shims_cuda.checks import check_twins
+from tests.runtime_shims_cuda.device_library import HASH, DeviceLibrary, HostLibrary
+from tests.runtime_shims_cuda.gpu_device import stream_of
 
-pytest_plugins = ("runtime_shims_cuda.gpu_fixtures",)
+pytest_plugins = ("tests.runtime_shims_cuda.gpu_fixtures",)
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from interpreter_inductor_kernels import maximum
+
+from tests.repro.interpreter_inductor_kernels import maximum
 
 HALF = tl.constexpr(0.5)
 

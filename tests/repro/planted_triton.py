@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from repro_launches import manifest
-from triton_launches import KERNEL, row_maxima, with_kernel
-
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder
 from aoti_debug.repro.generate_texts import generate
+from tests.repro.repro_launches import manifest
+from tests.repro.triton_launches import KERNEL, row_maxima, with_kernel
 
 
 def row_maxima_repro(folder: Path, edit: Callable[[str], str] = str, device: str = "cpu") -> Path:

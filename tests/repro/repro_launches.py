@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from operator_schemas import registered
 from safetensors.torch import save_file
 
 from aoti_debug.base import dtypes
@@ -39,6 +38,7 @@ from aoti_debug.repro.folder import write_folder
 from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedRun, RecordedSlot
 from aoti_debug.repro.replay_modules import TEMPLATES
+from tests.operator_schemas import registered
 
 RUN = RecordedRun(Path("aoti_debug_runs/20261120-231501-4711"), "2026-11-20T23:15:01", "2.13.0", "cpu", "0.1.0")
 PROVENANCE = Provenance(

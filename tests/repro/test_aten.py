@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from operator_schemas import registered
-from repro_launches import LaunchBuilder, manifest
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.manifest import CType, Form, Kind, OperatorSchema, Parameter, Role
@@ -16,6 +14,8 @@ from aoti_debug.repro import aten
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.script import Script
+from tests.operator_schemas import registered
+from tests.repro.repro_launches import LaunchBuilder, manifest
 
 
 def script(launch: LaunchBuilder, signature: OperatorSchema | None = None) -> Script:

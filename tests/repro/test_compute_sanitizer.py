@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from repro_launches import LaunchBuilder, replay, write
 
 from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.repro.templates import address_sanitizer, compute_sanitizer, sanitize
@@ -17,6 +16,7 @@ from aoti_debug.repro.templates.accesses import Access, CodeLine
 from aoti_debug.repro.templates.addresses import Extent, extents_of, place_of
 from aoti_debug.repro.templates.locate import locate_accesses
 from aoti_debug.repro.templates.memory import LaunchArgument, Storage, memory_of, separate_memory
+from tests.repro.repro_launches import LaunchBuilder, replay, write
 
 REPORTS = Path(__file__).parent.parent / "recorded" / "compute_sanitizer"
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from planted_triton import row_maxima_repro
-from repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, replay, write
 
 from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.repro.templates import cpp_build, guilty_program
 from aoti_debug.repro.templates.accesses import Access
 from aoti_debug.repro.templates.debugger import argument_lines
 from aoti_debug.repro.templates.memory import LaunchMemory
+from tests.repro.planted_triton import row_maxima_repro
+from tests.repro.repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, replay, write
 
 TITLE = "0.3 cpp_fused_planted_0"
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")

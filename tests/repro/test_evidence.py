@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from repro_launches import ADD_ONE, PLAIN, LaunchBuilder, cpp_repro, replay, write
-from wrong_types import assert_refused
 
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.package.manifest import Kernel, KernelCompilation, Kind, Role
 from aoti_debug.repro import evidence
 from aoti_debug.repro.evidence import Evidence, Machine, SeenIndex, SourceLine, gather, modes
 from aoti_debug.repro.templates.accesses import Access, CodeLine, LoadedIndex
+from tests.repro.repro_launches import ADD_ONE, PLAIN, LaunchBuilder, cpp_repro, replay, write
+from tests.wrong_types import assert_refused
 
 TITLE = "0.3 cpp_fused_planted_0"
 KEYS = {"title", "mode", "option", "sanitize", "outcome", "code", "what", "accesses", "lines"}

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import models
 import pytest
 import torch
-from repro_launches import replay, run_script
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
@@ -18,6 +16,8 @@ from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from tests import models
+from tests.repro.repro_launches import replay, run_script
 
 if TYPE_CHECKING:
     from built_models import Built

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError, UsageError
@@ -15,6 +14,7 @@ from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.rundir import run_directory as rundir
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 MANIFEST = make_manifest(
     site("cpp_fused_relu_1", arg("buf0", Role.IN, Form.POINTER)),

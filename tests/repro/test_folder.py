@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from repro_launches import LaunchBuilder, manifest, write
 
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
@@ -15,6 +14,7 @@ from aoti_debug.repro.folder import default_folder
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.repro.replay_modules import modules_of
+from tests.repro.repro_launches import LaunchBuilder, manifest, write
 
 
 def copy(saved: Path) -> RecordedLaunch:

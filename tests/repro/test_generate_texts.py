@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from operator_schemas import registered
-from repro_launches import LaunchBuilder, manifest
 
 from aoti_debug.package.manifest import CType, Form, Kernel, Kind, Operand, OperatorSchema, Parameter, Provenance, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
+from tests.operator_schemas import registered
+from tests.paths import GOLDEN
+from tests.repro.repro_launches import LaunchBuilder, manifest
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "repro"
+TEXTS = GOLDEN / "repro"
 
 KERNEL = Kernel(
     "cpp_fused_add_6",
@@ -190,11 +191,11 @@ def texts(tmp_path: Path, case: Callable[[LaunchBuilder], LaunchBuilder], fault:
 @pytest.mark.parametrize("name", CASES)
 def test_golden(name: str, tmp_path: Path, golden: Callable[[Path, str], None]) -> None:
     text = texts(tmp_path, CASES[name], "SIGSEGV" if name == "kernel" else "")["repro.py"]
-    golden(GOLDEN / f"{name}.py.txt", text)
+    golden(TEXTS / f"{name}.py.txt", text)
 
 
 def test_the_readme_has_the_command_and_the_exit_codes(tmp_path: Path, golden: Callable[[Path, str], None]) -> None:
-    golden(GOLDEN / "README.txt", texts(tmp_path, addmm)["README"])
+    golden(TEXTS / "README.txt", texts(tmp_path, addmm)["README"])
 
 
 def test_recorded_text_cannot_become_code(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import interpreter_inductor_kernels as inductor
-import interpreter_kernels as kernels
 import pytest
 import torch
 import triton.language as tl
@@ -17,6 +15,8 @@ from triton.runtime.jit import JITFunction
 from aoti_debug.repro.templates.access_text import lines_of
 from aoti_debug.repro.templates.accesses import Access, LoadedIndex
 from aoti_debug.repro.templates.interpreter import Interpretation, NotInterpretableError, interpret
+from tests.repro import interpreter_inductor_kernels as inductor
+from tests.repro import interpreter_kernels as kernels
 
 BLOCK = {"BLOCK": 8}
 PATCHED = (tl, tl.core, tl.math, tl.tensor, tl.dtype, tl.core.tensor_descriptor_base, tl.condition)

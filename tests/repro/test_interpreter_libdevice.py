@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Callable
 
-import interpreter_inductor_kernels
 import numpy
 import pytest
 import torch
@@ -18,6 +17,7 @@ from triton.language.extra import libdevice
 
 from aoti_debug.repro.templates.interpreter import NotInterpretableError, interpret
 from aoti_debug.repro.templates.interpreter_libdevice import asm_function, library_function
+from tests.repro import interpreter_inductor_kernels
 
 DECLARED = inspect.getsource(importlib.import_module("triton.language.extra.cuda.libdevice"))
 SYMBOLS = sorted(set(re.findall(r'"(__nv_\w+)"', DECLARED)))

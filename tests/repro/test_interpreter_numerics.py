@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import interpreter_inductor_kernels as inductor
-import interpreter_kernels as kernels
 import pytest
 import torch
 
 from aoti_debug.repro.templates.interpreter import interpret
+from tests.repro import interpreter_inductor_kernels as inductor
+from tests.repro import interpreter_kernels as kernels
 
 BLOCK = {"BLOCK": 16}
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-import machine_results
 import pytest
 
 from aoti_debug.base.machine.compiler import find_compiler, find_torch
@@ -16,6 +15,7 @@ from aoti_debug.package.manifest import KernelCompilation
 from aoti_debug.repro import kernel_header
 from aoti_debug.repro.cpp import PREFIX
 from aoti_debug.repro.templates.cpp_build import CppCompiler, library_of
+from tests import machine_results
 
 FLAGS = ("-O1", "-fPIC", "-std=c++17")
 KERNEL = f'#include <{PREFIX}>\nextern "C" void planted(int* out) {{ *out = VALUE; }}\n'

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from operator_schemas import registered
-from repro_launches import LaunchBuilder, manifest, replay
 
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.package.manifest import CType, Form, Kind, Operand, OperatorSchema, Parameter, Role
@@ -19,6 +17,8 @@ from aoti_debug.repro.folder import write_folder
 from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.kinds import kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch
+from tests.operator_schemas import registered
+from tests.repro.repro_launches import LaunchBuilder, manifest, replay
 
 MODULE = """
 import torch

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import torch
-from planted_triton import row_maxima_repro
-from repro_launches import LaunchBuilder, cpp_repro, replay, write
 from safetensors.torch import load_file, save_file
 
 from aoti_debug.package.manifest import Form, Kind, Role
 from aoti_debug.repro.templates.part import LaunchPart, Rows
 from aoti_debug.repro.templates.shrink import smallest_count, smallest_set, smallest_window
+from tests.repro.planted_triton import row_maxima_repro
+from tests.repro.repro_launches import LaunchBuilder, cpp_repro, replay, write
 
 
 def index_select(tmp_path: Path, bad: int) -> Path:

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import torch
-from repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, replay, write
 
 from aoti_debug.package.manifest import CType, Form, Kind, Role
+from tests.repro.repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, replay, write
 
 TITLE = "0.3 cpp_fused_planted_0"
 

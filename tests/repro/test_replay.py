@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from repro_launches import PLAIN, LaunchBuilder, replay, write
 from safetensors.torch import load_file, save_file
 
 from aoti_debug.package.manifest import CType, Form, Kernel, Kind, Role
 from aoti_debug.repro.templates.cpp_kernel import CppCompiler
+from tests.repro.repro_launches import PLAIN, LaunchBuilder, replay, write
 
 FLOAT, BOOL = {"type": CType.F32, "ctype": "float"}, {"type": CType.BOOL, "ctype": "bool"}
 

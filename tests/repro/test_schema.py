@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from operator_schemas import registered
-
 from aoti_debug.repro import schema
+from tests.operator_schemas import registered
 
 
 def test_outputs_come_first_in_c() -> None:

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from repro_launches import manifest, replay
-from triton_launches import row_maxima, with_kernel
 
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder
@@ -19,6 +17,8 @@ from aoti_debug.repro.templates import machine_code, triton_kernel
 from aoti_debug.repro.templates.compile_time import constexpr_next_power_of_2, if_mask
 from aoti_debug.repro.templates.kernel import Settings
 from aoti_debug.repro.templates.triton_kernel import Binary, TritonKernel, compile_kernel
+from tests.repro.repro_launches import manifest, replay
+from tests.repro.triton_launches import row_maxima, with_kernel
 
 HOPPER = 90
 KERNELS = """

@@ -10,11 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import archives
 import pytest
-from compiled_triton import as_compiled
-from many_replays import replay_many
-from repro_launches import replay
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
@@ -27,6 +23,10 @@ from aoti_debug.repro.collect_launch import recorded_launch
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.timeline import LaunchStatus
+from tests import archives
+from tests.compiled_triton import as_compiled
+from tests.many_replays import replay_many
+from tests.repro.repro_launches import replay
 
 RECORDED = Path(__file__).parent.parent / "recorded"
 CODE = b"\x7fELF machine code"

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repro_launches import manifest
-from test_generate_texts import GOLDEN, settled
-from triton_launches import GRID, HELPERS, KERNEL, NAME, row_maxima, with_kernel
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.manifest import CType, Inferred, Kernel, Origin
@@ -20,6 +17,9 @@ from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.recorded_launch import RecordedLaunch
+from tests.repro.repro_launches import manifest
+from tests.repro.test_generate_texts import TEXTS, settled
+from tests.repro.triton_launches import GRID, HELPERS, KERNEL, NAME, row_maxima, with_kernel
 
 
 def contents(launch: RecordedLaunch, kernel: Kernel = KERNEL, helpers: str = HELPERS) -> dict[str, str | bytes]:
@@ -38,7 +38,7 @@ def keywords(text: str, function: str) -> dict[str, Any]:
 
 
 def test_golden(tmp_path: Path, golden: Callable[[Path, str], None]) -> None:
-    golden(GOLDEN / "triton.py.txt", script(row_maxima(tmp_path)))
+    golden(TEXTS / "triton.py.txt", script(row_maxima(tmp_path)))
 
 
 def test_the_machine_code_lies_beside_it(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from inductor_sources import IMPORTS, helpers
-from repro_launches import LaunchBuilder
 
 from aoti_debug.package.manifest import CType, Kernel, KernelParam, Kind, Manifest, Role
 from aoti_debug.package.recording.values import Number
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.runs.rundir.timeline import Grid, GridArgument
+from tests.repro.inductor_sources import IMPORTS, helpers
+from tests.repro.repro_launches import LaunchBuilder
 
 NAME = "triton_per_fused_amax_add_0"
 HELPERS = helpers("promote_to_tensor", "is_floating", "maximum", "max2")

@@ -10,10 +10,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import Runtime
-
-from runtime_shims import journal_decoder, runtime_library
+from tests.runtime_shims import journal_decoder, runtime_library
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import Runtime
 
 VARIABLES = (
     *("LEVEL", "FILTER", "DIR", "RUN", "PHASE", "MAX_BYTES", "MAX_FILES", "MAX_TENSOR_BYTES", "KEEP_FREE_BYTES"),

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal, Record
-from runtime_shims.reference_hash import content_hash
-from runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 
 from aoti_debug.base.abi import NoteCode, Phase, StatsFlag
+from tests.runtime_shims.journal_decoder import Journal, Record
+from tests.runtime_shims.reference_hash import content_hash
+from tests.runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 
 from aoti_debug.base.abi import NoteCode
 from aoti_debug.runs.rundir.formats.summaries_format import HEADER, ROW
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

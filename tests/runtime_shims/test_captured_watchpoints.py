@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import IN, OUT, Handle, Runtime, Slot
+
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import IN, OUT, Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import Handle, Runtime, Slot
 
 from aoti_debug.base.abi import Level
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]
@@ -136,7 +136,7 @@ ORIGINS = {  # by kernel: modules and lines
 def test_filters_of_modules_and_lines(
     load: Load, capfd: pytest.CaptureFixture[str], journal: Decode, variables: dict[str, str], expected: list[str]
 ) -> None:
-    """The same cases as in tests/recording/test_site_filter.py."""
+    """The same cases as in tests/package/recording/test_site_filter.py."""
     runtime = load(**variables)
     for number, (kernel, (modules, lines)) in enumerate(ORIGINS.items()):
         runtime.site(number, kernel, modules=modules, lines=lines)

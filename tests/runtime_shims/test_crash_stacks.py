@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from runtime_shims.runtime_library import TORCH
+
+from tests.runtime_shims.runtime_library import TORCH
 
 BEGIN = """
 import ctypes, faulthandler, os, signal, sys, threading

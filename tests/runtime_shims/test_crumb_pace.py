@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
-from runtime_shims.runtime_library import Runtime
+
+from tests.runtime_shims.runtime_library import Runtime
 
 MOST = 16
 EXACT = 1024  # launches of a stream that have one each in any case

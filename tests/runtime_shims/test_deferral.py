@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from runtime_shims.heap import held_bytes
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.reference_hash import content_hash
-from runtime_shims.runtime_library import (
+
+from aoti_debug.runs.rundir.formats.summaries_format import HEADER, ROW
+from tests.runtime_shims.heap import held_bytes
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.reference_hash import content_hash
+from tests.runtime_shims.runtime_library import (
     ADDRESS,
     IN,
     INOUT,
@@ -25,8 +27,6 @@ from runtime_shims.runtime_library import (
     Runtime,
     Slot,
 )
-
-from aoti_debug.runs.rundir.formats.summaries_format import HEADER, ROW
 
 Load = Callable[..., Runtime]
 Start = Callable[..., Runtime]

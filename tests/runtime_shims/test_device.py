@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 from safetensors.torch import load_file
+
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -11,8 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import (
+
+from aoti_debug.runs.rundir import flight_recorder
+from aoti_debug.runs.rundir.flight_recorder import KeptLaunch, Recording
+from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import (
     IN,
     INOUT,
     LIST,
@@ -26,10 +30,6 @@ from runtime_shims.runtime_library import (
     address_of,
     handles,
 )
-
-from aoti_debug.runs.rundir import flight_recorder
-from aoti_debug.runs.rundir.flight_recorder import KeptLaunch, Recording
-from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import Runtime, _shim
+
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import Runtime, _shim
 
 Load = Callable[..., Runtime]
 FLOAT32, UINT8, BOOL = 6, 0, 11
@@ -329,6 +330,6 @@ def resident_bytes() -> int:
 
 
 def _journal(folder: Path) -> Journal:
-    from runtime_shims import journal_decoder
+    from tests.runtime_shims import journal_decoder
 
     return journal_decoder.decode(folder / "run" / "journal.bin")

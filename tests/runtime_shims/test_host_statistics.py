@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from runtime_shims.reference_hash import content_hash
 
 from aoti_debug.base import dtypes
+from tests.runtime_shims.reference_hash import content_hash
 
 DTYPES = {dtype.name: number for number, dtype in enumerate(dtypes.DTYPES)}
 FLOATS = ("float16", "bfloat16", "float32", "float64")

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import Handle, Runtime, Slot
 
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand
-from runtime_shims import journal_decoder
+from tests.paths import ROOT
+from tests.runtime_shims import journal_decoder
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]
@@ -183,7 +184,7 @@ import sys, os, ctypes
 sys.path[:0] = [{tests!r}]
 import torch
 from pathlib import Path
-from runtime_shims.runtime_library import *
+from tests.runtime_shims.runtime_library import *
 runtime = Runtime(Path({library!r}), Path({copy!r}))
 site = runtime.site(0, "k", Slot("x"), Slot("y", value=1))
 x, y = Handle(torch.ones(2, 3)), [Handle(torch.ones(i + 1)) for i in range(50)]
@@ -201,7 +202,7 @@ while True:
 
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_journal_after_sigkill(library: Path, tmp_path: Path, level: int) -> None:
-    tests = str(Path(__file__).parent.parent)
+    tests = str(ROOT)
     chance = random.Random(level)
     for attempt in range(3):
         run = tmp_path / f"run{attempt}"

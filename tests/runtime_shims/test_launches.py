@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import (
+
+from aoti_debug.base.abi import NoteCode
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import (
     ADDRESS,
     BOOL,
     F32,
@@ -38,8 +40,6 @@ from runtime_shims.runtime_library import (
     address_of,
     handles,
 )
-
-from aoti_debug.base.abi import NoteCode
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.reference_hash import content_hash
-from runtime_shims.runtime_library import IN, INOUT, OUT, UNKNOWN, Handle, Runtime, Slot
+
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.reference_hash import content_hash
+from tests.runtime_shims.runtime_library import IN, INOUT, OUT, UNKNOWN, Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

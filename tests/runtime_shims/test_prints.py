@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import Handle, Runtime, handles
 
 from aoti_debug.package.printing import print_operator, template
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import Handle, Runtime, handles
 
 Load = Callable[..., Runtime]
 

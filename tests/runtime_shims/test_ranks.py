@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims.runtime_library import Handle, Runtime, Slot
 
 from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.runs.rundir import ranks_directory
-from runtime_shims import journal_decoder
+from tests.runtime_shims import journal_decoder
+from tests.runtime_shims.runtime_library import Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 

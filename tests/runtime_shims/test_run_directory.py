@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims.runtime_library import Handle, Runtime, Slot
 
-from runtime_shims import journal_decoder
+from tests.runtime_shims import journal_decoder
+from tests.runtime_shims.runtime_library import Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 

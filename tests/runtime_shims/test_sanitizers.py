@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from once import once
-from runtime_shims.runtime_library import SHIMS, TORCH, _run
 
 from aoti_debug.instrument.builder.compiling.runtime_objects import shared_sources
+from tests.once import once
+from tests.runtime_shims.runtime_library import SHIMS, TORCH, _run
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "sanitized"

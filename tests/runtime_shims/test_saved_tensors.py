@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.reference_hash import content_hash
-from runtime_shims.runtime_library import IN, INOUT, OUT, OUTPUT_SLOT, Handle, Runtime, Slot, address_of
 from safetensors.torch import load_file
 
 from aoti_debug.runs.rundir.formats.tensor_file_format import ALIGNMENT
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.reference_hash import content_hash
+from tests.runtime_shims.runtime_library import IN, INOUT, OUT, OUTPUT_SLOT, Handle, Runtime, Slot, address_of
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]
@@ -321,7 +321,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_full_disk(load: Load, small_disk: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    from runtime_shims import journal_decoder
+    from tests.runtime_shims import journal_decoder
 
     runtime = load(LEVEL=1, RUN=small_disk, PHASE="before")
     save(runtime, torch.randn(50_000), torch.randn(400_000))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import IN, OUT, OUTPUT_SLOT, Handle, Runtime, Slot, address_of, handles
 
 from aoti_debug.base.abi import Action, NoteCode
 from aoti_debug.compare.replay.instructions import Instruction, Replace, Skip, Stop, Wait, write
 from aoti_debug.runs.rundir.write_tensor import write_tensor
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import IN, OUT, OUTPUT_SLOT, Handle, Runtime, Slot, address_of, handles
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from runtime_shims.runtime_library import IN, INOUT, OUT, TENSOR, Handle, Runtime, Slot
 
 from aoti_debug.runs.rundir.formats.summaries_format import HEADER, ROW
-from runtime_shims import journal_decoder
+from tests.runtime_shims import journal_decoder
+from tests.runtime_shims.runtime_library import IN, INOUT, OUT, TENSOR, Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 NAMES = [name for name, _ in ROW.fields if name != "reserved"]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import Handle, Runtime, Slot
-from saved_tensors import described
 
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.runs.rundir.formats import tensor_file_format
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import Handle, Runtime, Slot
+from tests.saved_tensors import described
 
 TENSORS = {
     "x": torch.arange(12.0).reshape(3, 4)[1:, 1:3].t(),

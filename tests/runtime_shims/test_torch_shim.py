@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime_shims.runtime_library import SHIMS, TORCH, _run
+from tests.runtime_shims.runtime_library import SHIMS, TORCH, _run
 
 
 def test_the_declarations_are_those_of_torch(objects: Path, tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims.journal_decoder import Journal
-from runtime_shims.runtime_library import IN, OUT, Handle, Runtime, Slot
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.runs.run import watch_syntax
+from tests.runtime_shims.journal_decoder import Journal
+from tests.runtime_shims.runtime_library import IN, OUT, Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 SAVE, STACK, STOP, TALLY = 1, 2, 4, 8

@@ -6,8 +6,9 @@ import math
 
 import pytest
 import torch
-from runtime_shims_cuda import reference
-from runtime_shims_cuda.device_library import Result
+
+from tests.runtime_shims_cuda import reference
+from tests.runtime_shims_cuda.device_library import Result
 
 EXACT = ("integer", "numel", "n_nan", "n_pos_inf", "n_neg_inf", "n_zero", "min_index", "max_index", "hash")
 

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from once import once
-from runtime_shims_cuda import device_library
-from runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
-from runtime_shims_cuda.emulated import abandon, finish, use_context
+
+from tests.once import once
+from tests.runtime_shims_cuda import device_library
+from tests.runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
+from tests.runtime_shims_cuda.emulated import abandon, finish, use_context
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import ctypes
 import mmap
 from ctypes import c_int, c_uint32, c_uint64, c_void_p
 
-from runtime_shims_cuda.device_library import DeviceLibrary
+from tests.runtime_shims_cuda.device_library import DeviceLibrary
 
 
 def use_context(device: DeviceLibrary, number: int) -> None:

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import torch
-from runtime_shims_cuda import device_library
+
+from tests.runtime_shims_cuda import device_library
 
 LONG = 200_000_000  # clock cycles, about a tenth of a second
 PAGE = 4096

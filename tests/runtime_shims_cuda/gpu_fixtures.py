@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims_cuda import device_library
-from runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
-from runtime_shims_cuda.gpu_device import PAGE, build, shared_words
+
+from tests.runtime_shims_cuda import device_library
+from tests.runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
+from tests.runtime_shims_cuda.gpu_device import PAGE, build, shared_words
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from runtime_shims_cuda import samples
-from runtime_shims_cuda.checks import check
-from runtime_shims_cuda.device_library import HASH, NUMBERS, STATS_SKIPPED, DeviceLibrary, describe
-from runtime_shims_cuda.emulated import use_context
-from runtime_shims_cuda.samples import VIEWS
+
+from tests.runtime_shims_cuda import samples
+from tests.runtime_shims_cuda.checks import check
+from tests.runtime_shims_cuda.device_library import HASH, NUMBERS, STATS_SKIPPED, DeviceLibrary, describe
+from tests.runtime_shims_cuda.emulated import use_context
+from tests.runtime_shims_cuda.samples import VIEWS
 
 STREAM = 0x7000
 

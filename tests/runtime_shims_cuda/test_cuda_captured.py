@@ -9,11 +9,11 @@ from ctypes import byref, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_
 
 import pytest
 import torch
-from runtime_shims_cuda import emulated
-from runtime_shims_cuda.device_library import ALL, HASH, DeviceLibrary, Result, View, describe
-from runtime_shims_cuda.device_library import NUMBERS as NUMBERS_ONLY
 
 from aoti_debug.base.abi import WatchStatistic
+from tests.runtime_shims_cuda import emulated
+from tests.runtime_shims_cuda.device_library import ALL, HASH, DeviceLibrary, Result, View, describe
+from tests.runtime_shims_cuda.device_library import NUMBERS as NUMBERS_ONLY
 
 STREAM = 0x7000
 ACTIVE = 1  # CU_STREAM_CAPTURE_STATUS_ACTIVE

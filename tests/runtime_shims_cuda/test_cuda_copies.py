@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from runtime_shims_cuda import reference, samples
-from runtime_shims_cuda.device_library import DeviceLibrary
-from runtime_shims_cuda.emulated import (
+
+from tests.runtime_shims_cuda import reference, samples
+from tests.runtime_shims_cuda.device_library import DeviceLibrary
+from tests.runtime_shims_cuda.emulated import (
     allocated,
     fail_after_queued,
     finish,
@@ -18,7 +19,7 @@ from runtime_shims_cuda.emulated import (
     queued,
     use_context,
 )
-from runtime_shims_cuda.samples import VIEWS
+from tests.runtime_shims_cuda.samples import VIEWS
 
 CUDA_ERROR_ILLEGAL_ADDRESS = 700
 STREAM = 0x5000

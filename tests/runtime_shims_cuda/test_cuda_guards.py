@@ -7,8 +7,9 @@ from ctypes import c_int64, c_uint8, c_uint32, c_uint64
 
 import numpy as np
 import pytest
-from runtime_shims_cuda import emulated
-from runtime_shims_cuda.device_library import DeviceLibrary
+
+from tests.runtime_shims_cuda import emulated
+from tests.runtime_shims_cuda.device_library import DeviceLibrary
 
 SIZES = (1, 4, 7, 8, 63, 4096, 4100, 70001)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims_cuda import device_library
-from runtime_shims_cuda.device_library import DEVICE_SOURCES, RUNTIME
+
+from tests.runtime_shims_cuda import device_library
+from tests.runtime_shims_cuda.device_library import DEVICE_SOURCES, RUNTIME
 
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from runtime_shims_cuda import samples
-from runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES
 
 from aoti_debug.base.machine import cuda_toolkit
+from tests.runtime_shims_cuda import samples
+from tests.runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES
 
 OTHERS = {
     "Gather": {f"aoti_debug_gather_{size}" for size in (1, 2, 4, 8, 16)},

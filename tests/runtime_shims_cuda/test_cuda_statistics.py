@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from runtime_shims_cuda import reference, samples
-from runtime_shims_cuda.checks import check
-from runtime_shims_cuda.device_library import HASH, SCALAR_TYPES, STATS_SKIPPED, DeviceLibrary, describe
-from runtime_shims_cuda.samples import VIEWS
+
+from tests.runtime_shims_cuda import reference, samples
+from tests.runtime_shims_cuda.checks import check
+from tests.runtime_shims_cuda.device_library import HASH, SCALAR_TYPES, STATS_SKIPPED, DeviceLibrary, describe
+from tests.runtime_shims_cuda.samples import VIEWS
 
 
 @pytest.mark.parametrize("dtype", samples.DTYPES, ids=samples.name)

@@ -7,9 +7,10 @@ import mmap
 
 import pytest
 import torch
-from runtime_shims_cuda import reference, samples
-from runtime_shims_cuda.device_library import DeviceLibrary, describe
-from runtime_shims_cuda.emulated import (
+
+from tests.runtime_shims_cuda import reference, samples
+from tests.runtime_shims_cuda.device_library import DeviceLibrary, describe
+from tests.runtime_shims_cuda.emulated import (
     allocated,
     capture,
     crumb_words,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from runtime_shims_cuda import samples
-from runtime_shims_cuda.checks import check_twins
-from runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
-from runtime_shims_cuda.samples import VIEWS
+
+from tests.runtime_shims_cuda import samples
+from tests.runtime_shims_cuda.checks import check_twins
+from tests.runtime_shims_cuda.device_library import DeviceLibrary, HostLibrary
+from tests.runtime_shims_cuda.samples import VIEWS
 
 
 @pytest.mark.parametrize("dtype", samples.DTYPES, ids=samples.name)

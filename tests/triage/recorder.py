@@ -8,15 +8,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factories import JournalWriter, arg, make_manifest, run_directory, site
-from operator_schemas import registered
-from saved_tensors import described, save, stored, tensor_bytes
-
 from aoti_debug.base.abi import Phase, StatsFlag
 from aoti_debug.package.manifest import Arg, Constant, CType, Form, Kernel, Kind, Operand, Role, Site
 from aoti_debug.package.recording.values import Number, Tensor, Value
 from aoti_debug.runs.rundir.formats import statistics
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
+from tests.operator_schemas import registered
+from tests.saved_tensors import described, save, stored, tensor_bytes
 
 if TYPE_CHECKING:
     import torch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import forked_script
 import pytest
 import torch
 
@@ -13,10 +12,12 @@ from aoti_debug.instrument.builder.join_provenance import NO_MODEL_LINES
 from aoti_debug.runs.diagnosis.findings import FAULT
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage
+from tests import forked_script
 
 FAR = 1_000_000
 COMPILE = """
-import sys, torch, wrapper_templates
+import sys, torch
+from tests import wrapper_templates
 
 class Model(torch.nn.Module):
     def __init__(self):

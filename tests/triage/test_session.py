@@ -7,10 +7,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
-import opened_runs
 import pytest
 import torch
-from recorder import Recorder
 
 from aoti_debug.repro.evidence import Evidence, Mode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
@@ -29,6 +27,8 @@ from aoti_debug.triage.results import finding_kinds, triage_directory
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.triage import triage
 from aoti_debug.views.report import report
+from tests import opened_runs
+from tests.triage.recorder import Recorder
 
 Story = Callable[[Recorder, int], None]  # of a model whose fresh buffers begin with some byte
 NAN = float("nan")

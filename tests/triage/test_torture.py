@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torture_inspection import unreadable
 
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.triage.results import triage_directory
+from tests.triage.torture_inspection import unreadable
 
 pytestmark = pytest.mark.slow
 

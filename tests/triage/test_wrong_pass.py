@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
-from corpus.case import origin_lines
 from torch import Tensor, nn
 
 from aoti_debug.app.cli.main import group
+from tests.corpus.case import origin_lines
 
 pytestmark = pytest.mark.slow
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
+import os
 import signal
 import sys
 import traceback
@@ -15,7 +17,7 @@ import click
 
 from aoti_debug.app.cli.terminal.lines import wants_no_colour
 from aoti_debug.base import wording
-from aoti_debug.base.errors import AotiDebugError, InternalError
+from aoti_debug.base.errors import AotiDebugError, InternalError, TargetError
 
 VERBS = {
     "triage": "Find out why a model crashes, hangs or computes NaN.",
@@ -40,6 +42,7 @@ _RUN_MODELS = frozenset({"triage", "compare", "diff", "profile"})
 _MODEL = ".pt2"
 _USER_MODULE = "--import"  # their fork server imports it as well
 INTERRUPTED = 130
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk
 
 
 class Verbs(click.Group):
@@ -159,6 +162,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _print_error(str(error), error.hint)
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes text
+        if isinstance(error, OSError) and error.errno in _FULL:
+            place = f": {error.filename}" if error.filename else ""
+            _print_error(
+                f"{os.strerror(error.errno)}{place}",
+                "free some space; temporary files are made in TMPDIR, runs and packages where --out says",
+            )
+            return TargetError.exit_code
         _print_error(
             f"a bug in aoti-debug: {type(error).__name__}: {error} ({_place(error)})",
             "please report this with the lines below",

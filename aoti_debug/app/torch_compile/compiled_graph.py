@@ -23,7 +23,7 @@ from aoti_debug.runs.run import load_model
 if TYPE_CHECKING:
     import torch
 
-LOGGER = logging.getLogger("aoti_debug.torch_compile")
+LOGGER = logging.getLogger("aoti_debug")
 _MAX_REASON = 300
 _MOST_PACKAGES = 16  # of one graph
 _LOCK = threading.RLock()  # environment variables belong to the whole process

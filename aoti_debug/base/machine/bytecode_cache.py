@@ -73,7 +73,8 @@ def _name() -> str:
 
 def _places() -> list[str]:
     """The folders that change when something is installed: of the standard library, of packages, and of the tool."""
-    return [os.path.dirname(os.__file__), *site.getsitepackages(), os.path.dirname(os.path.dirname(os.path.dirname(__file__)))]
+    package = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    return [os.path.dirname(os.__file__), *site.getsitepackages(), package]
 
 
 def _changed_at(folder: str) -> int:

@@ -34,7 +34,8 @@ def inspect(
     Args:
         function: called as `function(tensor, launch)` with the tensor itself, on its device, without a copy, and an
             `aoti_debug.runs.run.inspector.InspectedLaunch`; what a launch reads before it, what it writes after it.
-            None: the functions of this process's own inspectors (`aoti_debug.inspector`), found by their tags in the model.
+            None: the functions of the inspectors of this process (`aoti_debug.inspector`), found by their tags in the
+            model.
         filters: patterns of kernel names; "!PATTERN" excludes. Empty: every launch.
         phase: "before", "after" or "both", instead.
         tag: a pattern: only tensors of inspectors in the model that have such a tag.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from paths import ROOT
 
 from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS, FunctionBound, bound_of
+from tests.paths import ROOT
 
 
 def row(bound: FunctionBound) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from anonymous_memory import growth
 from torch import Tensor, nn
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
@@ -16,6 +15,7 @@ from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.regions.graph_slice import NotClosedError, slice_to
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from tests.compare.anonymous_memory import growth
 
 FLOATS = (TensorType("float32", "cpu", ("4",), ("1",)),)
 SCALE = Node("scale", NodeKind.WEIGHT, "scale", types=FLOATS)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from anonymous_memory import growth
 
 from aoti_debug.compare.evaluate import wide_values
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
@@ -14,6 +13,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.wide_values import Narrow, WideValues
 from aoti_debug.compare.worker.perturbed import perturbed
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from tests.compare.anonymous_memory import growth
 
 GENERATOR = torch.Generator().manual_seed(0)
 A, B, BIAS = (torch.randn(*shape, generator=GENERATOR) for shape in ((6, 40), (40, 24), (24,)))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import factories
-
 from aoti_debug.compare.locate.outer_values import model_input, names_in
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
+from tests import factories
 
 MANIFEST = replace(factories.make_manifest(), inputs=("arg0_1", "arg1_1"), input_names=("x", "index"))
 

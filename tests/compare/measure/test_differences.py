@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from anonymous_memory import growth
 
 from aoti_debug.compare.measure import differences
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure
 from aoti_debug.compare.protocol.measurement import Measurement
+from tests.compare.anonymous_memory import growth
 
 SUBJECT = Subject("buf0", "mul", "aten.mul.Tensor")
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from chains import KIND
-from recorder import Recorder
 
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.protocol.request import ExportedRun, GivenTensors
@@ -17,6 +15,8 @@ from aoti_debug.compare.regions.regions import find_regions
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.rundir.load_tensors import load_file
 from aoti_debug.runs.rundir.run_directory import RunDir
+from tests.compare.chains import KIND
+from tests.triage.recorder import Recorder
 
 
 def test_the_weights_are_those_that_launches_were_passed(saved: Callable[[str], RunDir], tmp_path: Path) -> None:

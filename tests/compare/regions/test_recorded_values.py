@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from factories import triton_kernel
-from recorder import Recorder
 
 from aoti_debug.compare.regions.recorded_values import RecordedValues
 from aoti_debug.package.manifest import Kind
 from aoti_debug.package.reference.program import FORMAT, Reference
+from tests.factories import triton_kernel
+from tests.triage.recorder import Recorder
 
 REFERENCE = Reference(FORMAT, "2.13", (), ())
 STORES = "    tl.store(out_ptr0 + (x0), tmp0, xmask)\n"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from stateful import Builder, dropped, exported, repeated
 from torch import Tensor, nn
 
 from aoti_debug.compare.compare import compare
@@ -18,6 +17,7 @@ from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.text import comparison_lines, state_text
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from tests.compare.stateful import Builder, dropped, exported, repeated
 
 BEFORE = torch.tensor([1.0, 2.0, -3.0])
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import saved_tensors
 import torch
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.error_bounds import BoundedEvaluation, followed
 from aoti_debug.compare.worker.region import RegionEvaluator
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from tests import saved_tensors
 
 X, Y = {"node": "x"}, {"node": "y"}
 BINARY = ("atan2", "hypot", "pow")

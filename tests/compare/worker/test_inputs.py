@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import saved_tensors
 import torch
 
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
@@ -15,6 +14,7 @@ from aoti_debug.compare.worker.inputs import RegionInputs, region_inputs
 from aoti_debug.compare.worker.region import RegionEvaluator
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from tests import saved_tensors
 
 WHOLE = torch.arange(12.0).reshape(3, 4)
 X = {"node": "x"}

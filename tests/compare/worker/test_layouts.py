@@ -3,13 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import saved_tensors
 import torch
 
 from aoti_debug.compare.protocol.request import KnownValue, Recorded
 from aoti_debug.compare.worker import layouts
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, ValueKey
+from tests import saved_tensors
 
 GRAPH = Graph("", MODEL, (Node("add", NodeKind.CALL, "aten.add.Tensor"),), ())
 PADDED = (12, 3, 1)  # strides of 2 x 3 x 3 elements: a gap of three between the two parts

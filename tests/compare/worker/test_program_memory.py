@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from anonymous_memory import growth
 
 from aoti_debug.compare.protocol.measurement import Inherited
 from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, Recorded, Region
@@ -17,6 +16,7 @@ from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, Nod
 from aoti_debug.runs.rundir.formats import tensor_file_format
 from aoti_debug.runs.rundir.formats.tensor_file_format import ALIGNMENT
 from aoti_debug.runs.rundir.write_tensor import write_tensor
+from tests.compare.anonymous_memory import growth
 
 ROWS, COLUMNS = 1 << 14, 1 << 10
 BYTES = 4 * ROWS * COLUMNS  # of a weight: 64 MiB

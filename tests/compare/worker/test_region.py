@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import saved_tensors
 import torch
 
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.region import RegionEvaluator
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from tests import saved_tensors
 
 X = {"node": "x"}
 GENERATOR = torch.Generator().manual_seed(0)

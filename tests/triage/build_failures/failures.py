@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import chains
-
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Compilation, Ending, Position, Stage
 from aoti_debug.package.manifest import ModelLine
+from tests.compare import chains
 
 REFERENCE = chains.reference(("aten.relu.default", "aten.erf.default"))
 LINES = (

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import failures
 import pytest
 
 from aoti_debug.base.errors import ToolchainError
@@ -25,6 +24,7 @@ from aoti_debug.instrument.frontend.protocol.inductor_parts import Candidate, Le
 from aoti_debug.triage.build_failures import build_without as build
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.proof_script import Replay
+from tests.triage.build_failures import failures
 
 OPTIONS = BuildOptions(Path("model.pt2"), inductor_configs={"max_autotune": True})
 BUILT: Any = SimpleNamespace(stages={})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import failures
 import pytest
-from chains import KIND
 
 from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, TensorType
 from aoti_debug.triage.build_failures import failing_part
+from tests.compare.chains import KIND
+from tests.triage.build_failures import failures
 
 GRAPH = failures.REFERENCE.graphs[0]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import failures
-
 import aoti_debug
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Position, Stage
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, Finding
@@ -14,6 +12,7 @@ from aoti_debug.runs.show.finding import finding_lines
 from aoti_debug.triage.build_failures.finding import all_failures, finding_of, with_failures
 from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.build_failures.proof_script import Replay
+from tests.triage.build_failures import failures
 
 FOLDER = Path("/triages/1/build_failure")
 

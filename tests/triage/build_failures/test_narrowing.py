@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import failures
 import pytest
 
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Position, Stage
 from aoti_debug.triage.build_failures.narrowing import MOST_ALONE, proved
 from aoti_debug.triage.build_failures.proof_script import Replay
+from tests.triage.build_failures import failures
 
 NODES = ("node_1", "node_0")
 WHOLE = Position(Stage.CODE)

@@ -8,9 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import failures
 import pytest
-from shell_children import is_dead, wait_for
 
 from aoti_debug.base.machine.processes import tied_process
 from aoti_debug.base.machine.processes.child_process import FinishedProcess
@@ -18,6 +16,8 @@ from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Compilation, Ending
 from aoti_debug.triage.build_failures import proof_script as module
 from aoti_debug.triage.build_failures.proof_script import outcome, replay
+from tests.shell_children import is_dead, wait_for
+from tests.triage.build_failures import failures
 
 TRIAGE = """
 import sys

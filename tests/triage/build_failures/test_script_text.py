@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import failures
 import pytest
 
 from aoti_debug.compare.fx_repro.module_text import module_text
@@ -17,6 +16,7 @@ from aoti_debug.triage.build_failures.script_text import (
     loading_text,
     script_text,
 )
+from tests.triage.build_failures import failures
 
 GOLDEN = Path(__file__).parent / "golden"
 HEADER = ("The lowering of aten.erf.default alone", 'It is node "node_1".')

@@ -4,13 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.package.manifest import Arg, Form, Kind, Role, Site
 from aoti_debug.package.recording.values import Absent, Tensor
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts import aliases
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 FIRST, SECOND = tensor(16, data_ptr=0x1000), tensor(16, data_ptr=0x1020)  # 64 bytes each; they share 32 bytes
 OTHER = tensor(16, data_ptr=0x5000)

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.package.manifest import Form, Kind, Role
 from aoti_debug.package.recording.values import Absent, Tensor
@@ -13,6 +12,7 @@ from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts.blame import Blame
 from aoti_debug.triage.contracts.layouts import Promised
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 X, BUF1 = tensor(4, data_ptr=0x1000), tensor(4, data_ptr=0x2000)
 PROMISED = Promised("cpu", "int32", (4,), (1,))

@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 
 from aoti_debug.package.manifest import Kind
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts import bounds
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 
 
 def problem(base: Path, value: Tensor, kind: Kind = Kind.CPP, device: str = "cpu", param: str = "") -> str:

@@ -6,10 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import archives
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
-from paths import RECORDED
 
 from aoti_debug.base.errors import InputMismatch, Mismatch
 from aoti_debug.package.manifest import (
@@ -30,6 +27,9 @@ from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
+from tests import archives
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from tests.paths import RECORDED
 
 ASK = site("mylib::ask.default", arg("x"), arg("buf1", Role.OUT, Form.LIST), kind=Kind.PROXY, op="mylib::ask.default")
 ADD = site("cpp_fused_add_0", arg("buf1"), arg("buf2", Role.OUT), kind=Kind.CPP, line=13)

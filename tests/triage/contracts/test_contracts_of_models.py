@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from built_model import importable
-from paths import TESTS
 
 from aoti_debug.base.errors import InputMismatch
 from aoti_debug.instrument.builder import build as builder
@@ -22,12 +20,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    importable(TESTS)
-    import lying_ops
+    from tests import lying_ops
 
     folder = tmp_path_factory.mktemp("lying")
     torch.export.save(lying_ops.program(), folder / "model.pt2")
-    return builder.build(folder / "model.pt2", output=folder / "lying.pt2", imports=("lying_ops",))
+    return builder.build(folder / "model.pt2", output=folder / "lying.pt2", imports=("tests.lying_ops",))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.instrument.wrapper.promised_layouts import UNKNOWN
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
@@ -12,6 +11,7 @@ from aoti_debug.package.manifest import Kind, Promise, Role
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts import layouts
 from aoti_debug.triage.contracts.layouts import Devices, Promised
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 PROMISED = Promised("cpu", "float32", (4, 8), (8, 1))
 REAL = tensor(4, 8).layout

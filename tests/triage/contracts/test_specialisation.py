@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.package.manifest import CType, Form, Kernel, KernelParam, Kind, Role
 from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts.specialisation import BrokenAssumption, Specialisations
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 SOURCE = """@triton_heuristics.pointwise(
     triton_meta={'signature': {'in_ptr0': '*fp32', 'ks0': 'constexpr', 'ks1': 'constexpr', 'xnumel': 'i32', 'n': 'i32',

@@ -9,8 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site
-from saved_tensors import described
 
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.package.inputs import input_files
@@ -21,6 +19,8 @@ from aoti_debug.runs.diagnosis.findings import Finding, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.investigation import changed_inputs
 from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
+from tests.saved_tensors import described
 
 torch = pytest.importorskip("torch")
 

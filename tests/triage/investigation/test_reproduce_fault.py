@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-import factories
 import pytest
 
 from aoti_debug.base.abi import FaultDomain, Phase
@@ -19,6 +18,7 @@ from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation import reproduce_fault
 from aoti_debug.triage.investigation.investigation import Suspicion
 from aoti_debug.triage.investigation.triage_runs import TriageRuns
+from tests import factories
 
 X = factories.tensor(4)
 MANIFEST = factories.make_manifest(

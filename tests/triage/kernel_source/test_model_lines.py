@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.package.manifest import Certainty, ModelLine, Provenance
 from aoti_debug.runs.rundir.run_directory import open_run
@@ -15,6 +14,7 @@ from aoti_debug.triage.kernel_source.model_lines import (
     kernel_name_line,
     operation_line,
 )
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 
 def launch_of(base: Path, *texts: str) -> Launch:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import kernel_sources as sources
 import pytest
 
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.triage.kernel_source import result_slices
+from tests.triage import kernel_sources as sources
 
 
 def slices_of(kernel: Kernel, *pointers: str) -> dict[str, tuple[set[str], set[int]]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from saved_tensors import described, stored
 
 from aoti_debug.runs.rundir.formats import statistics
 from aoti_debug.runs.rundir.timeline import RecordedStats
 from aoti_debug.triage.memory_errors.compare_poisons import PoisonComparison, PoisonDifference, compare
+from tests.saved_tensors import described, stored
 
 torch = pytest.importorskip("torch")
 

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site
-from saved_tensors import described, save
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Certainty, ModelLine, Provenance, Role
@@ -17,6 +15,8 @@ from aoti_debug.runs.diagnosis.findings import Finding, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.memory_errors.explain_access import explain, explain_overrun
 from aoti_debug.triage.memory_errors.overruns import OVERRUN
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
+from tests.saved_tensors import described, save
 
 torch = pytest.importorskip("torch")
 

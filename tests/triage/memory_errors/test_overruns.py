@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from built_model import Built, build_model, importable
-from factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 from aoti_debug.base.abi import NoteCode
 from aoti_debug.package.manifest import Allocation, Role
@@ -19,6 +17,8 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.memory_errors import overruns
 from aoti_debug.triage.memory_errors.overruns import OVERRUN
+from tests.built_model import Built, build_model
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 INPUT, FIRST, SECOND = tensor(8, 8, data_ptr=0x1000), tensor(8, 8, data_ptr=0x8000), tensor(8, 8, data_ptr=0x20000)
 ONE = struct.pack("<f", 1.0)
@@ -151,12 +151,11 @@ def test_a_buffer_without_guards_at_run_time_is_listed(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def spilling(tmp_path_factory: pytest.TempPathFactory) -> Built:
     torch = pytest.importorskip("torch")
-    import memory_ops
+    from tests import memory_ops
 
-    importable(Path(memory_ops.__file__).parent)
     with torch.no_grad():
         program = torch.export.export(memory_ops.Spilling(64, 1).eval(), memory_ops.inputs())
-    return build_model(program, tmp_path_factory.mktemp("spilling"), {}, "memory_ops")
+    return build_model(program, tmp_path_factory.mktemp("spilling"), {}, "tests.memory_ops")
 
 
 def test_an_operator_that_writes_into_its_neighbour(spilling: Built, tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from built_model import Built, build_model, importable
-from recorder import Recorder
 
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
@@ -16,6 +14,8 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.memory_errors import uninitialised
 from aoti_debug.triage.memory_errors.uninitialised import UNINITIALISED
+from tests.built_model import Built, build_model
+from tests.triage.recorder import Recorder
 
 torch = pytest.importorskip("torch")
 
@@ -178,12 +178,11 @@ def test_runs_with_equal_poison_or_none_have_no_finding(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def unwritten(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    import memory_ops
+    from tests import memory_ops
 
-    importable(Path(memory_ops.__file__).parent)
     with torch.no_grad():
         program = torch.export.export(memory_ops.Unwritten(5).eval(), memory_ops.inputs())
-    return build_model(program, tmp_path_factory.mktemp("unwritten"), {}, "memory_ops")
+    return build_model(program, tmp_path_factory.mktemp("unwritten"), {}, "tests.memory_ops")
 
 
 def poisoned_runs(package: Path, out: Path) -> list[RunDir]:

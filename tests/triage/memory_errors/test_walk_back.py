@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site
-from saved_tensors import described, save
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Role
@@ -22,6 +20,8 @@ from aoti_debug.triage.memory_errors.walk_back import (
     makers,
     walk_back,
 )
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
+from tests.saved_tensors import described, save
 
 torch = pytest.importorskip("torch")
 

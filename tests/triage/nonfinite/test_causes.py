@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import kernel_sources as sources
 import pytest
 
 from aoti_debug.package.manifest import Kernel
@@ -8,6 +7,7 @@ from aoti_debug.triage.kernel_source import result_slices
 from aoti_debug.triage.kernel_source.placement import LaunchTensors
 from aoti_debug.triage.nonfinite.causes import Cause, KernelStatements, domain_error, find_cause
 from aoti_debug.triage.nonfinite.observed_values import Special
+from tests.triage import kernel_sources as sources
 
 torch = pytest.importorskip("torch")
 

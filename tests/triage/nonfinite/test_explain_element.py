@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import kernel_sources as sources
 import pytest
-from recorder import Recorder
 
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
+from tests.triage import kernel_sources as sources
+from tests.triage.recorder import Recorder
 
 torch = pytest.importorskip("torch")
 

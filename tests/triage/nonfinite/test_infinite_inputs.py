@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from built_model import build_from_package, build_model, importable
-from paths import TESTS
 
 from aoti_debug.runs.diagnosis.findings import INCOMPLETE, Finding
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.triage import triage
+from tests.built_model import build_from_package, build_model
 
 torch = pytest.importorskip("torch")
 
@@ -25,33 +24,31 @@ INF, NAN = math.inf, math.nan
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The instrumented packages of the exported program and of the compiled package."""
-    importable(TESTS / "triage")
-    import infinite_models
+    from tests.triage import infinite_models
 
     model = infinite_models.Paths().eval()
     with torch.no_grad():
         program = torch.export.export(model, infinite_models.inputs())
     folder = tmp_path_factory.mktemp("infinite")
-    built = build_model(program, folder, {}, "infinite_models")
-    compiled = build_from_package(built, tmp_path_factory.mktemp("compiled"), {}, "infinite_models")
+    built = build_model(program, folder, {}, "tests.triage.infinite_models")
+    compiled = build_from_package(built, tmp_path_factory.mktemp("compiled"), {}, "tests.triage.infinite_models")
     return {"exported": built.package, "compiled": compiled.package}
 
 
 @pytest.fixture(scope="module")
 def wrong_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The instrumented package of the program with -Inf in a buffer."""
-    importable(TESTS / "triage")
-    import infinite_models
+    from tests.triage import infinite_models
 
     model = infinite_models.Paths().eval()
     with torch.no_grad():
         model.shift[1, 2] = -INF
         program = torch.export.export(model, infinite_models.inputs())
-    return build_model(program, tmp_path_factory.mktemp("weights"), {}, "infinite_models").package
+    return build_model(program, tmp_path_factory.mktemp("weights"), {}, "tests.triage.infinite_models").package
 
 
 def triaged(package: Path, folder: Path, **elements: Any) -> Finding:
-    import infinite_models
+    from tests.triage import infinite_models
 
     torch.save(infinite_models.inputs(**elements), folder / "inputs.pt")
     return triage(TriageOptions(package, inputs=folder / "inputs.pt", out=folder / "triages", trusted=True)).finding

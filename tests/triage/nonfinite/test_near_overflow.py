@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recorder import Recorder
 
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.triage.nonfinite import near_overflow, nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
+from tests.triage.recorder import Recorder
 
 torch = pytest.importorskip("torch")
 

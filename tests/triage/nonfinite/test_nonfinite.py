@@ -2,9 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import kernel_sources as sources
 import pytest
-from recorder import Recorder
 
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
@@ -14,6 +12,8 @@ from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.nonfinite import NonFinite
 from aoti_debug.triage.nonfinite.trace_roots import RootKind
+from tests.triage import kernel_sources as sources
+from tests.triage.recorder import Recorder
 
 torch = pytest.importorskip("torch")
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from built_model import Built, build_model, importable
-from paths import TESTS
 
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
@@ -16,6 +14,7 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
+from tests.built_model import Built, build_model
 
 torch = pytest.importorskip("torch")
 
@@ -26,19 +25,18 @@ INF = float("inf")
 
 @pytest.fixture(scope="module")
 def arithmetic(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    importable(TESTS / "triage")
-    import nonfinite_models
+    from tests.triage import nonfinite_models
 
     torch.manual_seed(0)
     with torch.no_grad():
         program = torch.export.export(nonfinite_models.Arithmetic().eval(), nonfinite_models.inputs())
-    return build_model(program, tmp_path_factory.mktemp("arithmetic"), {}, "nonfinite_models")
+    return build_model(program, tmp_path_factory.mktemp("arithmetic"), {}, "tests.triage.nonfinite_models")
 
 
 @pytest.fixture
 def run(arithmetic: Built, tmp_path: Path) -> Callable[..., RunDir]:
     """Runs the model at a level with inputs made from keyword arguments."""
-    import nonfinite_models
+    from tests.triage import nonfinite_models
 
     def run_model(level: int, **what: Any) -> RunDir:
         torch.save(nonfinite_models.inputs(**what), tmp_path / "inputs.pt")

@@ -4,13 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
 
 from aoti_debug.base.abi import Phase, StatsFlag
 from aoti_debug.package.manifest import Allocation, Arg, Role, Site
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.nonfinite.observed_values import ResultOperands, Special, SpecialValues, count
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
 
 HERE, ELSEWHERE = tensor(4, data_ptr=0x1000), tensor(4, data_ptr=0x2000)
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recorder import Recorder
 
 from aoti_debug.triage.nonfinite import operand_values
 from aoti_debug.triage.nonfinite.operand_values import OperandValues
+from tests.triage.recorder import Recorder
 
 torch = pytest.importorskip("torch")
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recorder import Recorder
 
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -13,6 +12,7 @@ from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase
 from aoti_debug.triage.nonfinite.origin_trials import OriginTrials
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles
+from tests.triage.recorder import Recorder
 
 torch = pytest.importorskip("torch")
 

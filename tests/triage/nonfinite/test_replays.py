@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recorder import Recorder
 
 from aoti_debug.base.abi import CallFlag
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
@@ -15,6 +14,7 @@ from aoti_debug.runs.rundir.formats.summaries_format import HEADER, MAGIC, ROW, 
 from aoti_debug.runs.show.replayed import replay_lines
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
+from tests.triage.recorder import Recorder
 
 torch = pytest.importorskip("torch")
 

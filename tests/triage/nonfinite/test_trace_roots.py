@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
-from recorder import Recorder
 
 from aoti_debug.base.abi import CallKind, Phase, StatsFlag
 from aoti_debug.package.manifest import Constant, Role
@@ -15,6 +13,8 @@ from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.nonfinite import harmful_sinks
 from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
+from tests.triage.recorder import Recorder
 
 torch = pytest.importorskip("torch")
 

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import schema
-
 from aoti_debug.compare.outcome import DIFFERS, REFUSED
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
 from aoti_debug.triage import check_order, checks
 from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.checks import wrong_value
 from aoti_debug.triage.results import finding_kinds
+from tests import schema
 
 
 def test_every_module_of_the_checks_is_in_the_list() -> None:

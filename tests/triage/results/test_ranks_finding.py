@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ranked import REDUCE, WAIT, Rank, killed, opened, terminated
-
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, Finding
 from aoti_debug.runs.ranks.ranks_analysis import analyse
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.results.ranks_finding import ranks_finding
+from tests.runs.ranks.ranked import REDUCE, WAIT, Rank, killed, opened, terminated
 
 
 def found(base: Path, *ranks: Rank | None) -> Finding:

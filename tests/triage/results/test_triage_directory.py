@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import schema
-from wrong_types import assert_refused
 
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.machine.progress.steps import Step
@@ -16,6 +14,8 @@ from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, Finding, Place
 from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.results import finding_kinds, triage_directory
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
+from tests import schema
+from tests.wrong_types import assert_refused
 
 FRAME = ModelLine("/home/u/model.py", 28, "forward", "rows = table[index]")
 ORIGIN = Place("0.1", "cpp_fused_mul_0", "", "", "buf1", 100, FRAME)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from recorder import Recorder
 
 from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row, Suspect
@@ -24,6 +23,7 @@ from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.checks import wrong_value
 from aoti_debug.triage.results import wrong_value_finding
+from tests.triage.recorder import Recorder
 
 LINE = ModelLine("/home/user/model.py", 8, "forward", "y = tanh(x)")
 RIGHT = Measurement("buf0", "tanh", "aten.tanh.default", "float32", (2, 3), 6, equals_eager=True)

@@ -1,4 +1,4 @@
-"""The Python side of runtime_shims/formats/summaries_format.h; tests/test_abi.py compares them."""
+"""The Python side of runtime_shims/formats/summaries_format.h; tests/base/test_abi.py compares them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.app.cli.main import run as aoti_debug
+from tests.views.report.subjects import run, triage
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_newest_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    opened = run(Path("aoti_debug_runs"))
+    assert aoti_debug(["report"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == str(opened.path / "report/index.html")
+    assert second.startswith(f"  run {opened.path.name}, ")
+    assert Path(first).is_file()
+
+
+def test_a_triage_into_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = triage(Path("aoti_debug_triages"))
+    assert aoti_debug(["report", found.path.name, "-o", "out/page.html"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "out/page.html"
+    assert "<h1" in (tmp_path / "out/page.html").read_text()
+
+
+def test_what_is_not_there_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert aoti_debug(["report"]) == 6
+    assert "aoti-debug triage MODEL.pt2" in capsys.readouterr().err
+    run(Path("aoti_debug_runs"))
+    assert aoti_debug(["report", "-o", "/proc/page.html"]) == 2

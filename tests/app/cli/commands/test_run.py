@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from aoti_debug.app.cli import main
+from aoti_debug.app.cli.commands.run import summary
+from aoti_debug.base.abi import Phase
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.show import terminal_cells
+from tests.paths import TESTS
+from tests.runs.show.recorded import long_names
+from tests.schema import problems
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AOTI_DEBUG_DIR", raising=False)
+    return tmp_path
+
+
+def recorded_hashes(run: RunDir) -> dict[tuple[str, str, Phase], int | None]:
+    """Of all tensors but outputs before their launch, by launch, name and phase."""
+    return {
+        (launch.id, argument.name, phase): stats.hash
+        for launch in run.launches
+        for argument in launch.args
+        for phase, stats in argument.stats.items()
+        if argument.role is Role.IN or phase is Phase.AFTER
+    }
+
+
+def test_level_1(faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main.run(["run", str(faulty_package), "--level", "1", "--filter", "faulty*", "--filter", "nosuch*"]) == 0
+    out, err = (text.decode() for text in capfdbinary.readouterr())
+    name = open_run().path.name
+    first, *rest = out.splitlines()
+    saved = "3 tensors saved, 1 of them unchanged, 256 B on disk"
+    assert re.fullmatch(rf"\d launches in 1 call, {saved}, .* in the model, .* in all", first)
+    assert rest == [f"run: aoti_debug_runs/{name}", "next: aoti-debug show"]
+    assert err.splitlines()[0] == "warning: no kernel matches nosuch*; the package has:"
+    assert "  faulty::act.default" in err.splitlines()
+    folders = [path.name for path in Path("aoti_debug_runs/latest/tensors/0").iterdir()]
+    assert folders == ["0002_faulty::act.default"]
+
+
+def test_level_2_prints_while_the_model_runs(
+    faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTY_OPS", "write")
+    torch.save((torch.ones(2, 4),), "ones.pt")
+    arguments = ["--level", "2", "--inputs", "ones.pt", "--calls", "2", "--filter", "faulty*"]
+    assert main.run(["run", str(faulty_package), *arguments]) == 0
+    out, err = (text.decode() for text in capfdbinary.readouterr())
+    assert out.startswith("to stdout\nto stdout\n")
+    assert [line.split()[0] for line in err.splitlines() if "before faulty::act.default" in line] == ["0.2", "1.2"]
+    assert max(map(len, (out + err).splitlines())) <= 100
+
+
+def test_hashes_are_those_of_level_2_and_nothing_is_printed(
+    faulty_package: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main.run(["run", str(faulty_package), "--level", "2"]) == 0
+    expected = recorded_hashes(open_run())
+    capfd.readouterr()
+    assert main.run(["run", str(faulty_package), "--level", "hash"]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    run = open_run()
+    assert run.info.command[-2:] == ("--level", "hash")
+    assert recorded_hashes(run) == expected
+    assert expected
+    assert {s.statistics for launch in run.launches for a in launch.args for s in a.stats.values()} == {None}
+    assert "next: aoti-debug show" in out
+    monkeypatch.setenv("AOTI_DEBUG_LEVEL", "hash")
+    assert main.run(["run", str(faulty_package)]) == 0
+    assert (open_run().level, open_run().info.level) == (4, 4)
+
+
+def test_a_fault_of_inputs_that_were_made(
+    faulty_package: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main.run(["run", str(faulty_package), "--random-inputs", "0"]) == 0
+    assert "are random" not in capfd.readouterr().err
+    monkeypatch.setenv("FAULTY_OPS", "raise")
+    assert main.run(["run", str(faulty_package), "--random-inputs", "0"]) == 1
+    assert "are random (--random-inputs)" in capfd.readouterr().err
+
+
+def test_guards(faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main.run(["run", str(faulty_package), "--guards", "--poison", "3b"]) == 0
+    run = open_run()
+    assert (run.info.guards, run.info.poison) == (True, 0x3B)
+    assert {"--guards", "--poison", "3b"} <= set(run.info.command)
+    assert main.run(["run", str(faulty_package), "--guards", "--poison", "zz"]) == 2
+    assert "'zz' is not two hexadecimal digits" in capfdbinary.readouterr().err.decode()
+
+
+def test_watchpoints(faulty_package: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["run", str(faulty_package), "--watch", "faulty*: numel > 0", "--on-hit", "save,stack,stop"]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert "WATCH faulty*: numel > 0: 1 hit, looked at 1 time" in lines
+    assert any(line.startswith("  0.2  faulty::act.default  ") for line in lines)
+    assert "  stopped the run at 0.2" in lines
+    assert any(line.startswith("  stack    ") for line in lines)
+    run = open_run()
+    assert (run.state.value, run.info.exit.detail) == ("stopped", "watchpoint faulty*: numel > 0")
+    assert {"--watch", "faulty*: numel > 0", "--on-hit", "save,stack,stop"} <= set(run.info.command)
+    assert {phase for argument in run.launch("0.2").args for phase in argument.files} == {Phase.BEFORE, Phase.AFTER}
+    assert main.run(["show", "--json"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert not problems(document)
+    assert document["watchpoints"][0]["recorded"][0]["argument"] == run.timeline.watchpoints[0].recorded[0].argument
+
+
+def test_watchpoints_that_only_count(faulty_package: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["run", str(faulty_package), "--watch", "nosuch: nan", "--watch", "*: max > -9"]) == 1
+    assert "warning: no argument and no kernel is named nosuch; the package has:" in capfd.readouterr().err
+    assert main.run(["run", str(faulty_package), "--watch", "*: max > -9", "--on-hit", "count"]) == 0
+    assert "hits, looked at" in capfd.readouterr().out
+    assert main.run(["run", str(faulty_package), "--watch", "*: nan"]) == 0
+    assert "WATCH *: nan: no hit, looked at " in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--watch", "buf7: absmax >"], "error: --watch does not parse: a statistic or a number is missing"),
+        (["--watch", "*: nan", "--level", "0"], "error: --watch needs a level above 0, which looks at launches"),
+        (["--on-hit", "save"], "error: --on-hit needs --watch"),
+        (["--watch", "*: nan", "--on-hit", "explode"], "error: --on-hit explode: there is no 'explode'"),
+    ],
+)
+def test_watchpoints_that_are_wrong(
+    faulty_package: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main.run(["run", str(faulty_package), *arguments]) == 2
+    assert capfd.readouterr().err.splitlines()[0] == message
+
+
+def test_a_fault(
+    faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULTY_OPS", "segv")
+    assert main.run(["run", str(faulty_package), "--out", "elsewhere"]) == 1
+    out = capfdbinary.readouterr().out.decode()
+    run = open_run("elsewhere")
+    lines = out.splitlines()
+    where = next(number for number, line in enumerate(lines) if line.startswith("  stack    "))
+    assert [*lines[1:where], lines[-1]] == [
+        f"run: elsewhere/{run.path.name}",
+        "",
+        "FAULT SIGSEGV (Segmentation fault)",
+        "  in launch 0.2  faulty::act.default",
+        f"  model    {TESTS / 'faulty_ops.py'}:{act_line()} in forward",
+        "             return torch.softmax(torch.ops.faulty.act(torch.relu(self.linear(x))), -1)",
+        f"  args     in      {run.launch('0.2').args[0].name}  float32[2,16] cpu",
+        "  because  launch 0.2 began and never returned",
+        f"  next     aoti-debug repro faulty::act.default --launch 0.2 --run {run.path.resolve()}",
+    ]
+    stack = lines[where:-1]
+    assert stack[0].endswith(" (address 0x0)")
+    assert [line.rpartition("/")[2].partition(":")[0] for line in stack[1:3]] == ["faulty_ops.py"] * 2
+    assert stack[-1].startswith("           run_impl at wrapper.cpp:")
+
+
+def act_line() -> int:
+    """Where the model calls the operator."""
+    lines = (TESTS / "faulty_ops.py").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if "torch.softmax" in line)
+
+
+def test_the_printers_own_stderr_is_kept_in_order(
+    faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main.run(["run", str(faulty_package)]) == 0
+    err = capfdbinary.readouterr().err
+    assert err == Path("aoti_debug_runs/latest/stderr.log").read_bytes()
+    numbers = [line.split()[0] for line in err.decode().splitlines()]
+    assert numbers == [f"0.{n}" for n in range(len(numbers) // 2) for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nothing.pt2"], 3, "error: nothing.pt2 does not exist"),
+        (
+            ["nothing.pt2", "--level", "5"],
+            2,
+            "error: Invalid value for '--level': level 5 is not one of 0, 1, 2, 3, hash",
+        ),
+        (["nothing.pt2", "--timeout", "-1"], 2, "error: --timeout -1 is not greater than 0"),
+        (["nothing.pt2", "--inputs", "no.pt"], 3, "error: no.pt does not exist"),
+        (["nothing.pt2", "--filter", "a,b"], 2, "error: --filter 'a,b' contains a comma"),
+        ([], 2, "error: Missing argument 'PACKAGE.pt2'."),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str) -> None:
+    assert main.run(["run", *arguments]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == message
+    assert err.splitlines()[1].startswith("hint: ")
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize(("columns", "notes"), [(80, 2), (terminal_cells.UNLIMITED, 1)], ids=["narrow", "no terminal"])
+def test_the_summary_fits_the_terminal(tmp_path: Path, columns: int, notes: int) -> None:
+    run = long_names(tmp_path)
+    found = summary(
+        RunResult(DiagnosedRun(run), 1234.5, lost="its log is not complete: " + "the disk is full " * 6), columns
+    )
+    end = next(number for number, line in enumerate(found) if line.startswith("run: "))
+    assert found[0].startswith("30 launches in 1 call, ")
+    assert len(found[1:end]) == notes
+    assert max(map(len, found[:end])) <= columns
+
+
+def test_timings(faulty_package: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["run", str(faulty_package), "--timings"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    table = lines[lines.index("time") :]
+    assert [line.strip().split("  ")[0] for line in table[1:4]] == ["start aoti-debug", "prepare", "import torch"]
+    assert table[-1].split()[:2] == ["in", "all"]
+    assert table[-1].endswith("100%")

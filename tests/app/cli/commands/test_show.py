@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.app.cli import main
+from aoti_debug.app.cli.commands import show as show_command
+from aoti_debug.base.abi import Phase
+from aoti_debug.package.manifest import Kind, Role
+from aoti_debug.runs.rundir.formats import shared_files
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind
+from tests import factories, saved_tensors
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from tests.paths import ROOT
+
+PACKAGE = make_manifest(
+    site("cpp_fused_relu_0", arg("x"), arg("buf0", Role.OUT), kind=Kind.CPP),
+    site("aoti_torch_cpu_addmm_out", arg("buf1", Role.OUT), arg("buf0")),
+    site("cpp_fused_never_1", arg("x"), kind=Kind.CPP),
+)
+OLD, NEW = "20261120-000000-1", "20261120-000000-2"
+
+
+def show(*arguments: str) -> int:
+    return main.run(["show", *arguments])
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An old run that crashed in its second launch, and a new one of five launches."""
+    crashed = JournalWriter()
+    crashed.call_begin()
+    crashed.launch(0, 0, tensor(2), tensor(2))
+    crashed.launch_begin(1, 1, tensor(2), tensor(2))
+    clean = JournalWriter()
+    clean.call_begin()
+    for launch in range(5):
+        clean.launch(launch, int(launch == 4), tensor(2), tensor(2))
+    base = tmp_path / "aoti_debug_runs"
+    exit_ = Exit(ExitKind.FAULT, "killed by SIGSEGV", signal="SIGSEGV")
+    run_directory(base, PACKAGE, crashed, name=OLD, exit=exit_)
+    run_directory(base, PACKAGE, clean, name=NEW)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AOTI_DEBUG_DIR", raising=False)
+    return base
+
+
+def first_lines(text: str) -> list[str]:
+    """Of the blocks that empty lines separate."""
+    return [block.splitlines()[0] for block in text.strip().split("\n\n")]
+
+
+def test_the_latest_run(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show() == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == f"run {NEW}: clean"
+    assert [line.split()[0] for line in out.splitlines() if line.lstrip().startswith("0.")] == [
+        f"0.{n}" for n in range(5)
+    ]
+    assert max(map(len, out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    "way", [(OLD,), ("--run", OLD), (f"aoti_debug_runs/{OLD}",), ("--run", f"aoti_debug_runs/{OLD}")]
+)
+def test_a_run_by_name_or_path(base: Path, capsys: pytest.CaptureFixture[str], way: tuple[str, ...]) -> None:
+    assert show(*way) == 0
+    assert first_lines(capsys.readouterr().out) == [
+        f"run {OLD}: fault: killed by SIGSEGV",
+        "FAULT SIGSEGV (Segmentation fault)",
+        "launch  kernel                    kind      arguments    model line   worst value",
+    ]
+
+
+def test_launches_of_a_line(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show("--line", "model.py:12", "--run", OLD) == 0
+    assert "0.1" in capsys.readouterr().out
+    assert show("cpp_fused_*", "--line", "!model.py:12") == 2
+    assert capsys.readouterr().err == (
+        f"error: no launch of run {NEW} passes --line !model.py:12\nhint: there is /home/u/model.py:12\n"
+    )
+    assert show("--module", "encoder") == 2
+    assert capsys.readouterr().err.startswith(f"error: run {NEW} holds no module paths\n")
+
+
+def test_a_directory_of_runs_shows_its_latest(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show("aoti_debug_runs") == 0
+    assert capsys.readouterr().out.startswith(f"run {NEW}: clean")
+
+
+@pytest.mark.parametrize("number", ["4", "0.4"])
+def test_a_launch_by_number(base: Path, capsys: pytest.CaptureFixture[str], number: str) -> None:
+    assert show(number) == 0
+    assert first_lines(capsys.readouterr().out) == ["launch 0.4  aoti_torch_cpu_addmm_out"]
+
+
+def test_a_kernel_that_was_launched_a_few_times_is_shown_in_full(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert show("aoti_torch_cpu_addmm_out", "--run", OLD) == 0
+    assert first_lines(capsys.readouterr().out) == ["launch 0.1  aoti_torch_cpu_addmm_out"]
+
+
+def test_a_kernel_that_was_launched_often_is_a_table_and_its_first_launch(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert show("cpp_fused_relu_0") == 0
+    assert [line.split()[0] for line in first_lines(capsys.readouterr().out)] == ["run", "launch", "launch"]
+
+
+def test_a_pattern_is_a_table(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show("*_out") == 0
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines() if line.lstrip().startswith("0.")] == ["0.4"]
+    assert first_lines(out)[-1].startswith("launch  kernel")
+
+
+def test_a_long_table_is_cut_unless_all_is_asked_for(
+    base: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(show_command, "LIMIT", 2)
+    assert show() == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "launches 1 to 2 of 5; --all shows them all"
+    assert show("--all") == 0
+    assert "--all" not in capsys.readouterr().out
+
+
+def test_json(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show("--json") == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert (whole["run"], len(whole["launches"]), whole["verdict"]) == (NEW, 5, None)
+    assert set(whole["launches"][0]) >= {"id", "kernel", "kind", "args", "source", "provenance"}
+    assert show("0.4", "--json") == 0
+    assert [launch["id"] for launch in json.loads(capsys.readouterr().out)["launches"]] == ["0.4"]
+    assert show("--json", "--run", OLD) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"]["suspects"] == ["0.1"]
+
+
+def test_a_running_process_reads_up_to_its_last_record(
+    base: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = base / OLD / "journal.bin"
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data.rstrip(b"\0")) - 20])
+    assert show(OLD) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line.lstrip().startswith("0.")][-1].split()[
+        0
+    ] == "0.0"
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err.splitlines()
+
+
+def test_what_is_neither_a_run_nor_a_kernel_nor_a_launch(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show("cpp_fused_rleu_0") == 2
+    assert complaint(capsys) == [
+        f"error: 'cpp_fused_rleu_0' is neither a run, nor a kernel, nor a launch of run {NEW}",
+        "hint: there is cpp_fused_relu_0, cpp_fused_never_1",
+    ]
+
+
+def test_a_kernel_that_was_not_launched(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show("cpp_fused_never_1") == 2
+    assert complaint(capsys)[0] == f"error: cpp_fused_never_1 was not launched in run {NEW}"
+
+
+def test_a_launch_that_is_not_there(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show("0.9") == 6
+    assert complaint(capsys) == [
+        f"error: {NEW} has no launch 0.9",
+        "hint: it has 5, 0.0 to 0.4: aoti-debug show",
+    ]
+
+
+def test_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AOTI_DEBUG_DIR", raising=False)
+    for arguments in ((), ("0.3",), ("some_kernel",)):
+        assert show(*arguments) == 6
+        assert complaint(capsys)[0] == "error: no runs in aoti_debug_runs"
+
+
+def test_a_damaged_run(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (base / NEW / "journal.bin").write_bytes(b"AOTI")
+    assert show() == 6
+    assert complaint(capsys)[0].endswith("journal.bin is truncated: it ends within its header")
+
+
+def test_a_directory_that_is_no_run(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    assert show("elsewhere") == 6
+    assert complaint(capsys)[0].startswith("error: no run 'elsewhere'")
+
+
+def test_crumbs_of_a_host_that_died_are_brought_home(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_files, "DIRECTORY", tmp_path)
+    shared = tmp_path / "aoti_debug-1-1-crumbs.bin"
+    content = factories.crumbs(1).ljust(4096, b"\0") + str(base / OLD).encode().ljust(4096, b"\0")
+    shared.write_bytes(content)
+    (base / OLD / "crumbs.bin").symlink_to(shared)
+    assert show(OLD) == 0
+    assert not shared.exists()
+    assert (base / OLD / "crumbs.bin").read_bytes() == content
+
+
+@pytest.mark.parametrize("what", [(), ("0.1",), ("--run", OLD, "aoti_torch_cpu_addmm_out")])
+def test_a_start_imports_what_it_needs(base: Path, what: Sequence[str]) -> None:
+    """Where no bytecode is kept, every module that is imported is compiled at every start."""
+    unused = (
+        "torch",
+        "jinja2",
+        "pygments",
+        "rich",
+        "subprocess",
+        "difflib",
+        "aoti_debug.views.report",
+        "aoti_debug.runs.ranks",
+    )
+    code = f"""import sys
+from aoti_debug.app.cli import main
+main.run({["show", *what]})
+print(*(name for name in {unused} if name in sys.modules), file=sys.stderr)"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment)
+    assert found.stderr == b"\n"
+
+
+def test_the_table_of_a_run_that_ended_well_needs_little(base: Path) -> None:
+    """Of the tool, and of what takes longest to import."""
+    unused = (
+        *("numpy", "safetensors", "ctypes", "zipfile", "shutil", "bz2", "tempfile", "hashlib"),
+        *(
+            "aoti_debug.base.native",
+            "aoti_debug.instrument.wrapper",
+            "aoti_debug.runs.diagnosis.diagnose",
+            "aoti_debug.runs.diagnosis.rescue",
+        ),
+        *("aoti_debug.runs.rundir.flight_recorder", "aoti_debug.runs.rundir.summaries"),
+        *("aoti_debug.runs.show.detail", "aoti_debug.runs.show.document"),
+    )
+    code = f"""import sys
+from aoti_debug.app.cli import main
+main.run(["show", {NEW!r}])
+print(*(name for name in {unused} if name in sys.modules), file=sys.stderr)
+own = [module for name, module in sys.modules.items() if name.startswith("aoti_debug.")]
+print(len([module for module in own if not hasattr(module, "__path__")]), file=sys.stderr)"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    loaded, count = done.stderr.splitlines()
+    assert loaded == ""
+    assert int(count) <= 58
+
+
+def test_values_of_saved_tensors_are_measured_without_threads(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    writer = JournalWriter(level=1)
+    writer.launch_begin(0, 0, tensor(2), tensor(2))
+    writer.launch_end(0)
+    writer.tensor_file(0, 1, Phase.AFTER, "0/after_buf0.safetensors", size=8, content=1)
+    run = run_directory(tmp_path, PACKAGE, writer)
+    saved_tensors.save(run / "0" / "after_buf0.safetensors", "buf0", torch.tensor([1.5, -3.0]))
+    code = f"""import os, sys
+from aoti_debug.app.cli import main
+main.run(["show", {str(run)!r}])
+print("numpy" in sys.modules, len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))"""
+    kept = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment = {**kept, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    assert "3 in buf0" in found
+    assert found.splitlines()[-1] == "True 1 None"
+
+
+def test_the_code_of_kernels(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert show("0.1", "--source", "--run", OLD) == 0
+    assert capsys.readouterr().out.splitlines()[-2] == (
+        "aoti_torch_cpu_addmm_out has no source of its own: it is an operator of torch"
+    )
+    assert show("0.1", "--sass", "--run", OLD) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: aoti_torch_cpu_addmm_out is no generated kernel: it is an operator of torch",
+        "hint: --ptx and --sass need a Triton kernel",
+    ]
+    for words in (["--source"], ["--sass", "--json"], ["aoti_torch_*", "--ptx", "--json"], ["aoti_torch_*", "--ptx"]):
+        assert show(*words) == 2
+        assert "--source, --ptx and --sass need a launch" in capsys.readouterr().err
+    assert show("0.1", "--source", "--json") == 0
+    assert [launch["code"] for launch in json.loads(capsys.readouterr().out)["launches"]] == [[]]

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.app.cli.terminal.lines import width
+from aoti_debug.runs.show import terminal_cells
+from tests.runs.show.recorded import KERNELS, LAYER, crashed, device_fault, long_names
+from tests.terminal import on_terminal, piped
+
+ESCAPE = "\x1b"
+
+
+def rows(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.lstrip().startswith("0.")]
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120, 200])
+def test_one_launch_is_one_line_of_the_terminal(tmp_path: Path, columns: int) -> None:
+    found = on_terminal("show", "--run", str(long_names(tmp_path).path), columns=columns)
+    assert [line.split()[0] for line in rows(found)] == [f"0.{n}" for n in range(30)]
+    assert max(map(terminal_cells.count, found)) <= columns
+    assert max(map(terminal_cells.count, rows(found))) > columns - 12
+    assert found[-1].endswith("--wide shows everything")
+
+
+def test_nothing_is_shortened_in_a_pipe_or_with_wide(tmp_path: Path) -> None:
+    run = str(long_names(tmp_path).path)
+    in_pipe = piped("show", "--run", run)
+    assert "…" not in "".join(in_pipe)
+    assert len(rows(in_pipe)) == 30
+    assert all(kernel in row and f"{LAYER}_out" in row for row, kernel in zip(rows(in_pipe), KERNELS, strict=False))
+    assert piped("show", "--run", run, COLUMNS="80") == in_pipe
+    assert on_terminal("show", "--wide", "--run", run, columns=80) == in_pipe
+
+
+def test_a_launch_in_full(tmp_path: Path) -> None:
+    run = str(long_names(tmp_path, 3).path)
+    narrow = on_terminal("show", "0.1", "--run", run, columns=80)
+    assert max(map(len, narrow)) <= 100  # the kernel's name, to be copied, is never shortened
+    in_pipe = piped("show", "0.1", "--run", run)
+    assert "…" not in "".join(in_pipe)
+    assert on_terminal("show", "0.1", "--wide", "--run", run, columns=80) == in_pipe
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_a_fault_in_the_width_of_the_terminal(tmp_path: Path, columns: int) -> None:
+    found = on_terminal("show", "--run", str(device_fault(tmp_path, every=4).path), columns=columns)
+    assert max(len(line) for line in found if ESCAPE not in line) <= columns
+
+
+def test_a_verdict_is_red_on_a_terminal_only(tmp_path: Path) -> None:
+    run = str(crashed(tmp_path).path)
+    (head,) = (line for line in on_terminal("show", "--run", run, columns=100) if ESCAPE in line)
+    assert head == f"{ESCAPE}[31m{ESCAPE}[1mFAULT SIGSEGV (Segmentation fault){ESCAPE}[0m"
+    assert ESCAPE not in "".join(piped("show", "--run", run))
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "dumb"])
+def test_without_colour(tmp_path: Path, environment: dict[str, str]) -> None:
+    run = str(crashed(tmp_path).path)
+    assert ESCAPE not in "".join(on_terminal("show", "--run", run, columns=100, **environment))
+
+
+def test_an_empty_no_color_asks_for_nothing(tmp_path: Path) -> None:
+    found = on_terminal("show", "--run", str(crashed(tmp_path).path), columns=100, NO_COLOR="")
+    assert ESCAPE in "".join(found)
+
+
+def test_what_is_no_terminal_has_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert width() == width(err=True) == terminal_cells.UNLIMITED

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+import time
+
+import click
+import pytest
+
+from aoti_debug.app.cli import main
+from aoti_debug.base.errors import (
+    AotiDebugError,
+    ArtifactError,
+    InternalError,
+    RunDirError,
+    TargetError,
+    ToolchainError,
+    UsageError,
+)
+from tests.paths import ROOT
+
+
+def raising(error: BaseException) -> click.Command:
+    @click.command()
+    def command() -> None:
+        raise error
+
+    return command
+
+
+def run_verb(monkeypatch: pytest.MonkeyPatch, command: click.Command) -> int:
+    monkeypatch.setattr(main.Verbs, "get_command", lambda self, ctx, name: command)
+    return main.run(["build"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(UsageError, 2), (ArtifactError, 3), (ToolchainError, 4), (TargetError, 5), (RunDirError, 6), (InternalError, 70)],
+)
+def test_every_error_has_its_exit_code_and_its_hint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: type[AotiDebugError], code: int
+) -> None:
+    assert run_verb(monkeypatch, raising(error("it broke", hint="mend it"))) == code
+    assert capsys.readouterr() == ("", "error: it broke\nhint: mend it\n")
+
+
+def test_a_bug_is_named_with_its_place_and_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_verb(monkeypatch, raising(ZeroDivisionError("by zero"))) == 70
+    first, hint, *traceback = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: a bug in aoti-debug: ZeroDivisionError: by zero (test_main.py:")
+    assert hint == "hint: please report this with the lines below"
+    assert traceback[0] == "Traceback (most recent call last):"
+    assert traceback[-1] == "ZeroDivisionError: by zero"
+
+
+def test_a_full_disk_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_verb(monkeypatch, raising(OSError(errno.ENOSPC, "full", "/tmp/model.so"))) == 5
+    first, hint = capsys.readouterr().err.splitlines()
+    assert first == "error: No space left on device: /tmp/model.so"
+    assert hint.startswith("hint: free some space; ")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
+def test_an_interrupt_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> None:
+    assert run_verb(monkeypatch, raising(error)) == 130
+    assert capsys.readouterr().out == ""
+
+
+def test_a_verb_may_return_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    @click.pass_context
+    def finding(context: click.Context) -> None:
+        context.exit(1)
+
+    assert run_verb(monkeypatch, finding) == 1
+    assert run_verb(monkeypatch, click.Command("clean", callback=lambda: None)) == 0
+
+
+def test_usage_errors_lead_to_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["build", "--level", "7", "x.pt2"]) == 2
+    assert capsys.readouterr().err == (
+        "error: Invalid value for '--level': level 7 is not one of 0, 1, 2, 3, hash\nhint: aoti-debug build --help\n"
+    )
+
+
+def test_a_forgotten_verb_is_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["model.pt2"]) == 2
+    assert capsys.readouterr().err == (
+        "error: no command is given; perhaps: aoti-debug build model.pt2\nhint: aoti-debug --help\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+def test_help_lists_every_verb_and_loads_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main.run(arguments) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(f"  {verb} " in text for verb in main.VERBS)
+
+
+@pytest.mark.parametrize("verb", list(main.VERBS))
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_every_verb_has_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main.run([verb, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"Usage: aoti-debug {verb} ")
+    assert max(map(len, text.splitlines())) <= min(columns, 100)
+
+
+def test_starts_fast_and_without_torch() -> None:
+    code = "import sys; from aoti_debug.app.cli.main import run; run(['--help']); sys.exit('torch' in sys.modules)"
+    began = time.monotonic()
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
+    assert ran.returncode == 0
+    assert time.monotonic() - began < 2  # 0.06 s alone; the machine may be busy
+
+
+@pytest.mark.parametrize(
+    ("words", "resilient", "starts"),
+    [
+        (["run", "m.pt2"], False, True),
+        (["run", "--help"], False, False),
+        (["run", "m.pt2"], True, False),
+        (["run", "m.pt2", "--import", "mine"], False, True),
+        (["triage", "m.pt2"], False, True),
+        (["diff", "one", "two.pt2"], False, True),
+        (["diff", "one", "two"], False, False),
+        (["triage", "m.pt2", "--import", "mine"], False, False),
+        (["triage", "m.pt2", "--import=mine"], False, False),
+        (["show"], False, False),
+    ],
+)
+def test_torch_is_imported_at_once_where_models_run(
+    words: list[str], resilient: bool, starts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(
+        "aoti_debug.base.machine.fork_server.client.ForkServer.preload", lambda server: started.append(server)
+    )
+    with click.Context(main.group, resilient_parsing=resilient, help_option_names=["-h", "--help"]) as context:
+        name, _, _ = main.group.resolve_command(context, words)
+    assert name == words[0]
+    assert bool(started) is starts

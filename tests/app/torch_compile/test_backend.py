@@ -1,0 +1,103 @@
+"""torch.compile with the backend, end to end."""
+
+from __future__ import annotations
+
+import logging
+import unittest
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from aoti_debug.app.torch_compile.backend import aoti_debug
+from aoti_debug.app.torch_compile.directory import read_graphs
+from aoti_debug.base.errors import UsageError
+from aoti_debug.runs.rundir.load_tensors import load_file
+from aoti_debug.runs.rundir.run_directory import open_run
+
+
+class Normalised(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        y = torch.relu(self.linear(x))
+        return y / (1 + y.sum(1, keepdim=True))
+
+
+def test_the_entry_point() -> None:
+    assert [found.load() for found in entry_points(group="torch_dynamo_backends") if found.name == "aoti_debug"] == [
+        aoti_debug
+    ]
+
+
+@pytest.mark.slow
+def test_training_with_sizes_that_change(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Normalised()
+    expected = Normalised()
+    expected.load_state_dict(model.state_dict())
+    compiled = torch.compile(model, backend=aoti_debug, dynamic=True, options={"level": 1, "out": tmp_path})
+    for rows in (4, 6):
+        gradients = []
+        x = torch.randn(rows, 8)
+        for called in (compiled, expected):
+            given = x.clone().requires_grad_()
+            called(given).square().sum().backward()
+            gradients.append((given.grad, called.linear.weight.grad))
+        torch.testing.assert_close(gradients[0], gradients[1])
+    assert model.calls.item() == 2
+    graphs = read_graphs(tmp_path / "latest")
+    assert [(graph.name, graph.kind, graph.eager) for graph in graphs] == [
+        ("graph0", "forward", ""),
+        ("graph1", "backward", ""),
+    ]
+    assert "test_backend.py:28 in forward" in graphs[0].line
+    for graph in graphs:
+        run = open_run(tmp_path / "latest" / graph.name / "latest")
+        assert {launch.key.call for launch in run.launches} == {0, 1}
+        files = run.path.glob("tensors/*/*/*.safetensors")
+        assert {load_file(file).shape[0] for file in files} >= {4, 6}
+
+
+def test_a_graph_that_cannot_be_built_runs_in_eager(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    options = {"inductor_configs": {"no_such_setting": True}, "out": tmp_path}
+    compiled = torch.compile(torch.sin, backend=aoti_debug, options=options)
+    x = torch.randn(5)
+    with unittest.TestCase().assertLogs("aoti_debug", logging.WARNING) as logged:
+        assert torch.equal(compiled(x), x.sin())
+        assert torch.equal(compiled(x + 1), (x + 1).sin())
+    assert "a graph (inference" in logged.output[0]
+    assert "no_such_setting" in logged.output[0]
+    (graph,) = read_graphs(tmp_path / "latest")
+    assert not graph.name
+    assert "no_such_setting" in graph.eager
+
+
+def test_each_part_beside_a_graph_break_is_a_graph(tmp_path: Path) -> None:
+    def parts(x: Tensor) -> Tensor:
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos()
+
+    torch._dynamo.reset()
+    options = {"inductor_configs": {"no_such_setting": True}, "out": tmp_path}
+    x = torch.randn(5)
+    assert torch.equal(torch.compile(parts, backend=aoti_debug, options=options)(x), x.sin().cos())
+    lines = [graph.line for graph in read_graphs(tmp_path / "latest")]
+    assert len(set(lines)) == len(lines) == 2
+    assert all("in parts" in line or "in torch_dynamo_resume_in_parts" in line for line in lines)
+
+
+def test_an_unknown_option() -> None:
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="no option 'levels'") as caught:
+        torch.compile(torch.cos, backend=aoti_debug, options={"levels": 1})(torch.ones(2))
+    assert isinstance(caught.value.__cause__ or caught.value, UsageError | torch._dynamo.exc.BackendCompilerFailed)

@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.base.native.crash_stacks import Backtrace, Stack
+from aoti_debug.base.native.frames import StackFrame
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir import run_directory
+from tests import native_library
+from tests.native_library import SOURCE, line_of
+from tests.once import once
+from tests.wrong_types import assert_refused
+
+GENERATED = StackFrame("torch::aot_inductor::AOTInductorModel::run_impl(void*)", "/t/m.so", 7)
+INTERPRETER = StackFrame("_PyEval_EvalFrameDefault", "/usr/bin/python3.11", 5)
+
+
+def native(name: str, offset: int = 0) -> StackFrame:
+    return StackFrame(f"ops::{name}(int)", "/t/libops.so", offset)
+
+
+# Which frames are useful
+
+
+def test_the_innermost_frame_is_always_kept() -> None:
+    stack = Stack(1, "SIGSEGV", 16, (StackFrame("", "/lib/libc.so.6", 0x10), native("act"), INTERPRETER, GENERATED))
+    assert Backtrace((stack,)).useful() == ("libc.so.6+0x10 (address 0x10)", "ops::act in libops.so", "run_impl")
+
+
+def test_python_frames_replace_those_of_the_interpreter() -> None:
+    stack = Stack(1, "SIGSEGV", None, (native("f"), INTERPRETER, INTERPRETER, GENERATED))
+    python = (StackFrame("act", file="/u/ops.py", line=3),)
+    assert Backtrace((stack,), python).useful() == ("ops::f in libops.so", "act at /u/ops.py:3", "run_impl")
+
+
+def test_python_frames_are_left_out_of_a_stack_without_the_interpreter() -> None:
+    stack = Stack(1, "SIGSEGV", None, (native("f"), GENERATED))
+    python = (StackFrame("act", file="/u/ops.py", line=3),)
+    assert Backtrace((stack,), python).useful() == ("ops::f in libops.so", "run_impl")
+
+
+def test_at_most_six_frames_with_the_outermost_one() -> None:
+    frames = tuple(native(f"f{n}", n) for n in range(20))
+    lines = Backtrace((Stack(1, "SIGFPE", None, (*frames, GENERATED)),)).useful()
+    assert lines == (*(f"ops::f{n} in libops.so" for n in range(5)), "run_impl")
+
+
+def test_recursion_is_one_line() -> None:
+    stack = Stack(1, "SIGSEGV", None, (native("f", 1), *(native("f", 2),) * 99, native("g")))
+    assert Backtrace((stack,)).useful() == ("ops::f in libops.so (× 100)", "ops::g in libops.so")
+
+
+def test_a_stack_of_an_abort_begins_at_its_caller() -> None:
+    dying = (StackFrame("raise", "/lib/libc.so.6"), StackFrame("abort", "/lib/libc.so.6"))
+    assert Backtrace((Stack(1, "SIGABRT", None, (*dying, native("f"))),)).useful() == ("ops::f in libops.so",)
+    crash = Backtrace((Stack(1, "SIGSEGV", None, (*dying, native("f"))),))
+    assert crash.useful()[0] == "raise in libc.so.6"
+
+
+def test_the_stack_of_a_requested_thread() -> None:
+    hung = Backtrace((Stack(1, "", None, (native("main"),)), Stack(2, "", None, (native("worker"),))))
+    assert hung.useful([2]) == ("ops::worker in libops.so",)
+    assert hung.useful([9]) == ("ops::main in libops.so",)
+    died = Backtrace((Stack(1, "", None, (native("main"),)), Stack(3, "SIGSEGV", None, (native("crash"),))))
+    assert died.useful([1]) == ("ops::crash in libops.so",)
+
+
+def test_a_backtrace_of_python_frames_only() -> None:
+    assert Backtrace((), (StackFrame("act", file="/u/ops.py", line=3),)).useful() == ("act at /u/ops.py:3",)
+
+
+# The files
+
+
+def test_a_run_without_stacks(tmp_path: Path) -> None:
+    (tmp_path / crash_stacks.PYTHON).touch()
+    crash_stacks.preserve(tmp_path)
+    assert crash_stacks.read(tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def crashed(folder: Path, *lines: str) -> Path:
+    head = "thread 7 signal 11 code 1 address 0x10 pc 0x5010 caller 0x9000"
+    (folder / crash_stacks.STACKS).write_text("".join(f"{line}\n" for line in (head, *lines)))
+    (folder / crash_stacks.MAPS).write_text(
+        "5000-6000 r-xp 00001000 fe:00 42   /gone/lib ops.so (deleted)\n"
+        "7000-8000 rw-p 00000000 00:00 0\n"
+        "9000-a000 r-xp 00000000 00:00 0   [vdso]\n"
+    )
+    return folder
+
+
+def test_addresses_of_libraries_that_are_gone(tmp_path: Path) -> None:
+    backtrace = crash_stacks.decode(crashed(tmp_path, "frames 7 0x5010 0x5021 0x9011 0xb000"))
+    assert backtrace is not None
+    (stack,) = backtrace.stacks
+    assert (stack.thread, stack.signal, stack.address) == (7, "SIGSEGV", 16)
+    assert [(frame.library, frame.offset) for frame in stack.frames] == [
+        *(("/gone/lib ops.so", 0x1010), ("/gone/lib ops.so", 0x1020), ("[vdso]", 0x9010), ("", 0xAFFF)),
+    ]
+
+
+@pytest.mark.parametrize("frames", [(), ("frames 7",)])
+def test_a_stack_that_could_not_be_unwound(tmp_path: Path, frames: tuple[str, ...]) -> None:
+    backtrace = crash_stacks.decode(crashed(tmp_path, *frames))
+    assert backtrace is not None
+    assert [frame.offset for frame in backtrace.stacks[0].frames] == [0x1010, 0x8FFF]
+
+
+def test_files_truncated_by_a_full_disk(tmp_path: Path) -> None:
+    whole = crashed(tmp_path, "frames 7 0x5010 0x5021 0x")
+    (whole / crash_stacks.STACKS).write_text((whole / crash_stacks.STACKS).read_text().removesuffix("\n"))
+    (whole / crash_stacks.MAPS).write_text((whole / crash_stacks.MAPS).read_text()[:90])
+    backtrace = crash_stacks.decode(whole)
+    assert backtrace is not None
+    assert [frame.offset for frame in backtrace.stacks[0].frames] == [0x1010, 0x8FFF]
+
+
+def test_preserving_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    run = crashed(tmp_path, "frames 7 0x5010")
+    monkeypatch.setattr(Path, "write_bytes", full)
+    crash_stacks.preserve(run)
+    assert sorted(path.name for path in run.iterdir()) == [crash_stacks.MAPS, crash_stacks.STACKS]
+    assert crash_stacks.decode(run) is not None
+
+
+def test_preserved_stacks_equal_the_decoded_ones(tmp_path: Path) -> None:
+    before = crash_stacks.decode(crashed(tmp_path, "frames 7 0x5010 0x5021"))
+    crash_stacks.preserve(tmp_path)
+    (tmp_path / crash_stacks.STACKS).unlink()
+    assert crash_stacks.read(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "text", ['{"format": 2}', "{", '{"format": 1, "stacks": [{}], "python": []}', "[]", "[" * 200_000]
+)
+def test_a_file_that_cannot_be_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / crash_stacks.NAME).write_text(text)
+    with pytest.raises(RunDirError, match=r"backtrace\.json") as caught:
+        crash_stacks.read(tmp_path)
+    assert caught.value.hint
+
+
+def test_wrong_types_are_damage(tmp_path: Path) -> None:
+    crash_stacks.preserve(crashed(tmp_path, "frames 7 0x5010"))
+    path = tmp_path / crash_stacks.NAME
+    data = json.loads(path.read_text())
+    data["python"] = [data["stacks"][0]["frames"][0] | {"file": "/u/ops.py", "line": 3}]
+
+    def read(changed: object) -> Backtrace | None:
+        path.write_text(json.dumps(changed))
+        return crash_stacks.read(tmp_path)
+
+    assert_refused(read, data, RunDirError, "backtrace.json is damaged", unread=("format",))
+
+
+def test_the_stack_of_python(tmp_path: Path) -> None:
+    (tmp_path / crash_stacks.PYTHON).write_text(
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f (most recent call first):\n"
+        '  File "/u/ops.py", line 19 in <lambda>\n'
+        '  File "/p/torch/_ops.py", line 8 in __call__\n'
+        '  File "/p/torch/_inductor/package/package.py", line 9 in __call__\n'
+        '  File "/u/main.py", line 1 in <module>\n'
+    )
+    backtrace = crash_stacks.decode(tmp_path)
+    assert backtrace is not None
+    assert backtrace.useful() == ("<lambda> at /u/ops.py:19",)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "message"),
+    [
+        (
+            "terminate called after throwing an instance of 'std::runtime_error'\n  what():  it is over\n",
+            "uncaught std::runtime_error: it is over",
+        ),
+        ("0.1 before f\ndouble free or corruption (!prev)\n", "double free or corruption (!prev)"),
+        ("model: ops.cpp:3: int f(): Assertion `x' failed.\n", "model: ops.cpp:3: int f(): Assertion `x' failed."),
+        ("nothing of note\n", ""),
+    ],
+)
+def test_abort_message(tmp_path: Path, stderr: str, message: str) -> None:
+    (tmp_path / "stderr.log").write_text(stderr)
+    assert crash_stacks.abort_message(tmp_path) == message
+
+
+@pytest.mark.parametrize(
+    "behind", ["", "\n0.2 FAULT in op: \n", "\nTraceback (most recent call last):\n", "\n[W1123 x] no\n"]
+)
+def test_shim_exception(tmp_path: Path, behind: str) -> None:
+    assert crash_stacks.shim_exception(tmp_path) == ""
+    text = "ValueError: 42\nand more\n\nAt:\n  /m.py(14): act"
+    logged = "[E1123 18:36 shim_common.cpp:1341] Exception in aoti_torch: "
+    (tmp_path / "stderr.log").write_text(f"0.1 after op\n{logged}{text}\n\n{behind}{logged}more\n")
+    assert crash_stacks.shim_exception(tmp_path) == text
+
+
+# Real crashes
+
+
+@pytest.fixture(scope="session")
+def native_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return once(tmp_path_factory, "native", native_library.package)
+
+
+def verdict_of(package: Path, base: Path, **options: float) -> Verdict:
+    result = runner.run(package, out=base, **options)
+    assert result.verdict is not None
+    assert result.verdict.launch is not None
+    assert result.verdict.launch.kernel == "native::act.default"
+    assert result.verdict.proof is Proof.CERTAIN
+    return result.verdict
+
+
+def at(function: str, text: str) -> str:
+    return f"native_ops::{function} at {SOURCE}:{line_of(text)}"
+
+
+DEREFERENCE = (at("read_row", "int read_row("), at("dereference", "void dereference("))
+
+
+@pytest.mark.parametrize(
+    ("action", "what", "frames"),
+    [
+        (
+            "read",
+            "SIGSEGV (Segmentation fault)",
+            (f"{DEREFERENCE[0]} (address 0x10)", DEREFERENCE[1], at("act", "dereference();")),
+        ),
+        ("worker", "SIGSEGV (Segmentation fault)", (f"{DEREFERENCE[0]} (address 0x10)", DEREFERENCE[1])),
+        (
+            "call",
+            "SIGSEGV (Segmentation fault)",
+            ("address 0x0, which is no code", at("call_nothing", "nothing();")),
+        ),
+        ("divide", "SIGFPE (Floating point exception)", (at("divide", "int divide("), at("act", "divide(0);"))),
+        (
+            "destroy",
+            "SIGABRT (Aborted): uncaught std::runtime_error: thrown by a destructor",
+            (at("Guard::~Guard", "~Guard()"), at("destroy", "Guard guard;"), at("act", "destroy();")),
+        ),
+        ("check", "the operator refuses", (at("act", "TORCH_CHECK("), "run_impl")),
+    ],
+)
+def test_stacks_of_failures_in_a_native_operator(
+    native_package: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    action: str,
+    what: str,
+    frames: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("NATIVE_OPS", action)
+    verdict = verdict_of(native_package, tmp_path / "runs")
+    assert verdict.what == what
+    assert verdict.frames[: len(frames)] == frames
+    if action in ("read", "divide", "destroy"):
+        assert verdict.frames[-1].startswith("run_impl at ")
+    assert len(list((tmp_path / "runs").iterdir())) == 2  # the run, and `latest`
+
+
+def test_a_stack_overflow(native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NATIVE_OPS", "recurse")
+    frames = verdict_of(native_package, tmp_path).frames
+    assert frames[0].startswith("native_ops::recurse at ")
+    assert frames[-1].startswith(at("recurse", "return recurse(") + " (× ")
+
+
+def test_the_stack_of_a_hanging_operator(native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NATIVE_OPS", "spin")
+    verdict = verdict_of(native_package, tmp_path, stall=2)
+    assert verdict.what == "no end: no progress for 2 s"
+    assert verdict.frames[0].startswith(f"native_ops::spin at {SOURCE}:")
+    assert verdict.frames[1] == at("act", "spin();")
+    kept = json.loads((run_directory.find(base=tmp_path) / crash_stacks.NAME).read_text())
+    assert {stack["signal"] for stack in kept["stacks"]} == {""}
+
+
+EMBEDDED = """
+import sys, torch
+torch.ops.load_library(sys.argv[2])
+torch._inductor.aoti_load_package(sys.argv[1])(torch.ones(2, 4))
+"""
+
+
+def test_a_host_process_without_a_parent_of_ours(native_package: Path, tmp_path: Path) -> None:
+    library = native_library.compiled()
+    command = [sys.executable, "-c", EMBEDDED, str(native_package), str(library)]
+    variables = {"AOTI_DEBUG_DIR": str(tmp_path), "AOTI_DEBUG_BACKTRACE": "1", "NATIVE_OPS": "read"}
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGSEGV, done.stderr
+    verdict = diagnose(run_directory.open_run(base=tmp_path))
+    assert verdict is not None
+    assert verdict.what == "SIGSEGV (Segmentation fault)"
+    assert verdict.proof is Proof.CERTAIN
+    assert verdict.frames[0] == f"{DEREFERENCE[0]} (address 0x10)"
+
+
+def test_backtraces_can_be_disabled(native_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NATIVE_OPS", "read")
+    monkeypatch.setenv("AOTI_DEBUG_BACKTRACE", "0")
+    assert verdict_of(native_package, tmp_path).frames == ()

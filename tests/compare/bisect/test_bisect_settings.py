@@ -1,0 +1,162 @@
+"""`aoti-debug bisect --settings`: what makes a program wrong, from the builds that an interrupted bisection left."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.compare.bisect.bisect_settings import AS_IT_IS, bisect_settings, key_of
+from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part
+from aoti_debug.compare.bisect.build_results import NAME, Finding, Trial, Trials
+from aoti_debug.compare.bisect.options import SettingsOptions
+from aoti_debug.compare.bisect.suspect_settings import suspects
+from aoti_debug.compare.options import CompareOptions
+from aoti_debug.instrument.frontend.protocol.build_failure import (
+    BuildFailure,
+    BuildFailureError,
+    Ending,
+    Position,
+    Stage,
+)
+from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
+from tests.compare import chains
+from tests.wrong_model import CONFIGS, Wrong
+
+module = importlib.import_module("aoti_debug.compare.bisect.bisect_settings")
+WRONG = Trial(AS_IT_IS, finding=Finding.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
+
+
+def bisect(folder: Path, *words: str | Path) -> Result:
+    return CliRunner().invoke(group, ["bisect", *map(str, words), "--settings", "--out", str(folder)])
+
+
+def interrupted(options: SettingsOptions, *trials: Trial) -> Path:
+    """The folder of a bisection that has made these builds."""
+    key = key_of(options)
+    folder = options.out / f"settings-{key[:12]}"
+    folder.mkdir(parents=True)
+    state = Trials(folder, key, options.inductor_configs)
+    for trial in trials:
+        state.add(trial)
+    return folder
+
+
+def tried(*changes: Change, like: Trial = WRONG) -> Trial:
+    """A build with changes."""
+    return replace(like, name="changed", changes=tuple(change.option for change in changes))
+
+
+def test_a_setting_that_was_asked_for(wrong: Wrong, tmp_path: Path) -> None:
+    folder = interrupted(SettingsOptions(wrong.program, CONFIGS, out=tmp_path), WRONG)
+    ((key, value),) = CONFIGS.items()
+    result = bisect(tmp_path, wrong.program, "--inductor-config", f"{key}={value}")
+    assert result.exit_code == 1, result.output
+    assert f"HEALED by  without --inductor-config {key}" in result.stdout
+    assert "note: the first 1 build had been made before" in result.stdout
+    assert json.loads((folder / NAME).read_text())["is_done"]
+
+
+def test_the_lowering_of_an_operator(wrong: Wrong, tmp_path: Path) -> None:
+    options = SettingsOptions(wrong.program, out=tmp_path, imports=("tests.wrong_lowering",))
+    relu, argmax = "aten.relu.default", "aten.argmax.default"
+    as_it_is = replace(WRONG, applied=Applied((), (), (argmax, relu)), suspects=(relu,))
+    interrupted(options, as_it_is, tried(*suspects({}, "cpu")))
+    result = bisect(tmp_path, wrong.program, "--import", "tests.wrong_lowering")
+    assert result.exit_code == 1, result.output
+    line = "torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default, override_decomp=True)"
+    assert f"HEALED by  {line}" in result.stdout
+    assert "without the lowering of aten.relu.default" in result.stderr
+    assert "without the lowering of aten.relu.default" not in result.stdout
+
+
+PASSES = (LeaveOut(Part.PASS, "first"), LeaveOut(Part.PASS, "second"))
+RIGHT = Trial("right")
+FAILED = Trial("failed", failure="it cannot be lowered")
+CRASHED = Trial("crashed", finding=Finding.END, wrong="it was killed")
+
+
+@pytest.mark.parametrize(
+    ("trials", "found"),
+    [
+        ((tried(*PASSES, like=RIGHT), tried(PASSES[0]), tried(PASSES[1], like=RIGHT)), PASSES[1:]),
+        ((tried(*PASSES, like=RIGHT), tried(PASSES[0]), tried(PASSES[1])), PASSES),
+        ((tried(*PASSES, like=FAILED), tried(PASSES[0]), tried(PASSES[1], like=RIGHT)), PASSES[1:]),
+        ((tried(*PASSES, like=CRASHED), tried(PASSES[0], like=RIGHT)), PASSES[:1]),
+        ((tried(*PASSES), tried(*suspects({}, "cpu"))), ()),
+    ],
+)
+def test_wrong_outputs_without_a_wrong_launch_are_searched_in_the_passes(
+    wrong: Wrong, tmp_path: Path, trials: tuple[Trial, ...], found: tuple[Change, ...]
+) -> None:
+    options = SettingsOptions(wrong.program, out=tmp_path)
+    as_it_is = Trial(
+        AS_IT_IS, finding=Finding.OUTPUT, wrong="output 0 is 0.1 off", applied=Applied(("first", "second"))
+    )
+    interrupted(options, as_it_is, *trials)
+    bisection = bisect_settings(options)
+    assert bisection.changes == found
+    assert len(bisection.trials) == bisection.known == len(trials) + 1
+
+
+@pytest.fixture
+def builds_without_relu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code of relu cannot be generated; what is built without it is right."""
+    reference = chains.reference(("aten.relu.default", "aten.erf.default"))
+    position = Position(Stage.CODE, "aten.relu.default", "node_0", nodes=("node_0", "node_1"))
+    failure = BuildFailure(position, Ending.DEATH, "SIGSEGV", (), reference, ("aten.relu.default", "aten.erf.default"))
+    run = SimpleNamespace(manifest=SimpleNamespace(device="cpu"))
+    right = SimpleNamespace(run=run, coverage=SimpleNamespace(compared=1), outputs=(), directory=Path("nowhere"))
+
+    def compare(options: CompareOptions) -> Any:
+        if options.left_out is None or "aten.relu.default" not in options.left_out.lowerings:
+            raise BuildFailureError("the process died", failure, hint="triage")
+        return right
+
+    monkeypatch.setattr(module, "compare", compare)
+    monkeypatch.setattr(module, "_finding", lambda _: (Finding.NONE, ""))
+
+
+@pytest.mark.usefixtures("builds_without_relu")
+def test_a_build_that_fails_in_an_operator_is_healed_without_its_lowering(wrong: Wrong, tmp_path: Path) -> None:
+    result = bisect(tmp_path, wrong.program)
+    assert result.exit_code == 1, result.output
+    line = "torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default, override_decomp=True)"
+    assert f"HEALED by  {line}" in result.stdout
+
+
+@pytest.mark.usefixtures("builds_without_relu")
+def test_each_build_is_told_once(wrong: Wrong, tmp_path: Path) -> None:
+    result = bisect(tmp_path, wrong.program)
+    names = [trial["name"] for trial in json.loads(next(tmp_path.rglob(NAME)).read_text())["trials"]]
+    assert len(names) > 2
+    for name in names:
+        assert sum(line.startswith(name[:20]) for line in result.output.splitlines()) == sum(
+            other.startswith(name[:20]) for other in names
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "problem"),
+    [
+        (("{good}",), ArtifactError, "its settings cannot be changed"),
+        (("{program}", "{good}"), UsageError, "--settings takes one exported program"),
+    ],
+)
+def test_bad_input(wrong: Wrong, tmp_path: Path, words: tuple[str, ...], error: type[Exception], problem: str) -> None:
+    result = bisect(tmp_path, *(word.format(good=wrong.good, program=wrong.program) for word in words))
+    assert isinstance(result.exception, error)
+    assert problem in str(result.exception)
+
+
+def test_two_packages_are_needed_without_settings(wrong: Wrong, tmp_path: Path) -> None:
+    result = CliRunner().invoke(group, ["bisect", str(wrong.good), "--out", str(tmp_path)])
+    assert isinstance(result.exception, UsageError)

@@ -1,0 +1,165 @@
+"""Whether rounding explains what differs: from recorded chains of additions, with a wrong launch in one of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from aoti_debug.app.cli.main import group
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.compare.diff.budget import Budget, TensorBudget
+from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.compare.diff.difference import Diff
+from aoti_debug.compare.diff.document import document
+from aoti_debug.compare.diff.explain_differences import explain_differences
+from aoti_debug.compare.diff.explanation import Cause
+from aoti_debug.compare.diff.options import DiffOptions
+from aoti_debug.compare.diff.text import diff_lines
+from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.report.diff_page import diff_page
+from tests import schema
+from tests.compare.chains import chain
+
+ADD = ("aten.add.Tensor",) * 6
+ULP = 2.0**-21  # of numbers from 4 to 8
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forked() -> Iterator[None]:
+    """Processes that have imported torch."""
+    with python_process.forking_from(PRELOADED):
+        yield
+
+
+def explained(a: RunDir, b: RunDir) -> Diff:
+    return explain_differences(diff_runs(a, b), DiffOptions(a.path, b.path), Steps(None))
+
+
+def causes(diff: Diff) -> list[tuple[str, Cause]]:
+    return [(item.launch.id, item.explanation.cause) for item in diff.launches if item.explanation is not None]
+
+
+def test_rounding_and_its_consequences(tmp_path: Path) -> None:
+    found = explained(chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=3, error=ULP))
+    assert causes(found) == [("0.3", Cause.ROUNDING), ("0.4", Cause.CONSEQUENCE), ("0.5", Cause.CONSEQUENCE)]
+    assert found.is_rounding
+    assert found.launches[0].tensors[0].nearer == "a"
+    lines = diff_lines(found)
+    assert lines[-1] == "DIFFERENT from 0.3 cpp_fused_add_3 on; rounding explains it"
+    assert "  cause    rounding: from the same inputs, both are within what it explains" in lines
+    assert "rounding explains 3 of 3 differences" in lines
+    assert Budget((TensorBudget(rounding=True),)).excesses(found) == ()
+    assert len(Budget((TensorBudget(rounding=True, atol=0.0),)).excesses(found)) == 3
+
+
+@pytest.mark.parametrize("error", [1.0, 1e-3, 64 * ULP, -1e-3])
+def test_a_planted_value_is_not_rounding(error: float, tmp_path: Path) -> None:
+    found = explained(chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=3, error=error))
+    assert causes(found) == [("0.3", Cause.WRONG), ("0.4", Cause.CONSEQUENCE), ("0.5", Cause.CONSEQUENCE)]
+    assert found.launches[0].explanation is not None
+    assert found.launches[0].explanation.wrong == ("b",)
+    assert [item.launch.id for item in found.unexplained] == ["0.3"]
+    assert found.is_rounding is False
+    (excess,) = Budget((TensorBudget(rounding=True),)).excesses(found)
+    assert excess.startswith("0.3 cpp_fused_add_3 buf3: rounding: wrong in b, ")
+    assert diff_lines(found)[-1] == "DIFFERENT from 0.3 cpp_fused_add_3 on; rounding does not explain 0.3"
+
+
+def test_the_wrong_side_is_named(tmp_path: Path) -> None:
+    wrong = chain(tmp_path / "wrong", ADD, wrong=2)
+    found = explained(wrong, chain(tmp_path / "right", ADD))
+    assert found.launches[0].explanation is not None
+    assert found.launches[0].explanation.wrong == ("a",)
+    both = explained(wrong, chain(tmp_path / "both", ADD, wrong=2, error=3.0))
+    assert both.launches[0].explanation is not None
+    assert both.launches[0].explanation.wrong == ("a", "b")
+
+
+def test_a_wrong_launch_among_consequences(tmp_path: Path) -> None:
+    rounded = chain(tmp_path / "a", ADD, wrong=1, error=ULP / 2)  # the numbers are from 2 to 4 there
+    found = explained(rounded, chain(tmp_path / "b", ADD, wrong=2))
+    assert dict(causes(found))["0.2"] is Cause.WRONG
+    assert dict(causes(found))["0.1"] is Cause.ROUNDING
+    lines = [line for line in diff_lines(found) if line.startswith("NOT EXPLAINED")]
+    assert lines == ["NOT EXPLAINED 0.2 cpp_fused_add_2: b is wrong: 4 of 4 elements of buf2"]
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_a_wrong_launch_without_a_counterpart(wrong: int, tmp_path: Path) -> None:
+    """The launch that fuses it reads equal bytes and is right; the other run has gone wrong on the way."""
+    found = explained(chain(tmp_path / "a", ADD, wrong=wrong), chain(tmp_path / "b", ADD, step=3))
+    first = found.launches[0].explanation
+    assert first is not None
+    assert (first.cause, first.wrong) == (Cause.WRONG, ("a",))
+    assert [item.launch.id for item in found.wrong_alone] == ([f"0.{wrong}"] if wrong < 2 else [])
+    turned = explained(chain(tmp_path / "c", ADD, step=3), chain(tmp_path / "d", ADD, wrong=wrong))
+    first = turned.launches[0].explanation
+    assert first is not None
+    assert (first.cause, first.wrong) == (Cause.WRONG, ("b",))
+
+
+def test_another_program_is_not_rounding(tmp_path: Path) -> None:
+    """Each run is right by its own program; the constant in one of them is another one."""
+    found = explained(chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, altered=2))
+    first = found.launches[0].explanation
+    assert first is not None
+    assert first.cause is Cause.UNKNOWN
+    assert first.reason == (
+        "the two programs compute it in other ways, and buf2 differs by 1, where the errors are 0 and 0"
+    )
+    assert causes(found)[1:] == [(f"0.{at}", Cause.CONSEQUENCE) for at in (3, 4, 5)]
+    assert found.is_rounding is False
+
+
+def test_another_program_behind_other_inputs(tmp_path: Path) -> None:
+    found = explained(chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=1, error=2.0**-20, altered=3))
+    assert dict(causes(found))["0.3"] is Cause.UNKNOWN
+    assert dict(causes(found))["0.2"] is Cause.CONSEQUENCE
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_another_input_that_a_launch_without_a_counterpart_reads(step: int, tmp_path: Path) -> None:
+    found = explained(chain(tmp_path / "a", ADD, step=4 - step), chain(tmp_path / "b", ADD, step=step, first=0.5))
+    assert [item.name for item in found.inputs] == ["x"]
+    assert {cause for _, cause in causes(found)} == {Cause.CONSEQUENCE}
+    assert found.is_rounding is False
+
+
+def test_the_document_and_the_page(tmp_path: Path) -> None:
+    found = explained(chain(tmp_path / "a", ADD, wrong=0), chain(tmp_path / "b", ADD, step=3))
+    data = json.loads(json.dumps(document(found), allow_nan=False))
+    assert schema.problems(data, json.loads((schema.DOCS / "diff.schema.json").read_text())) == []
+    assert data["rounding"] is False
+    assert data["unexplained"] == [{"launch": "0.0", "kernel": "cpp_fused_add_0"}]
+    assert data["wrong_alone"][0]["launch"] == "0.0"
+    explanation = data["differences"][0]["explanation"]
+    assert (explanation["cause"], explanation["wrong"], explanation["explained"]) == ("wrong", ["a"], False)
+    assert data["differences"][0]["tensors"][0]["errors"]["b"]["absolute"] == 0
+    page = diff_page(found)
+    assert "<dt>cause</dt><dd>a is wrong: 0.0 cpp_fused_add_0 before it: 4 of 4 elements of buf0</dd>" in page
+    assert "rounding explains 1 of 2 differences" in page
+
+
+def test_without_the_reference(tmp_path: Path) -> None:
+    a, b = chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=1)
+    result = CliRunner().invoke(group, ["diff", str(a.path), str(b.path), "--no-reference", "--json"])
+    data = json.loads(result.stdout)
+    assert (data["rounding"], data["differences"][0]["explanation"]) == (None, None)
+
+
+def test_runs_that_do_not_tell(tmp_path: Path) -> None:
+    a, b = chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=1)
+    (b.path / "package.pt2").unlink()
+    found = explained(a, b)
+    assert found.is_rounding is None
+    assert found.unexplained_reason.startswith("the package of run ")
+    assert any(line.startswith("not known if rounding explains it: the package") for line in diff_lines(found))
+    (excess, *_) = Budget((TensorBudget(rounding=True),)).excesses(found)
+    assert excess == "0.1 cpp_fused_add_1 buf1: rounding: it is not known if rounding explains it"
+    assert explained(a, a).unexplained_reason == ""

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from aoti_debug.app.cli.arguments.options import parse_configs
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import compiler
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.frontend.protocol.messages import OPERATOR_KEYS, name_operators
+from aoti_debug.package.manifest import Kind
+from aoti_debug.repro.repro import write_repro
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.rundir import load_tensors
+from tests import models
+from tests.paths import CPP
+from tests.repro.repro_launches import replay
+
+SHIM = CPP / "shimmed.cpp"
+
+
+@pytest.mark.parametrize(
+    ("operator", "name"),
+    [
+        ("mylib::op", "mylib::op"),
+        ("mylib::op.out", "mylib::op.out"),
+        ("mylib.op.default", "mylib.op.default"),
+        (torch.ops.aotidebugtest.shimmed, "aotidebugtest.shimmed"),
+        (torch.ops.aotidebugtest.shimmed.default, "aotidebugtest.shimmed.default"),
+    ],
+)
+def test_operators_are_named(operator: Any, name: str) -> None:
+    given = {"max_autotune": True, OPERATOR_KEYS: {operator: ("declaration",)}}
+    assert name_operators(given) == {"max_autotune": True, OPERATOR_KEYS: {name: ["declaration"]}}
+
+
+@pytest.mark.parametrize(("value", "shown"), [({"op": []}, "op"), ({7: []}, "7"), ("mylib::op", "mylib::op")])
+def test_what_is_no_operator_is_refused(value: object, shown: str) -> None:
+    with pytest.raises(UsageError, match=f"{OPERATOR_KEYS}: {shown} is not an operator") as caught:
+        name_operators({OPERATOR_KEYS: value})
+    assert caught.value.hint.startswith('{"mylib::op": [')
+
+
+def test_settings_without_operators_stay() -> None:
+    assert name_operators({"max_autotune": True}) == {"max_autotune": True}
+
+
+@pytest.fixture
+def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module that makes the shim of aotidebugtest::shimmed known to a process."""
+    library = tmp_path / "libshimmed.so"
+    root = Path(torch.__file__).parent
+    command = [compiler.find_compiler().path, "-shared", "-fPIC", str(SHIM), "-o", str(library)]
+    command += [f"-I{root}/include", f"-L{root}/lib", f"-Wl,-rpath,{root}/lib", "-ltorch_cpu"]
+    subprocess.run(command, check=True)
+    text = f"import ctypes\nfrom tests import models\nctypes.CDLL({str(library)!r}, ctypes.RTLD_GLOBAL)\n"
+    (tmp_path / "shim_of_shimmed.py").write_text(text)
+    monkeypatch.chdir(tmp_path)  # where children look for modules first
+    return "shim_of_shimmed"
+
+
+def by_name_in_json() -> dict[str, Any]:
+    return parse_configs([f'{OPERATOR_KEYS}={{"aotidebugtest::shimmed": ["{models.SHIM_DECLARATION}"]}}'])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("configs", [by_name_in_json, lambda: models.CASES["shimmed"].configs])
+def test_a_shim_of_the_users_own_is_called_and_recorded(
+    tmp_path: Path, shim: str, configs: Callable[[], dict[str, Any]]
+) -> None:
+    torch.export.save(models.program("shimmed"), tmp_path / "model.pt2")
+    options = builder.BuildOptions(
+        program=tmp_path / "model.pt2",
+        output=tmp_path / "built.pt2",
+        inductor_configs=configs(),
+        imports=(shim,),
+    )
+    sites = builder.build_report(options).manifest.sites
+    assert [site.kernel for site in sites if site.kind is Kind.CUSTOM_SHIM] == ["aoti_torch_cpu_shimmed"]
+    result = runner.run(tmp_path / "built.pt2", level=1, out=tmp_path / "runs")
+    assert result.verdict is None
+    launch = next(launch for launch in result.run.launches if launch.site.kind is Kind.CUSTOM_SHIM)
+    before, after = (
+        load_tensors.load_file(result.run.tensor_path(argument.files[phase]))
+        for argument, phase in zip((launch.args[0], launch.args[-1]), (Phase.BEFORE, Phase.AFTER), strict=True)
+    )
+    assert torch.equal(after, before * 3)
+    repro = write_repro(launch.kernel, run=result.run.path, output=tmp_path / "repro").path
+    replayed = replay(repro, "--import", models.__file__)
+    assert (replayed.returncode, "equal bit for bit" in replayed.stdout) == (0, True), replayed
+    alone = replay(repro)
+    assert f"the operator comes from module {shim}: No module named '{shim}'" in alone.stderr

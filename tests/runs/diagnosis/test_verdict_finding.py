@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base.abi import FaultDomain
+from aoti_debug.runs.diagnosis import verdict_finding
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from tests.factories import JournalWriter, crumbs, run_directory, tensor
+from tests.views.report.subjects import manifest, run
+
+
+def finding_of(opened: RunDir, *arguments: str) -> Finding:
+    return verdict_finding.finding_of(opened, diagnose(opened), arguments)
+
+
+def test_a_fault_names_its_launch(tmp_path: Path) -> None:
+    found = finding_of(run(tmp_path))
+    assert (found.kind, found.where and found.where.launch) == (FAULT, "0.1")
+    assert found.what == "index 314159 is out of bounds with size 4"
+    assert found.evidence == ("launch 0.1 raised an exception",)
+    assert found.next[0].startswith("aoti-debug repro aoti_torch_cpu_index_Tensor --launch 0.1")
+
+
+def test_a_clean_run(tmp_path: Path) -> None:
+    found = finding_of(run(tmp_path, fault=False))
+    assert (found.kind, found.what, found.where) == (NO_FAULT, "3 launches; values not recorded", None)
+
+
+def test_a_hang_and_several_suspects(tmp_path: Path) -> None:
+    package = manifest()
+    package = type(package)(**{**vars(package), "device": "cuda"})
+    writer = JournalWriter(crumb_every=4)
+    writer.call_begin()
+    on_device = tensor(4, device="cuda:0", data_ptr=0x7F00)
+    for launch in range(3):
+        writer.launch(launch, 0, on_device, on_device)
+    writer.fault(2, FaultDomain.CUDA, 700, "CUDA_ERROR_ILLEGAL_ADDRESS")
+    end = Exit(ExitKind.FAULT, "RuntimeError: x", Stage.CALL, exception="RuntimeError")
+    opened = open_run(run_directory(tmp_path, package, writer, exit=end, crumbs=crumbs(0, every=4)))
+    found = finding_of(opened)
+    assert found.where is None
+    assert any(sentence.startswith("one of 3 launches: 0.0 cpp_fused_mul_0, 0.1") for sentence in found.evidence)
+    timeout = Exit(ExitKind.TIMEOUT, "60 s")
+    hang = finding_of(run_with(tmp_path / "b", timeout), "args     in      x  float32[4] cpu")
+    assert hang.kind is HANG
+    assert hang.evidence[-1] == "args     in      x  float32[4] cpu"
+
+
+def test_only_a_hang_tells_the_arguments(tmp_path: Path) -> None:
+    assert finding_of(run(tmp_path), "args     in      x  float32[4] cpu").evidence == (
+        "launch 0.1 raised an exception",
+    )
+
+
+def test_one_launch_is_no_plural(tmp_path: Path) -> None:
+    opened = run_with(tmp_path, Exit(ExitKind.CLEAN))
+    assert finding_of(opened).what == "1 launch; values not recorded"
+
+
+def test_where_the_host_was_and_which_launch_noticed_are_evidence(tmp_path: Path) -> None:
+    opened = run_with(tmp_path, Exit(ExitKind.FAULT, "killed by SIGSEGV", signal="SIGSEGV"))
+    verdict = diagnose(opened)
+    assert verdict is not None
+    told = replace(verdict, surfaced=opened.launches[0], frames=("boom in ops.cpp:12",))
+    found = verdict_finding.finding_of(opened, told)
+    assert found.evidence == (
+        "launch 0.0 began and never returned",
+        "it was noticed in 0.0 cpp_fused_mul_0, which is a victim",
+    )
+    assert found.stack == ("boom in ops.cpp:12",)
+
+
+def run_with(base: Path, end: Exit) -> RunDir:
+    writer = JournalWriter()
+    writer.call_begin()
+    writer.launch_begin(0, 0, tensor(4), tensor(4))
+    return open_run(run_directory(base, manifest(), writer, exit=end))

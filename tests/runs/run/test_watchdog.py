@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.base import abi
+from aoti_debug.base.abi import NoteCode
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.runs.run import watchdog
+from aoti_debug.runs.run.watchdog import Limits, Watchdog, progress
+from aoti_debug.runs.rundir import breadcrumbs
+from aoti_debug.runs.rundir.run_json import Stage
+from tests import factories
+from tests.factories import JournalWriter
+
+X = factories.tensor(4)
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(watchdog.time, "monotonic", lambda: self.now)
+
+    def __iadd__(self, seconds: float) -> Clock:
+        self.now += seconds
+        return self
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def write(run: Path, writer: JournalWriter) -> None:
+    (run / "journal.bin").write_bytes(writer.bytes())
+
+
+# What counts as progress
+
+
+def test_every_record_of_every_thread_is_progress(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    states = [progress(tmp_path)]
+    writer.call_begin()
+    for launch, thread in itertools.product(range(2), (1, 2)):
+        writer.thread = thread
+        writer.launch_begin(launch, 0, X)
+        write(tmp_path, writer)
+        states.append(progress(tmp_path))
+        writer.launch_end(launch)
+        write(tmp_path, writer)
+        states.append(progress(tmp_path))
+    assert all(a != b for a, b in itertools.pairwise(states))
+
+
+def test_nothing_new_is_no_progress(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    writer.call_begin()
+    writer.torn_record()
+    write(tmp_path, writer)
+    before = progress(tmp_path)
+    os.utime(tmp_path / "journal.bin", (1, 1))
+    assert progress(tmp_path) == before
+
+
+def test_a_block_that_is_used_again_is_progress(tmp_path: Path) -> None:
+    writer = JournalWriter()
+    for launch in range(900):
+        writer.launch(launch, 0, X)
+    data = bytearray(writer.bytes())
+    (tmp_path / "journal.bin").write_bytes(data)
+    before = progress(tmp_path)
+    first = abi.JOURNAL_HEADER.size
+    data[first : first + abi.BLOCK_HEADER.size] = abi.BLOCK_HEADER.codec.pack(abi.BLOCK_MAGIC, 1, 999)
+    (tmp_path / "journal.bin").write_bytes(data)
+    assert progress(tmp_path) != before
+
+
+def test_a_breadcrumb_and_a_second_package_are_progress(tmp_path: Path) -> None:
+    states = [progress(tmp_path)]
+    (tmp_path / breadcrumbs.NAME).write_bytes(b"1")
+    states.append(progress(tmp_path))
+    (tmp_path / "process-8").mkdir()
+    writer = JournalWriter()
+    writer.note(NoteCode.CONFIGURATION, "x")
+    write(tmp_path / "process-8", writer)
+    states.append(progress(tmp_path))
+    assert len(set(states)) == 3
+
+
+def test_a_look_at_a_long_journal_is_cheap(tmp_path: Path) -> None:
+    blocks = 4096
+    with (tmp_path / "journal.bin").open("wb") as file:
+        for number in range(blocks):
+            file.seek(abi.JOURNAL_HEADER.size + number * abi.BLOCK_BYTES)
+            file.write(abi.BLOCK_HEADER.codec.pack(abi.BLOCK_MAGIC, number % 4, number))
+        file.truncate(abi.JOURNAL_HEADER.size + blocks * abi.BLOCK_BYTES)
+    began = time.process_time()
+    progress(tmp_path)
+    assert time.process_time() - began < 0.2
+
+
+# When patience ends
+
+
+def test_a_timeout_counts_from_the_loading(tmp_path: Path, clock: Clock) -> None:
+    patience = Watchdog(Limits(timeout=5), tmp_path)
+    for stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD):
+        assert patience.exceeded_limit(stage) == ""
+        clock += 4
+    clock += 0.5
+    assert patience.exceeded_limit(Stage.CALL) == ""
+    clock += 1
+    assert patience.exceeded_limit(Stage.CALL) == "it was killed after 5 s"
+
+
+def test_a_stall_counts_from_the_last_progress(tmp_path: Path, clock: Clock) -> None:
+    patience = Watchdog(Limits(stall=30), tmp_path)
+    assert patience.exceeded_limit(Stage.LOAD) == ""
+    clock += 100
+    writer = JournalWriter()
+    for launch in range(3):
+        writer.launch(launch, 0, X)
+        write(tmp_path, writer)
+        assert patience.exceeded_limit(Stage.CALL) == ""
+        clock += 29
+    clock += 0.9
+    assert patience.exceeded_limit(Stage.CALL) == ""
+    clock += 1.2
+    assert patience.exceeded_limit(Stage.CALL) == "no progress for 30 s"
+
+
+def test_another_stage_is_progress(tmp_path: Path, clock: Clock) -> None:
+    patience = Watchdog(Limits(stall=2), tmp_path)
+    for stage in (Stage.CALL, Stage.SYNCHRONISE, Stage.UNLOAD):
+        assert patience.exceeded_limit(stage) == ""
+        clock += 1.9
+    clock += 1
+    assert patience.exceeded_limit(Stage.UNLOAD) == "no progress for 2 s"
+
+
+def test_the_journal_is_looked_at_once_a_second(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Path] = []
+    monkeypatch.setattr(watchdog, "progress", looks.append)
+    patience = Watchdog(Limits(stall=60), tmp_path)
+    for _ in range(100):
+        patience.exceeded_limit(Stage.CALL)
+        clock += 0.1
+    assert len(looks) in (10, 11)
+
+
+def test_without_limits_there_is_no_end(tmp_path: Path, clock: Clock) -> None:
+    patience = Watchdog(Limits(), tmp_path)
+    for _ in range(3):
+        assert patience.exceeded_limit(Stage.CALL) == ""
+        clock += 1e6
+
+
+# Asking for stacks
+
+ANSWERING = f"""
+import os, signal, sys, threading, time
+def answer(number, frame):
+    with open(sys.argv[1], "a") as file: file.write("answered\\n")
+signal.signal(signal.SIGRTMIN + {watchdog.REQUEST - signal.SIGRTMIN}, answer)
+print("ready", flush=True)
+while True: time.sleep(0.1)
+"""
+
+
+def test_a_process_that_answers(tmp_path: Path) -> None:
+    script = [sys.executable, "-c", ANSWERING, str(tmp_path / crash_stacks.STACKS)]
+    with subprocess.Popen(script, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        began = time.monotonic()
+        watchdog.request_stacks(process.pid, tmp_path)
+        assert (tmp_path / crash_stacks.STACKS).read_text() == "answered\n"
+        assert time.monotonic() - began < 2
+        assert process.poll() is None
+        process.kill()
+
+
+def test_a_process_that_knows_no_request_lives_on(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        began = time.monotonic()
+        watchdog.request_stacks(process.pid, tmp_path)
+        assert time.monotonic() - began < 5
+        assert process.poll() is None
+        process.kill()
+
+
+def test_a_process_that_has_ended(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+        watchdog.request_stacks(process.pid, tmp_path)
+    assert not (tmp_path / crash_stacks.STACKS).exists()

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from aoti_debug.base.abi import CallFlag, Phase
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.show.replayed import replay_fact, replay_lines
+from tests.factories import JournalWriter, make_manifest, run_directory, site, statistics
+from tests.runs.show.recorded import CUDA, X, level_2, replayed
+
+
+def test_a_call_that_was_not_captured_has_no_replays(tmp_path: Path) -> None:
+    run = level_2(tmp_path)
+    assert replay_lines(run, run.launches, 100) == []
+    assert run.launches[0].replay is None
+    assert replay_fact(run.launches[0]) == ""
+
+
+def test_calls_of_the_launches_that_are_shown(tmp_path: Path) -> None:
+    run = replayed(tmp_path)
+    assert replay_lines(run, run.launches[:1], 200) == [
+        "statistics of replay 8 of the CUDA graph that captured call 0, the last one; earlier replays are not kept"
+    ]
+    assert replay_lines(run, [], 200) == []
+
+
+def test_many_calls(tmp_path: Path) -> None:
+    writer = JournalWriter(level=2)
+    for call in range(9):
+        writer.call_begin(call=call, flags=CallFlag.CAPTURING)
+        writer.launch(0, 0, X, X, call=call)
+        writer.call_end(call=call)
+        writer.tensor_stats(0, 0, Phase.BEFORE, statistics(), layout=X.layout, call=call, replay=(call + 1, call + 1))
+    run = open_run(run_directory(tmp_path, make_manifest(CUDA.sites[0], site("other")), writer))
+    found = replay_lines(run, run.launches, 200)
+    assert found[5].startswith("statistics of replay 6 of the CUDA graph that captured call 5,")
+    assert found[6:] == ["and the last replays of 3 more calls"]
+
+
+def measured(base: Path, *replays: int) -> list[str]:
+    """The line of a call of which 8 replays have begun, with a launch of each of some replays."""
+    writer = JournalWriter(level=2)
+    writer.call_begin(flags=CallFlag.CAPTURING)
+    for launch, replay in enumerate(replays):
+        writer.launch(launch, 0, X, X)
+        writer.tensor_stats(launch, 0, Phase.BEFORE, statistics(), layout=X.layout, replay=(replay, 8))
+    writer.call_end(launches=len(replays))
+    run = open_run(run_directory(base, make_manifest(CUDA.sites[0]), writer))
+    return replay_lines(run, run.launches, 300)
+
+
+def test_the_last_replay_had_not_measured_every_tensor(tmp_path: Path) -> None:
+    assert measured(tmp_path, 8, 8, 7) == [
+        "statistics of replay 8 of the CUDA graph that captured call 0, the last one, or of replay 7 where it had not "
+        "measured a tensor when the run ended; earlier replays are not kept"
+    ]
+
+
+def test_the_last_replay_had_measured_none_of_the_tensors(tmp_path: Path) -> None:
+    assert measured(tmp_path, 7, 7) == [
+        "statistics of replay 7 of the CUDA graph that captured call 0; replay 8, the last one, had measured none of "
+        "them when the run ended"
+    ]

@@ -1,0 +1,22 @@
+"""Scripts of attempts: their identity, and the modules that they import."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.triage.minify.scripts.attempt import Attempt, script_of
+from aoti_debug.triage.minify.scripts.check import Check
+from aoti_debug.triage.minify.scripts.script_text import Setting
+from tests.triage.minify import parts
+
+
+def test_other_files_make_another_script(tmp_path: Path) -> None:
+    start = replace(parts.start("aten.relu.default"), folder=tmp_path)
+    hashes = set()
+    for content in ("one", "other"):
+        (tmp_path / "0.pt").write_text(content)
+        script = script_of(Attempt(start, start.units, Check.SAME), "title", Setting())
+        assert script is not None
+        hashes.add(script.hash)
+    assert len(hashes) == 2

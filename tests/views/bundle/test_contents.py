@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import json
+import struct
+import tarfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.errors import UsageError
+from aoti_debug.compare import stored_comparison
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.diagnosis.findings import Place
+from aoti_debug.runs.rundir.formats import journal
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.show.argument_statistics import Measurer
+from aoti_debug.runs.show.document import document
+from aoti_debug.triage.nonfinite.finding_text import NONFINITE
+from aoti_debug.triage.results import triage_directory
+from aoti_debug.views.bundle.bundle import write_bundle
+from aoti_debug.views.bundle.contents import contents_of
+from aoti_debug.views.report import report
+from aoti_debug.views.report.redaction import RedactedPart
+from aoti_debug.views.report.subject import ReportSubject
+from tests.views.report.subjects import SECRETS, SOURCE, STACK, comparison_of, run, saved_run, triage
+
+SOURCES = ("secret_", "made_by_inductor")
+
+
+def members(path: Path) -> dict[str, bytes]:
+    """Files of an archive by their names below its folder."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            assert archive.testzip() is None
+            found = {name: archive.read(name) for name in archive.namelist()}
+    else:
+        with tarfile.open(path) as packed:
+            found = {m.name: file.read() for m in packed.getmembers() if (file := packed.extractfile(m))}
+    (root,) = {name.partition("/")[0] for name in found}
+    return {name.removeprefix(f"{root}/"): content for name, content in found.items()}
+
+
+def unpacked(path: Path, into: Path) -> Path:
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(into)
+    (root,) = into.iterdir()
+    return root
+
+
+def leaks(files: dict[str, bytes], secrets: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Where a secret shows: as text, or as a number in the journal's bytes."""
+    return [(name, secret) for name, content in files.items() for secret in secrets if secret.encode() in content]
+
+
+@pytest.mark.parametrize("ending", [".zip", ".tar.gz"])
+def test_a_triage_with_all_that_may_be_sent(tmp_path: Path, ending: str) -> None:
+    subject = report.of_triage(triage(tmp_path / "triages"))
+    written = write_bundle(subject, tmp_path / f"b{ending}")
+    files = members(written.path)
+    assert set(files) == {
+        *("triage.json", "versions.json", "report/index.html"),
+        *("repro/repro.py", "repro/tensors/before_buf0.safetensors"),
+        *(f"runs/20261120-231501-4711/{name}" for name in ("run.json", "manifest.json", "journal.bin", "stderr.log")),
+        *(f"runs/20261120-231502-4712/{name}" for name in ("run.json", "manifest.json", "journal.bin", "stderr.log")),
+    }
+    assert [(item.name, item.size) for item in written.contents.items] == [(n, len(c)) for n, c in files.items()]
+    assert [left.name for left in written.contents.left_out] == ["package.pt2"]
+    assert leaks(files, (*SECRETS, *SOURCES))
+    assert json.loads(files["versions.json"])["torch"] == "2.13.0"
+
+
+def test_an_unpacked_triage_opens(tmp_path: Path) -> None:
+    subject = report.of_triage(triage(tmp_path / "triages"))
+    for parts in ((), (RedactedPart.TENSORS,), (RedactedPart.SOURCE,), tuple(RedactedPart)):
+        name = "-".join(parts) or "all"
+        root = unpacked(write_bundle(subject, tmp_path / f"{name}.zip", parts).path, tmp_path / name)
+        opened = triage_directory.open_triage(root)
+        assert opened.finding.kind is subject.finding.kind
+        assert (opened.repro is None) == bool(parts)
+        again = report.of_triage(opened)
+        assert again.run is not None
+        assert [launch.id for launch in again.run.launches] == ["0.0", "0.1"]
+        assert "0.1" in report.html(again)
+
+
+def test_without_tensors_no_value_is_inside(tmp_path: Path) -> None:
+    subject = report.of_triage(triage(tmp_path / "triages"))
+    written = write_bundle(subject, tmp_path / "b.zip", [RedactedPart.TENSORS])
+    files = members(written.path)
+    assert leaks(files, SECRETS) == []
+    assert not [name for name in files if "repro" in name or name.endswith(".log")]
+    assert {left.name for left in written.contents.left_out} >= {"repro/", "runs/20261120-231501-4711/stderr.log"}
+    assert b"secret_table" in files["report/index.html"]
+    root = unpacked(written.path, tmp_path / "u")
+    packed = (struct.pack("<d", 271828.25), struct.pack("<q", 314159))
+    assert not [name for name, content in files.items() for secret in packed if secret in content]
+    measured = 0
+    for folder in (root / "runs").iterdir():
+        opened = open_run(folder)
+        text = json.dumps(document(opened, diagnose(opened), opened.launches, Measurer(opened)))
+        assert not [secret for secret in SECRETS if secret in text]
+        statistics = [s for x in opened.launches for a in x.args for s in a.stats.values()]
+        assert all(s.statistics is None and s.values == b"" and s.hash is None for s in statistics)
+        measured += len(statistics)
+    assert measured == 3
+
+
+def test_without_source_no_line_is_inside(tmp_path: Path) -> None:
+    subject = report.of_triage(triage(tmp_path / "triages"))
+    written = write_bundle(subject, tmp_path / "b.zip", [RedactedPart.SOURCE])
+    files = members(written.path)
+    assert leaks(files, SOURCES) == []
+    assert not [name for name in files if "repro" in name or name.endswith(".log")]
+    finding = json.loads(files["triage.json"])["finding"]
+    assert (finding["file"], finding["line"], finding["text"]) == ("/home/u/model.py", 28, "")
+    assert finding["evidence"][0] == "out-of-bounds load from l_table: element 314159 of 32"
+    assert b"271828" in files["report/index.html"]
+
+
+def test_without_both_neither_is_inside(tmp_path: Path) -> None:
+    subject = report.of_triage(triage(tmp_path / "triages"))
+    files = members(write_bundle(subject, tmp_path / "b.zip", RedactedPart).path)
+    assert leaks(files, (*SECRETS, *SOURCES)) == []
+
+
+def test_the_report_of_a_restricted_bundle_is_made_again(tmp_path: Path) -> None:
+    found = triage(tmp_path / "triages")
+    page = report.write_triage(found)
+    page.write_text("as it was made")
+    whole = members(write_bundle(report.of_triage(found), tmp_path / "a.zip").path)
+    assert whole["report/index.html"] == b"as it was made"
+    restricted = members(write_bundle(report.of_triage(found), tmp_path / "b.zip", [RedactedPart.TENSORS]).path)
+    assert b"left out: values of tensors" in restricted["report/index.html"]
+
+
+def test_a_run_opens_from_its_bundle(tmp_path: Path) -> None:
+    opened = run(tmp_path / "runs")
+    written = write_bundle(report.of_run(opened), tmp_path / "b.zip")
+    root = unpacked(written.path, tmp_path / "u")
+    again = diagnose(open_run(root))
+    assert again is not None
+    assert again.what == "index 314159 is out of bounds with size 4"
+    assert json.loads((root / "verdict.json").read_text())["launch"] == "0.1"
+
+
+def test_of_saved_tensors_those_of_the_guilty_launch_are_sent(tmp_path: Path) -> None:
+    subject = report.of_run(saved_run(tmp_path / "runs"))
+    clean = write_bundle(subject, tmp_path / "a.zip")
+    assert "tensors/0/table.safetensors" not in members(clean.path)
+    assert [left.name for left in clean.contents.left_out] == ["tensors/"]
+    assert "not in this bundle" in saved_reasons(unpacked(clean.path, tmp_path / "ua"))
+    finding = replace(subject.finding, kind=NONFINITE, where=Place("0.1"))
+    guilty = write_bundle(replace(subject, finding=finding), tmp_path / "b.zip")
+    assert {"tensors/0/table.safetensors", "tensors/0/rows.safetensors"} <= set(members(guilty.path))
+    root = open_run(unpacked(guilty.path, tmp_path / "ub"))
+    assert Measurer(root).measure(root.launches[1].args[0], Phase.BEFORE).statistics is not None
+    hidden = write_bundle(replace(subject, finding=finding), tmp_path / "c.zip", [RedactedPart.TENSORS])
+    assert not [name for name in members(hidden.path) if name.startswith("tensors")]
+
+
+def saved_reasons(root: Path) -> set[str]:
+    return {s.reason for launch in open_run(root).launches for a in launch.args for s in a.files.values()}
+
+
+def test_a_repro_outside_of_the_triage_is_not_taken(tmp_path: Path) -> None:
+    found = triage(tmp_path / "triages")
+    elsewhere = tmp_path / "private"
+    elsewhere.mkdir()
+    (elsewhere / "key").write_text("private")
+    subject = report.of_triage(found)
+    for place in (str(elsewhere), f"{found.path}/repro/../../../private"):
+        outside = replace(subject, finding=replace(subject.finding, repro=place))
+        contents = contents_of(outside, frozenset())
+        assert not [item.name for item in contents.items if "key" in item.name]
+        assert any("outside" in left.why for left in contents.left_out)
+
+
+def test_the_repros_of_all_findings_are_taken_unless_something_is_left_out(tmp_path: Path) -> None:
+    found = triage(tmp_path / "triages")
+    folder = found.path / "build_failure"
+    folder.mkdir()
+    (folder / "repro.py").write_text("print('it compiles')\n")
+    subject = report.of_triage(found)
+    first = replace(subject.finding, repro=str(folder), also=(subject.finding,))
+    files = members(write_bundle(replace(subject, finding=first), tmp_path / "b.zip").path)
+    assert {"build_failure/repro.py", "repro/repro.py"} <= set(files)
+    record = json.loads(files["triage.json"])["finding"]
+    assert (record["repro"], record["also"][0]["repro"]) == ("build_failure", "repro")
+    redacted = contents_of(replace(subject, finding=first), frozenset({RedactedPart.SOURCE}))
+    assert not [item.name for item in redacted.items if item.name.endswith("repro.py")]
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    found = triage(tmp_path / "triages")
+    (tmp_path / "secret.txt").write_text("private")
+    (found.path / "repro/link").symlink_to(tmp_path / "secret.txt")
+    log = found.path / "runs/20261120-231501-4711/stderr.log"
+    log.unlink()
+    log.symlink_to(tmp_path / "secret.txt")
+    files = members(write_bundle(report.of_triage(found), tmp_path / "b.zip").path)
+    assert leaks(files, ("private",)) == []
+    assert "repro/link" not in files
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    subject = report.of_run(run(tmp_path / "runs"))
+    (tmp_path / "b.zip").write_text("mine")
+    with pytest.raises(UsageError, match="already exists"):
+        write_bundle(subject, tmp_path / "b.zip")
+    assert (tmp_path / "b.zip").read_text() == "mine"
+    with pytest.raises(UsageError, match=r"ends in none of \.zip"):
+        write_bundle(subject, tmp_path / "b.rar")
+
+
+def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = report.of_triage(triage(tmp_path / "triages"))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    with pytest.raises(UsageError, match="No space left"):
+        write_bundle(subject, tmp_path / "out" / "b.zip")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_long_logs_are_cut_at_their_beginning(tmp_path: Path) -> None:
+    opened = run(tmp_path / "runs")
+    (opened.path / "stderr.log").write_bytes(b"begin" + b"x" * (5 << 20) + b"end")
+    written = write_bundle(report.of_run(opened), tmp_path / "b.zip")
+    log = members(written.path)["stderr.log"]
+    assert (log.endswith(b"end"), log.startswith(b"begin"), len(log)) == (True, False, 4 << 20)
+    assert ("stderr.log", "its beginning") in [(left.name, left.why) for left in written.contents.left_out]
+
+
+def test_what_is_not_known_by_name_stays_out(tmp_path: Path) -> None:
+    opened = run(tmp_path / "runs")
+    for name in ("package.pt2", "inputs.pt", "flight.bin", "core.4711"):
+        (opened.path / name).write_bytes(b"x" * 10)
+    written = write_bundle(report.of_run(opened), tmp_path / "b.zip")
+    assert {left.name: left.size for left in written.contents.left_out} == {
+        "package.pt2": 10,
+        "inputs.pt": 10,
+        "flight.bin": 10,
+        "core.4711": 10,
+    }
+
+
+def test_journals_are_blanked_behind_their_last_record(tmp_path: Path) -> None:
+    """A block that was used before holds older records behind its end; a torn record may hold anything."""
+    subject: ReportSubject = report.of_run(run(tmp_path / "runs"))
+    path = subject.path / "journal.bin"
+    data = bytearray(path.read_bytes())
+    data[-64:] = (SOURCE + STACK).encode()[:64]
+    path.write_bytes(data)
+    files = members(write_bundle(subject, tmp_path / "b.zip", RedactedPart).path)
+    assert leaks(files, ("made_by", *SECRETS)) == []
+    (tmp_path / "journal.bin").write_bytes(files["journal.bin"])
+    assert len(journal.read(tmp_path / "journal.bin").records) == len(journal.read(path).records)
+    assert len(files["journal.bin"]) == len(data)
+
+
+def test_a_comparison_is_sent_only_with_its_values(tmp_path: Path) -> None:
+    opened = run(tmp_path / "runs", 2, fault=False)
+    stored_comparison.write(comparison_of(opened), opened.path)
+    subject = report.of_run(opened)
+    files = members(write_bundle(subject, tmp_path / "whole.zip").path)
+    assert files[stored_comparison.NAME] == (opened.path / stored_comparison.NAME).read_bytes()
+    assert b"first_wrong" in files["report/index.html"]
+    for part, secrets in ((RedactedPart.TENSORS, SECRETS), (RedactedPart.SOURCE, SOURCES)):
+        written = write_bundle(subject, tmp_path / f"{part.value}.zip", frozenset({part}))
+        redacted = members(written.path)
+        assert stored_comparison.NAME not in redacted
+        assert stored_comparison.NAME in {item.name for item in written.contents.left_out}
+        assert leaks(redacted, secrets) == []

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aoti_debug.views.summaries.drift import FEWEST_CALLS, drift
+from tests.views.summaries.sampled import empty, sample, series
+
+CALLS = 40
+
+
+def noisy(seed: int, **trends: float) -> tuple[str, ...]:
+    """The drift of a tensor whose quantities grow by this much over the calls, with noise of a tenth."""
+    draw = random.Random(seed)
+    base = {"mean": 0.0, "std": 1.0, "max": 3.0, "n_zero": 20.0}
+    numbers = [
+        {name: base[name] + trends.get(name, 0.0) * n / CALLS + 0.1 * draw.gauss(0, 1) for name in base}
+        for n in range(CALLS)
+    ]
+    return drift(series(sample(n, **values) for n, values in enumerate(numbers)))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_noise_is_no_drift(seed: int) -> None:
+    assert noisy(seed) == ()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_changes_beyond_the_noise(seed: int) -> None:
+    assert noisy(seed, mean=2.0)[0].startswith("mean moved by +1.")
+    assert [text.split()[0] for text in noisy(seed, std=4.0)] == ["std"]
+    assert [text.split()[0] for text in noisy(seed, max=20.0)] == ["absmax"]
+    assert noisy(seed, n_zero=40.0)[0].startswith("zeros +")
+
+
+def test_a_change_that_is_small_for_the_tensor_is_none() -> None:
+    assert drift(series(sample(n, mean=0.2 * n / CALLS) for n in range(CALLS))) == ()
+
+
+def test_few_calls_tell_nothing() -> None:
+    assert drift(series(sample(n, mean=float(n)) for n in range(FEWEST_CALLS - 1))) == ()
+    assert drift(series(sample(n, mean=float(n)) for n in range(FEWEST_CALLS))) != ()
+
+
+def test_elements_that_stop_being_finite() -> None:
+    assert drift(series([sample(0), sample(10), sample(20, n_nan=1)])) == ("not finite from call 20 on",)
+    assert drift(series([sample(0, n_nan=1), sample(10, n_nan=1)])) == ()
+    assert drift(series(empty(n) for n in range(CALLS))) == ()

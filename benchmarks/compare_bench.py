@@ -20,7 +20,7 @@ from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.compare_run import Scope, compare_run
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.instrument.builder import build as builder
-from aoti_debug.instrument.builder import frontend_requests
+from aoti_debug.instrument.builder import build as frontend_requests
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.runs.run.options import recording_everything
 from aoti_debug.runs.run.runner import run_with

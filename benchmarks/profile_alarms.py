@@ -28,9 +28,9 @@ from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.package.manifest import Kind
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
-from aoti_debug.views.profile.against import compare_with
 from aoti_debug.views.profile.changes import Change, Changes, Verdict
 from aoti_debug.views.profile.options import ProfileOptions
+from aoti_debug.views.profile.profile import compare_with
 from aoti_debug.views.profile.recorded import run_options, run_to_the_end
 
 VARIABLE = "AOTI_SLOWED_KERNEL"  # "cpp_fused_add_0:10": by ten percent

@@ -13,11 +13,51 @@ from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.package.manifest import Manifest, Operand
 from aoti_debug.package.recording.values import Number
-from aoti_debug.repro import export_numbers, literals, schema
+from aoti_debug.repro import literals, schema
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.custom_operators import is_of_torch, is_operator, with_operator_libraries
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call
+
+DTYPES: dict[int, str] = {
+    1: "torch.uint8",
+    2: "torch.int8",
+    3: "torch.int16",
+    4: "torch.int32",
+    5: "torch.int64",
+    6: "torch.float16",
+    7: "torch.float32",
+    8: "torch.float64",
+    9: "torch.complex32",
+    10: "torch.complex64",
+    11: "torch.complex128",
+    12: "torch.bool",
+    13: "torch.bfloat16",
+    28: "torch.uint16",
+    29: "torch.float8_e4m3fn",
+    30: "torch.float8_e5m2",
+    31: "torch.float8_e4m3fnuz",
+    32: "torch.float8_e5m2fnuz",
+    33: "torch.float8_e8m0fnu",
+    34: "torch.uint32",
+    35: "torch.uint64",
+}
+LAYOUTS: dict[int, str] = {
+    1: "torch.sparse_coo",
+    2: "torch.sparse_csr",
+    3: "torch.sparse_csc",
+    4: "torch.sparse_bsr",
+    5: "torch.sparse_bsc",
+    6: "torch._mkldnn",
+    7: "torch.strided",
+}
+MEMORY_FORMATS: dict[int, str] = {
+    1: "torch.contiguous_format",
+    2: "torch.channels_last",
+    3: "torch.channels_last_3d",
+    4: "torch.preserve_format",
+}
+
 
 CONSTANTS = "_const_run_impl"
 
@@ -169,7 +209,7 @@ class _ProxyArguments:
 
 
 _ENUMERATIONS: Mapping[str, Mapping[int, str]] = {
-    "as_scalar_type": export_numbers.DTYPES,
-    "as_layout": export_numbers.LAYOUTS,
-    "as_memory_format": export_numbers.MEMORY_FORMATS,
+    "as_scalar_type": DTYPES,
+    "as_layout": LAYOUTS,
+    "as_memory_format": MEMORY_FORMATS,
 }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.instrument.frontend.worker.called_operators import find_overload
-from aoti_debug.instrument.frontend.worker.operator_schema import describe
+from aoti_debug.instrument.frontend.worker.called_operators import describe, find_overload
 from aoti_debug.package.manifest import OperatorSchema
 
 

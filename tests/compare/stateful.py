@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from aoti_debug.instrument.builder import build as builder
-from aoti_debug.instrument.builder import frontend_requests
+from aoti_debug.instrument.builder import build as frontend_requests
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 
 Edit = Callable[[str], str]

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from aoti_debug.compare import stored_comparison
+from aoti_debug.compare.compare_run import first_difference
 from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
 from aoti_debug.compare.document import document
 from aoti_debug.compare.eager_findings import differs, refused
-from aoti_debug.compare.first_difference import first_difference
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, exit_code, kind_of

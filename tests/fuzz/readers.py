@@ -38,7 +38,7 @@ from aoti_debug.package.manifest import Kernel, Role
 from aoti_debug.package.pt2 import archive, compatibility, program_weights
 from aoti_debug.runs.rundir import device_activity, memory_file, rescued_tensors, run_directory
 from aoti_debug.runs.rundir.formats import journal
-from aoti_debug.triage.kernel_source import cpp_expression, model_lines, result_slices
+from aoti_debug.triage.kernel_source import cpp_text, model_lines, result_slices
 from aoti_debug.views.profile import document as profile_document
 from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
@@ -261,7 +261,7 @@ def _read_kernel(language: str) -> Callable[[bytes, Path], None]:
         result_slices.kernel_slices(kernel, frozenset({"in_ptr0", "out_ptr0"}))
         for line in text.splitlines()[:40]:
             model_lines.indices(line)
-            cpp_expression.to_python(line)
+            cpp_text.to_python(line)
 
     return read
 

@@ -37,7 +37,7 @@ SAME_CODE = "compiled here to the package's own instructions"
 COMPILE = """
 import json, sys, torch
 from tests.gpu import cuda_models
-from aoti_debug.instrument.frontend.worker.triton_configs import triton_configs
+from aoti_debug.instrument.frontend.worker.lower import triton_configs
 program, package, configs, settings = sys.argv[1:]
 torch._inductor.aoti_compile_and_package(
     torch.export.load(program), package_path=package, inductor_configs=json.loads(settings)

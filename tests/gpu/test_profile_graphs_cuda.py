@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from aoti_debug.app.cli import main
-from aoti_debug.views.profile import against
+from aoti_debug.views.profile import profile
 from tests.built_model import Built
 
 pytestmark = [
@@ -28,7 +28,7 @@ def package(build: Callable[[str], Built]) -> Path:
 
 @pytest.fixture
 def two_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(against, "ROUNDS", 2)
+    monkeypatch.setattr(profile, "ROUNDS", 2)
 
 
 def test_a_model_that_cannot_be_captured(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

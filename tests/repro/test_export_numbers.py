@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 from torch._export.serde import serialize
 
-from aoti_debug.repro import export_numbers
+from aoti_debug.repro import proxy
 
 
 @pytest.mark.parametrize(
     ("table", "of_torch"),
     [
-        (export_numbers.DTYPES, serialize._SERIALIZE_TO_TORCH_DTYPE),
-        (export_numbers.LAYOUTS, serialize._SERIALIZE_TO_TORCH_LAYOUT),
-        (export_numbers.MEMORY_FORMATS, serialize._SERIALIZE_TO_TORCH_MEMORY_FORMAT),
+        (proxy.DTYPES, serialize._SERIALIZE_TO_TORCH_DTYPE),
+        (proxy.LAYOUTS, serialize._SERIALIZE_TO_TORCH_LAYOUT),
+        (proxy.MEMORY_FORMATS, serialize._SERIALIZE_TO_TORCH_MEMORY_FORMAT),
     ],
     ids=["dtypes", "layouts", "memory formats"],
 )

@@ -5,21 +5,30 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
-from aoti_debug.compare.bisect.build_changes import Build, Change, LeaveOut, Part, applied, lines_of, name_of
+from aoti_debug.compare.bisect.build_changes import (
+    Build,
+    Change,
+    LeaveOut,
+    Part,
+    SettingChange,
+    applied,
+    lines_of,
+    name_of,
+)
 from aoti_debug.compare.bisect.build_results import Finding, Trial, Trials
 from aoti_debug.compare.bisect.delta_debugging import Outcome, smallest
 from aoti_debug.compare.bisect.options import SettingsOptions
-from aoti_debug.compare.bisect.suspect_settings import asked_for, suspects
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.compare.options import CompareOptions
@@ -29,6 +38,40 @@ from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
 from aoti_debug.instrument.frontend.protocol.part_text import part_text
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
+
+_ON_BY_DEFAULT: tuple[tuple[str, Any, str], ...] = (  # setting, harmless value, what it is
+    ("pattern_matcher", False, "the pattern matcher"),
+    ("cpp.simdlen", 1, "the vector width"),
+    ("epilogue_fusion", False, "fusion of what follows a matrix product"),
+    ("max_fusion_size", 1, "fusion"),
+    ("split_reductions", False, "splitting of reductions"),
+    ("inplace_buffers", False, "results in the memory of inputs"),
+    ("allow_buffer_reuse", False, "memory that is used again"),
+    ("layout_optimization", False, "layouts of convolutions"),
+    ("comprehensive_padding", False, "padding of strides"),
+    ("fallback_random", True, "random numbers"),
+    ("emulate_precision_casts", True, "rounding between fused operators"),
+)
+_OFF_BY_DEFAULT = (  # these matter only where they are asked for: then they are left out
+    *("max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "coordinate_descent_tuning", "freezing"),
+    *("combo_kernels", "memory_planning"),
+)
+_OF_A_DEVICE = {"cpp.": "cpu", "triton.": "cuda", "cuda.": "cuda"}
+
+
+def asked_for(configs: Mapping[str, Any]) -> Iterator[SettingChange]:
+    """The settings that a model is built with, each to be left out: those that are off otherwise come first."""
+    for key in sorted(configs, key=lambda key: key not in _OFF_BY_DEFAULT):
+        yield SettingChange(key, None, "asked for")
+
+
+def suspects(configs: Mapping[str, Any], device: str) -> Iterator[SettingChange]:
+    """The changes to try of what is on anyway, for a model that is built with `configs`."""
+    for key, value, what in _ON_BY_DEFAULT:
+        prefix = next((prefix for prefix in _OF_A_DEVICE if key.startswith(prefix)), "")
+        if configs.get(key) != value and (not prefix or _OF_A_DEVICE[prefix] == device):
+            yield SettingChange(key, value, what)
+
 
 AS_IT_IS = "as it is"
 _MOST_OPERATORS = 6

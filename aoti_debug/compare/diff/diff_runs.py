@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from aoti_debug.base import wording
+from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
@@ -15,7 +16,6 @@ from aoti_debug.compare.diff.pairing.pair import LaunchPair, Outcome, PairedBy, 
 from aoti_debug.compare.diff.pairing.pair_by_launch import pair_by_launch
 from aoti_debug.compare.diff.pairing.pair_by_value import pair_by_value
 from aoti_debug.compare.diff.pairing.recorded_tensor import RecordedTensor, RecordedTensors
-from aoti_debug.compare.diff.replay_notes import replay_notes
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import Layout
 from aoti_debug.package.reference.program import MODEL, Node, NodeKind, Reference
@@ -24,6 +24,36 @@ from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Argument
+
+
+def replay_notes(a: RunDir, b: RunDir) -> Iterator[str]:
+    """Yields a sentence for each captured call whose tensors are not all of the same replay, in one run or in both."""
+    first, second = _replays(a), _replays(b)
+    for side, replays in (("a", first), ("b", second)):
+        for call, measured in replays.items():
+            if len(measured) > 1:
+                yield f"run {side}: the tensors of call {call} are of replays {_listed(measured)} of its CUDA graph"
+    for call in sorted(first.keys() & second.keys()):
+        if max(first[call]) != max(second[call]):
+            yield (
+                f"the tensors of call {call} are of replay {max(first[call])} of its CUDA graph in run a, "
+                f"of replay {max(second[call])} in run b"
+            )
+
+
+def _replays(run: RunDir) -> dict[int, set[int]]:
+    """The replays that have measured the tensors of each captured call."""
+    captured = {call.call for call in run.timeline.calls if call.replays is not None and call.kind is CallKind.MODEL}
+    found: dict[int, set[int]] = defaultdict(set)
+    for launch in run.launches:
+        if launch.key.kind is CallKind.MODEL and launch.key.call in captured and launch.replays:
+            found[launch.key.call] |= launch.replays
+    return dict(found)
+
+
+def _listed(replays: set[int]) -> str:
+    return wording.comma_separated(map(str, sorted(replays)))
+
 
 _Given = tuple[str, tuple[int, ...], tuple[int, ...], int]
 """A model input or a weight, or a view of one: its name, shape, strides and offset."""

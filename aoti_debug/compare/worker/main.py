@@ -7,10 +7,12 @@ SOCKET is the descriptor of a connected socket: the process reads a line from it
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import os
 import resource
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,16 +23,51 @@ from aoti_debug.base.machine.processes.error_data import ErrorData
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.measurement import PeakMemory
 from aoti_debug.compare.protocol.messages import Failed, Started, message_line
-from aoti_debug.compare.protocol.request import CompareRequest, metric_function
+from aoti_debug.compare.protocol.request import CompareRequest, KnownValue, metric_function
 from aoti_debug.compare.worker.exported import exported_results
-from aoti_debug.compare.worker.heap import keep_freed_memory
 from aoti_debug.compare.worker.locate import OperatorLocator
 from aoti_debug.compare.worker.program import evaluate_program
 from aoti_debug.compare.worker.region import Metric, RegionEvaluator
 from aoti_debug.compare.worker.saved_values import save_region
-from aoti_debug.compare.worker.threads import threads_for
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.reference import program
+
+_LARGE = 1 << 20  # bytes of a tensor's file
+
+
+@contextlib.contextmanager
+def threads_for(values: Iterable[KnownValue]) -> Iterator[None]:
+    """Inside the `with`, torch computes in one thread unless one of the recorded tensors is large."""
+    import torch
+
+    usual = torch.get_num_threads()
+    recorded = (tensor for value in values for tensor in (value.recorded, *value.parts))
+    is_large = any(_size(tensor.path) >= _LARGE for tensor in recorded)
+    torch.set_num_threads(usual if is_large else 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
+
+
+def _size(path: str) -> int:
+    """The size of a file in bytes; 0 if it is missing: reading it says so."""
+    with contextlib.suppress(OSError):
+        return os.stat(path).st_size
+    return 0
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of <malloc.h>
+_KEPT = 128 << 20  # bytes
+_LARGEST = 32 << 20  # bytes of a tensor; glibc accepts no more
+
+
+def keep_freed_memory() -> None:
+    """Has malloc keep what is freed; does nothing with another libc than glibc."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "gnu_get_libc_version"):
+        libc.mallopt(_MMAP_THRESHOLD, _LARGEST)
+        libc.mallopt(_TRIM_THRESHOLD, _KEPT)
 
 
 def main() -> int:

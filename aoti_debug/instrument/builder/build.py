@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug.base.errors import ToolchainError, UsageError
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
-from aoti_debug.instrument.builder import frontend_requests, join_reference, package_manifest, write_package
-from aoti_debug.instrument.builder.build_stages import BuildProgress, Stages
+from aoti_debug.instrument.builder import join_reference, package_manifest, write_package
 from aoti_debug.instrument.builder.checked_options import CheckedOptions, check
 from aoti_debug.instrument.builder.compiling import failed_kernel, runtime_objects
 from aoti_debug.instrument.builder.compiling.compile_library import LibraryCompilation, build_plain_library
@@ -23,18 +22,112 @@ from aoti_debug.instrument.builder.compiling.toolchain import CompileError, Tool
 from aoti_debug.instrument.builder.instrument import instrument
 from aoti_debug.instrument.builder.kernels import compare_kernels, original_kernels
 from aoti_debug.instrument.builder.kernels.compare_kernels import KernelComparison, KernelSet
-from aoti_debug.instrument.builder.launch_sites import add_model_lines, analyse
 from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
+from aoti_debug.instrument.builder.package_manifest import add_model_lines, analyse
 from aoti_debug.instrument.builder.summary import BuildSummary
-from aoti_debug.instrument.frontend import example_inputs, torch_mismatch
-from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.instrument.frontend import compiled_package, example_inputs, exported_program, torch_mismatch
+from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, LoweredModel, embedded_inputs
+from aoti_debug.instrument.frontend.protocol import messages
+from aoti_debug.instrument.frontend.protocol.messages import Request, name_operators
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest, PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
+from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.package.recording import levels, site_filter
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+INPUTS_WORKER = "aoti_debug.instrument.frontend.worker.make_inputs"
+
+
+def lower_or_unpack(checked: CheckedOptions, torch: Torch, work: Path) -> LoweredModel:
+    """Lowers the exported program, or unpacks the compiled package, that is built from.
+
+    Args:
+        work: a directory for all results.
+
+    Raises:
+        ArtifactError, ToolchainError, UsageError: like `exported_program.lower` and `compiled_package.prepare_package`.
+    """
+    program, options = checked.program, checked.options
+    folder = work / "lowering"
+    folder.mkdir()
+    request = Request(
+        program=str(program.path.resolve()) if isinstance(program, Artifact) else "",
+        folder=str(folder),
+        configs=name_operators(options.inductor_configs),
+        imports=options.imports,
+        libraries=options.library_paths,
+        inputs=str(options.inputs.resolve()) if options.inputs else "",
+        left_out=options.left_out,
+    )
+    if not isinstance(program, Artifact):
+        return exported_program.lower_program(program, request, torch, timeout=options.timeout)
+    if checked.compiled is not None:
+        return compiled_package.prepare_package(
+            checked.compiled, checked.model, request, torch, timeout=options.timeout
+        )
+    return exported_program.lower(request, torch, timeout=options.timeout)
+
+
+def lower_exported(exported: Artifact, options: BuildOptions, torch: Torch, work: Path) -> LoweredModel:
+    """Lowers the exported program that a compiled package came from. Raises like `lower_or_unpack`."""
+    folder = work / "exported"
+    folder.mkdir()
+    request = Request(
+        program=str(exported.path.resolve()),
+        folder=str(folder),
+        imports=options.imports,
+        libraries=options.library_paths,
+        configs=name_operators(options.inductor_configs),
+    )
+    return exported_program.lower(request, torch, timeout=options.timeout)
+
+
+def make_random_inputs(
+    lowered: LoweredModel, manifest_json: str, seed: int, torch: Torch, timeout: float
+) -> EmbeddedInputs:
+    """Makes random inputs that the model accepts.
+
+    Raises:
+        ArtifactError: no inputs are acceptable, or the package does not describe its inputs.
+        ToolchainError: the process that makes them crashed or hung.
+    """
+    folder = lowered.signature_file.parent
+    (folder / messages.MANIFEST).write_text(manifest_json, encoding="utf-8")
+    request = Request(program="", folder=str(folder), random_inputs=seed)
+    return embedded_inputs(folder, exported_program.run_worker(INPUTS_WORKER, request, torch, timeout))
+
+
+class BuildProgress(Protocol):
+    """A callback for every stage: at its beginning (`seconds` is None), and at its end with its duration."""
+
+    def __call__(self, stage: str, seconds: float | None) -> None: ...
+
+
+class Stages:
+    """Times the stages of a build and reports them.
+
+    Attributes:
+        seconds: duration of each completed stage, in order.
+    """
+
+    def __init__(self, progress: BuildProgress | None) -> None:
+        self._progress = progress
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Times the body and reports its beginning and its end; an exception is not reported as an end."""
+        if self._progress:
+            self._progress(name, None)
+        start = time.monotonic()
+        yield
+        self.seconds[name] = time.monotonic() - start
+        if self._progress:
+            self._progress(name, self.seconds[name])
+
 
 __all__ = ["BuildOptions", "BuildProgress", "BuildSummary", "build", "build_report"]
 
@@ -96,11 +189,11 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
     with cache.scratch() as work:
         stage = stages.stage("lower" if checked.compiled is None else "unpack")
         with stage, runtime_objects.compiled_meanwhile(tools):
-            lowered = frontend_requests.lower_or_unpack(checked, tools.torch, work)
+            lowered = lower_or_unpack(checked, tools.torch, work)
         inputs, program = lowered.inputs, None
         if checked.exported is not None:
             with stages.stage("exported"):
-                program = frontend_requests.lower_exported(checked.exported, options, tools.torch, work)
+                program = lower_exported(checked.exported, options, tools.torch, work)
                 inputs = example_inputs.choose_inputs(lowered, program, checked.exported.path)
         joined_sites, difference = None, ""
         library = work / f"{lowered.sources.stem}.so"
@@ -130,9 +223,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         comparison = _compare(checked, lowered, new_manifest, tools.torch, work)
         if options.random_inputs is not None:
             with stages.stage("inputs"):
-                inputs = frontend_requests.make_random_inputs(
-                    lowered, manifest_json, options.random_inputs, tools.torch, options.timeout
-                )
+                inputs = make_random_inputs(lowered, manifest_json, options.random_inputs, tools.torch, options.timeout)
         with stages.stage("package"):
             write_package.write_instrumented(checked.output, lowered, library, manifest_json, inputs.file)
             original_kernels.verify(checked.output, original_hashes, lowered.model)

@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.base.version import __version__
+from aoti_debug.instrument.builder import join_provenance
 from aoti_debug.instrument.builder.compiling import compile_library
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.instrument.builder.kernels import kernel_details
@@ -14,10 +16,47 @@ from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend import example_inputs
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.wrapper import promised_layouts
-from aoti_debug.instrument.wrapper.analysis import Analysis
+from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS, Analysis
+from aoti_debug.instrument.wrapper.analysis import analyse as analyse_wrapper
+from aoti_debug.instrument.wrapper.callees.shim_operators import declared_shims, shim_operators
+from aoti_debug.instrument.wrapper.provenance import module_paths
 from aoti_debug.package import manifest
 from aoti_debug.package.inputs.signature import ModelSignature, keyword_names
 from aoti_debug.package.manifest import Kernel, KernelCompilation, KernelMatch, Manifest, OperatorSchema, Site
+from aoti_debug.package.reference import program
+
+
+def analyse(lowered: LoweredModel, torch: Torch) -> Analysis:
+    """Parses the wrapper source of a lowered model; module paths come from its reference, if it has one."""
+    sources, answer = lowered.sources, lowered.answer
+    include = torch.directory / "include"
+    analysis = analyse_wrapper(
+        sources.wrapper,
+        kernels=sources.kernels,
+        proxy=sources.extern_nodes,
+        provenance=sources.provenance,
+        headers=[path.read_text() for name in SHIM_HEADERS if (path := include / name).exists()],
+        operators=shim_operators(answer.shim_operators) | declared_shims(answer.custom_shims),
+        schemas={name: schema.text for name, schema in answer.schemas.items()},
+        operator_stacks=answer.operator_stacks,
+    )
+    if lowered.reference_file is None:
+        return analysis
+    reference = program.from_json(lowered.reference_file.read_bytes())
+    return replace(analysis, sites=module_paths.with_modules(analysis.sites, reference))
+
+
+def add_model_lines(package: Analysis, lowered: Analysis) -> tuple[Analysis, int]:
+    """Adds the model lines of an exported program to the analysis of a package that was compiled from it.
+
+    Args:
+        lowered: that of a new lowering of the exported program.
+
+    Returns:
+        The analysis, and the number of sites that got a model line.
+    """
+    joined = join_provenance.join(package.sites, package.kernels, lowered.sites, lowered.kernels)
+    return replace(package, sites=joined.sites), joined.count
 
 
 def make_manifest(

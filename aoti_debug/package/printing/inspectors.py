@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine import current_rank as machine_ranks
-from aoti_debug.package.printing import counted_writes, print_operator, template
+from aoti_debug.package.printing import print_operator, template
 from aoti_debug.package.printing.inspected_tensor import InspectedTensor
+
+_COUNTING = torch._C.DispatchKey.ADInplaceOrView
+
+
+def alias(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without its gradient; it counts writes in `_version`, also if it was made in inference mode.
+
+    Call it within `counting()`.
+    """
+    if not tensor.is_inference():
+        return tensor.detach()
+    plain = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    plain.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride())
+    plain = torch._neg_view(plain) if tensor.is_neg() else plain
+    return plain.conj() if tensor.is_conj() else plain
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[None]:
+    """Has tensors count writes: inference mode and compiled graphs leave that out. Gradients are off."""
+    excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(_COUNTING)
+    with torch.inference_mode(False), torch.no_grad():
+        torch._C._dispatch_tls_set_dispatch_key_excluded(_COUNTING, False)
+        try:
+            yield
+        finally:
+            torch._C._dispatch_tls_set_dispatch_key_excluded(_COUNTING, excluded)
+
 
 NAME = "aoti_debug::inspect_"
 GRADIENT = "aoti_debug::inspect_gradient"
@@ -75,11 +104,11 @@ class ModelInspector:
         function = self.backward if phase == BACKWARD and self.backward is not None else self.forward
         if function is None or not machine_ranks.selected(self.ranks):
             return
-        with counted_writes.counting():
-            alias = counted_writes.alias(tensor)
-            version = alias._version
-            function(alias, InspectedTensor(self.tag, phase, index))
-            if alias._version != version:
+        with counting():
+            shared = alias(tensor)
+            version = shared._version
+            function(shared, InspectedTensor(self.tag, phase, index))
+            if shared._version != version:
                 raise RuntimeError(f"the inspector {self.tag!r} has changed tensor {index} in {phase}")
 
 

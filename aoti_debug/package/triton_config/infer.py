@@ -7,14 +7,168 @@ the grid from the block sizes and passes the number of warps.
 from __future__ import annotations
 
 import itertools
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from aoti_debug.package.manifest import Inferred, Kernel, Origin
-from aoti_debug.package.triton_config import block_size_candidates
 from aoti_debug.package.triton_config.decorator import Heuristic, is_literal, read_heuristic
-from aoti_debug.package.triton_config.grid import block_sizes
+
+_CEILING = re.compile(r"\(*\s*(\w+) \+ \(+(\d+) - 1\)+ / \(*(\d+)\)*\Z")
+_X_BLOCK = ("grid_0", "xnumel", "XBLOCK")
+_Y_BLOCK = ("grid_1", "ynumel", "YBLOCK")
+# Kind of grid -> the grid variable, the number of elements that the block size divides, the name of the block size.
+_GRIDS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    "Grid1D": (_X_BLOCK,),
+    "Grid2D": (_X_BLOCK, _Y_BLOCK),
+    "Grid3D": (_X_BLOCK, _Y_BLOCK, ("grid_2", "znumel", "ZBLOCK")),
+    "BatchMatmulGrid3D": (("grid_2", "xnumel", "XBLOCK"), _Y_BLOCK, ("grid_0", "znumel", "ZBLOCK")),
+    "Grid2DWithYZOverflow": (_X_BLOCK, ("y_grid_raw_", "ynumel", "YBLOCK")),
+    "MixOrderReductionGrid": (("grid_0", "xnumel", "RSPLIT_SIZE"),),
+    "CooperativeReductionGrid": (("grid_1", "xnumel", "XBLOCK"),),
+    "SplitScanGrid": (("grid_0", "r0_numel", "R0_BLOCK"), ("grid_1", "xnumel", "XBLOCK")),
+}
+_COMBINED = ("SequentialComboKernelGrid", "RoundRobinComboKernelGrid")
+LARGEST_X, LARGEST_Y = 4096, 1024  # blocks that Inductor uses
+
+
+def block_sizes(kind: str, sizes: Sequence[tuple[str, str]], meta: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Returns the block sizes that result in a grid: name -> possible values, usually one.
+
+    Args:
+        kind: Inductor's name of the grid: "Grid1D".
+        sizes: the variables of the grid and their expressions, in order.
+        meta: `inductor_meta` of the kernel.
+    """
+    texts = {name: " ".join(text.split()) for name, text in sizes}
+    if kind in _COMBINED:
+        combined = meta.get("combo_grid_meta")
+        return _combined(kind, texts, combined) if _is_known(combined) else {}
+    by_name: dict[str, tuple[int, ...]] = {}
+    for variable, numel, name in _GRIDS.get(kind, ()):
+        block = _block(texts.get(variable, ""), numel)
+        if block is not None:
+            by_name[name] = (block,)
+    if kind == "CooperativeReductionGrid" and texts.get("grid_0", "").isdigit():
+        by_name["RSPLIT"] = (int(texts["grid_0"]),)
+    return by_name
+
+
+def _block(text: str, numel: str) -> int | None:
+    """Returns the block size in an expression; None if the expression has another form than Inductor's."""
+    if text == numel:
+        return 1
+    match = _CEILING.match(text)
+    return int(match[2]) or None if match and match[1] == numel and match[2] == match[3] else None
+
+
+def _is_known(meta: object) -> TypeGuard[Mapping[str, Any]]:
+    """True if a `combo_grid_meta` describes combined kernels as Inductor does: each has at least a size."""
+    if not isinstance(meta, dict):
+        return False
+    number, least = meta.get("num_kernels"), meta.get("min_blocks")
+    return isinstance(number, int) and number <= len(meta) and isinstance(least, int | None)
+
+
+def _combined(kind: str, texts: Mapping[str, str], meta: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Returns the block sizes of a combo kernel by trial: the sizes of its kernels are folded into one number."""
+    x_grid, y_grid = texts.get("grid_0", ""), texts.get("y_grid_raw_", "")
+    candidates = {
+        "XBLOCK": [x for x in _powers(LARGEST_X) if x_grid and _combined_x(kind, meta, x) == x_grid],
+        "YBLOCK": [y for y in _powers(LARGEST_Y) if y_grid and _combined_y(meta, y) == y_grid],
+    }
+    return {name: tuple(values) for name, values in candidates.items() if values}
+
+
+def _powers(largest: int) -> list[int]:
+    return [1 << i for i in range(largest.bit_length())]
+
+
+def _combined_x(kind: str, meta: Mapping[str, Any], block: int) -> str:
+    numbers = range(meta["num_kernels"])
+    sizes = [(meta.get(f"xnumel_{i}") or f"xnumel_{i}", bool(meta.get(f"no_x_dim_{i}"))) for i in numbers]
+    if kind == "SequentialComboKernelGrid":
+        whole: int | str = _sum([_ceiling(size, 1 if no_x else block) for size, no_x in sizes])
+    else:
+        alone = [size for size, no_x in sizes if no_x]
+        shared = [size for size, no_x in sizes if not no_x]
+        split = [_ceiling(_maximum(shared), block)] if shared else []
+        whole = f"({_maximum([*alone, *split])}) * {len(sizes)}"
+    least = meta.get("min_blocks")
+    return str(_maximum([whole, least]) if least else whole)
+
+
+def _combined_y(meta: Mapping[str, Any], block: int) -> str:
+    numbers = range(meta["num_kernels"])
+    sizes = [meta[f"ynumel_{i}"] or f"ynumel_{i}" for i in numbers if f"ynumel_{i}" in meta]
+    return str(_ceiling(_maximum(sizes), block)) if sizes else ""
+
+
+def _ceiling(size: int | str, block: int) -> int | str:
+    if block == 1:
+        return size
+    return -(-size // block) if isinstance(size, int) else f"(({size} + ({block} - 1)) / ({block}))"
+
+
+def _sum(items: Sequence[int | str]) -> int | str:
+    texts, numbers = [x for x in items if isinstance(x, str)], [x for x in items if isinstance(x, int)]
+    if not texts:
+        return sum(numbers)
+    return " + ".join([*texts, *([str(sum(numbers))] if numbers else [])])
+
+
+def _maximum(items: Sequence[int | str]) -> int | str:
+    texts, numbers = [x for x in items if isinstance(x, str)], [x for x in items if isinstance(x, int)]
+    if not texts:
+        return max(numbers, default=0)
+    whole = texts[0]
+    for item in [*texts[1:], *([f"(long){max(numbers)}"] if numbers else [])]:
+        whole = f"std::max({whole}, {item})"
+    return whole
+
+
+LARGEST = 4096  # elements: the largest block along a reduction that Inductor uses
+WARP_ELEMENTS = 128  # elements per warp that Inductor aims at
+_REDUCTION = ("r0_", "r1_")  # axes, as `size_hints` names them
+_LOOPED = frozenset({"reduction", "cooperative_reduction"})
+_SMALL_ROW = 512
+_MOST_STAGES = 3
+
+
+def likely_block_sizes(heuristic: Heuristic, num_warps: int, known: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """Returns candidate block sizes by parameter name, the likeliest first.
+
+    Args:
+        known: block sizes that are known from the grid.
+    """
+    if "RSPLIT_SIZE" in known:
+        return _mixed_order_candidates(heuristic, known["RSPLIT_SIZE"])
+    axes = [axis for axis in _REDUCTION if axis in heuristic.size_hints]
+    if heuristic.name not in _LOOPED or not axes:
+        return {}
+    elements = WARP_ELEMENTS * num_warps
+    if heuristic.arguments.get("reduction_hint") != "ReductionHint.INNER":
+        elements = max(elements // math.prod(known.values()), 1)
+    likely = max(round(elements ** (1 / len(axes))), 1)
+    return {f"{axis.upper()}BLOCK": _around(likely, heuristic.size_hints[axis]) for axis in axes}
+
+
+def _around(likely: int, hint: int) -> tuple[int, ...]:
+    """Returns the powers of two up to the expected size, sorted by their distance from the likely one."""
+    largest = min(max(hint, 1), LARGEST).bit_length() - 1
+    middle = min(likely.bit_length() - 1, largest)
+    return tuple(1 << i for i in sorted(range(largest + 1), key=lambda i: (abs(i - middle), i)))
+
+
+def _mixed_order_candidates(heuristic: Heuristic, split: int) -> dict[str, tuple[int, ...]]:
+    """Returns candidates for a kernel that reduces along both axes: each split is a multiple of XBLOCK rows."""
+    least = 4 if heuristic.size_hints.get("r0_", 0) <= _SMALL_ROW else 1
+    likely = min(max(split // 32, least), 16)
+    fitting = [x for x in _around(likely, 16) if split % x == 0]
+    return {"XBLOCK": tuple(fitting), "NUM_STAGES": tuple(range(1, _MOST_STAGES + 1))}
+
 
 MAX_CONFIGS = 12  # of the configurations that fit
 STAGES, WARPS = "num_stages", "num_warps"
@@ -100,7 +254,7 @@ def _from_size_hints(kernel: Kernel, heuristic: Heuristic) -> Kernel:
     """Derives block sizes from the grid; those that the grid does not depend on from the expected sizes."""
     known = block_sizes(heuristic.grid_type, kernel.grid, heuristic.inductor_meta)
     names = [name for name in heuristic.parameters if name not in _LAUNCH_OPTIONS]
-    chosen = block_size_candidates.likely_block_sizes(heuristic, kernel.num_warps, {n: v[0] for n, v in known.items()})
+    chosen = likely_block_sizes(heuristic, kernel.num_warps, {n: v[0] for n, v in known.items()})
     possible = {name: known.get(name) or chosen.get(name, ()) for name in names}
     possible[STAGES] = _USER_STAGES if heuristic.name == _USER_HEURISTIC else _INDUCTOR_STAGES
     if not all(possible.values()):

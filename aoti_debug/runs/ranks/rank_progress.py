@@ -2,21 +2,61 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import Enum
 
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.native import crash_stacks
+from aoti_debug.base.native.frames import StackFrame
 from aoti_debug.runs.diagnosis.diagnose import DEATHS, signal_text
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.ranks.collectives import is_collective
-from aoti_debug.runs.ranks.outside_package import Outside, outside
 from aoti_debug.runs.rundir.ranks_directory import machine_name
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
+
+_COLLECTIVE = re.compile(r"\bc10d::|\bgloo::|\bnccl[A-Z]")
+_LEAVING = "Py_FinalizeEx"  # the interpreter ends
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The place outside of the package.
+
+    Attributes:
+        function: that says most: of torch.distributed, or else the innermost one that has a name.
+        is_collective: it is one of torch.distributed: the rank waited for others.
+        is_leaving: the interpreter was ending.
+    """
+
+    function: str
+    is_collective: bool
+    is_leaving: bool
+
+
+def outside(run: RunDir) -> Outside | None:
+    """The place by the recorded stack; None if there is none, or it must not be symbolized: the run is a stranger's.
+
+    Raises:
+        RunDirError: backtrace.json cannot be read.
+    """
+    backtrace = crash_stacks.read(run.path) or (crash_stacks.decode(run.path) if run.is_made_here else None)
+    stack = None if backtrace is None else backtrace.died or next(iter(backtrace.stacks), None)
+    named = [frame for frame in stack.frames if frame.function] if stack is not None else []
+    if not named:
+        return None
+    waits = next((frame for frame in named if _COLLECTIVE.search(frame.function)), None)
+    return Outside(_name(waits or named[0]), waits is not None, any(f.function == _LEAVING for f in named))
+
+
+def _name(frame: StackFrame) -> str:
+    """The function without its arguments."""
+    return frame.function.partition("(")[0]
+
 
 TERMINATION = "SIGTERM"
 SECOND = 1_000_000_000  # ns

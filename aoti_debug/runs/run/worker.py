@@ -31,9 +31,8 @@ from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.run import device_profiler, saved_outputs
 from aoti_debug.runs.run.device_profiler import DeviceTimes
 from aoti_debug.runs.run.inspector import Inspector, user_function
-from aoti_debug.runs.run.interposed_model import Interposed
 from aoti_debug.runs.run.launch_heap import WARM_UP, LaunchHeapMeter
-from aoti_debug.runs.run.load_model import load
+from aoti_debug.runs.run.load_model import Interposed, load
 from aoti_debug.runs.run.memory_meter import MemoryMeter
 from aoti_debug.runs.run.protocol import (
     CallsBegun,

@@ -2,13 +2,59 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import Token, closing, tokenize, without_comments
-from aoti_debug.triage.kernel_source import cpp_expression
 from aoti_debug.triage.kernel_source.statements import Statement
+
+_REDUCED = re.compile(r"at::vec::vec_reduce_all<[^()]*?>\(\s*\[\][^{]*\{[^{}]*\},\s*(\w+)\)", re.DOTALL)
+_LOADS = (
+    re.compile(r"at::vec::\w+<[^<>]*>::(?:loadu|from)\((\w+)\b(?=.*(?:static_cast|\+)).*\)\Z", re.DOTALL),
+    re.compile(r"(\w+)\[.*\]\Z", re.DOTALL),
+)
+_REWRITES = (
+    (re.compile(r"(?:static_cast|c10::convert|at::vec::convert)<([\w:]+)[^<>]*>\("), r"to_\1("),
+    (re.compile(r"at::vec::(?:VectorizedN|Vectorized|VecMask)<[^<>]*>\("), "same("),
+    (re.compile(r"decltype\(\w+\)::"), ""),
+    (re.compile(r"decltype\(\w+\)\("), "same("),
+    (re.compile(r"\.template cast<[^<>]*>\(\)"), ""),
+    (re.compile(r"std::numeric_limits<[^<>]*>::infinity\(\)"), "inf"),
+    (re.compile(r"std::numeric_limits<[^<>]*>::quiet_NaN\(\)"), "nan"),
+    (re.compile(r"(?<=\d)L+\b"), ""),
+    (re.compile(r"&&"), "&"),
+    (re.compile(r"\|\|"), "|"),
+    (re.compile(r"!(?!=)"), "~"),
+    (re.compile(r"&(?=\w+helper)"), ""),
+    (re.compile(r"\b(?:std|at::vec|at|c10)::"), ""),
+    (re.compile(r"::"), "__"),
+)
+
+
+def to_python(text: str) -> str:
+    """Translates a C++ expression: "load(in_ptr0)", "to_float(x)", "where(condition, a, b)"; "" if it has no such form.
+
+    A load keeps its pointer only, not the index.
+    """
+    text = _REDUCED.sub(r"\1", " ".join(text.split()))
+    if "[&]" in text or "[](" in text:
+        return ""
+    for load in _LOADS:
+        if match := load.match(text):
+            return f"load({match.group(1)})"
+    condition, question, rest = text.partition(" ? ")
+    if question:
+        chosen, _, other = rest.partition(" : ")
+        text = f"where({condition}, {chosen}, {other})"
+    for pattern, replacement in _REWRITES:
+        text = pattern.sub(replacement, text)
+    try:
+        return ast.unparse(ast.parse(text.strip(), mode="eval"))
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
+        return ""
+
 
 _INFINITY = re.compile(r"(-?)\s*(?:static_cast<[\w:]+>\()?(-?)std::numeric_limits<[^<>]*(?:\(\))?>::infinity\(\)")
 _COMPARES = re.compile(r"[\w)\]]\s(?:==|!=|<=|>=|<|>|&&|\|\|)\s[\w(]|\bisnan\(|\bisinf\(|\.isnan\(|\.isinf\(")
@@ -114,7 +160,7 @@ def _build(targets: tuple[str, ...], value: str, text: str, line: int, *, store:
         names=frozenset() if compares else frozenset(_WORD.findall(value)),
         infinities=frozenset() if initialises or compares else frozenset(signs),
         negates=_NEGATES.search(f"= {value}") is not None,
-        value=cpp_expression.to_python(expression),
+        value=to_python(expression),
         text=" ".join(text.split()),
         line=line,
     )

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.machine import user_modules
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.base.machine.versions import installed_versions
 from aoti_debug.compare.bisect.delta_debugging import Outcome, smallest
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
-from aoti_debug.triage.minify import candidates
 from aoti_debug.triage.minify.confirm_by_triage import PROGRAM, verdict_of
 from aoti_debug.triage.minify.known_finding import known_finding
-from aoti_debug.triage.minify.likely_parts import likely_parts
 from aoti_debug.triage.minify.minified import Minified, Smallest
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.resume_key import key_of
 from aoti_debug.triage.minify.scripts import script_runs
 from aoti_debug.triage.minify.scripts.attempt import Attempt, Script
 from aoti_debug.triage.minify.scripts.check import Check, checks_of
@@ -34,8 +34,85 @@ from aoti_debug.triage.minify.scripts.script_results import Trials
 from aoti_debug.triage.minify.scripts.script_runs import Run, Scripts
 from aoti_debug.triage.minify.scripts.script_text import SCRIPT, Setting
 from aoti_debug.triage.minify.scripts.triage_verdict import Candidate, Confirmation, Verdict
-from aoti_debug.triage.minify.start.start import Unit
+from aoti_debug.triage.minify.start.start import Start, Unit
 from aoti_debug.triage.minify.starting_points import starts_of
+
+
+def key_of(options: MinifyOptions) -> str:
+    """The identity of a minimisation, in hexadecimal digits.
+
+    It is that of the program, its settings and inputs, of the user's modules and libraries, and of what is installed.
+    """
+    digest = sha256(options.program.read_bytes())
+    if options.inputs is not None:
+        digest.update(options.inputs.read_bytes())
+    for path in (*user_modules.files_of(options.imports), *filter(Path.is_file, options.libraries)):
+        digest.update(sha256(path.read_bytes()).digest())
+    digest.update(json.dumps(installed_versions("torch", "aoti-debug"), sort_keys=True).encode())
+    words = (options.inductor_configs, options.calls, options.guards, options.imports, options.libraries)
+    digest.update(json.dumps(words, sort_keys=True, default=str).encode())
+    return digest.hexdigest()
+
+
+def likely_parts(start: Start, check: Check, finding: Finding) -> Iterator[tuple[Unit, ...]]:
+    """Yields single calls, these with the calls that they read, and the whole start, each once.
+
+    Likely is a call that fails in eager, one that makes what is not finite, and the operator that the finding names.
+    """
+    parts: dict[tuple[Unit, ...], None] = {}
+    for name in _suspects(start, check, finding):
+        unit = next((unit for unit in start.units if name in unit), None)
+        if unit is not None:
+            parts[(unit,)] = parts[_with_sources(start, unit)] = None
+    yield from dict.fromkeys((*parts, start.units))
+
+
+def _with_sources(start: Start, unit: Unit) -> tuple[Unit, ...]:
+    """A call with those of the start that it reads."""
+    sources = {source for name in unit for source in start.graph.by_name[name].inputs}
+    return tuple(other for other in start.units if other == unit or sources.intersection(other))
+
+
+def _suspects(start: Start, check: Check, finding: Finding) -> Iterator[str]:
+    """The names of likely calls."""
+    if start.failing:
+        yield start.failing
+    if check in (Check.NAN, Check.INFINITY):
+        bad = (line for line in start.lines if line.file and (line.has_nan or line.has_infinity))
+        yield from (line.after or line.node for line in bad)
+        return
+    places = (finding.origin, finding.where)
+    operators = {place.operator for place in places if place is not None and place.operator}
+    yield from (node.name for node in start.graph.nodes if node.target in operators)
+
+
+MOST = 4  # candidates that are triaged
+
+
+def candidates(
+    simplified: Attempt, reduced: Attempt, seen: Iterable[Attempt], others: Iterable[Attempt]
+) -> Iterator[Attempt]:
+    """Yields the smallest attempt, the same with the recorded inputs, then larger ones that showed the finding.
+
+    Args:
+        simplified: with simpler inputs, or equal to `reduced`.
+        seen: while it was reduced; the next larger one comes first.
+        others: that were not reduced, the likeliest first; read only as far as they are asked for.
+    """
+    yield simplified
+    if reduced != simplified:
+        yield reduced
+    known = {_identity(reduced)}
+    for attempt in itertools.chain(sorted(seen, key=lambda attempt: len(attempt.units)), others):
+        is_larger = len(attempt.units) > len(reduced.units)
+        if is_larger and _identity(attempt) not in known:
+            known.add(_identity(attempt))
+            yield attempt
+
+
+def _identity(attempt: Attempt) -> tuple[str, tuple[Unit, ...]]:
+    return attempt.start.name, attempt.units
+
 
 RESULT = "repro"
 _STARTS, _CANDIDATES = "starts", "candidates"  # while it searches
@@ -154,7 +231,7 @@ class _Minimisation:
             return found
 
         reduced = replace(whole, units=smallest(whole.units, outcome) or whole.units)
-        return candidates.candidates(self._simplified(reduced), reduced, seen, others)
+        return candidates(self._simplified(reduced), reduced, seen, others)
 
     def _simplified(self, attempt: Attempt) -> Attempt:
         """The attempt with inputs that need no file, and are small, if it shows the finding with these.
@@ -176,7 +253,7 @@ class _Minimisation:
         """The first attempt that a triage confirms, else the first of all; and those that were not confirmed."""
         refused: list[Candidate] = []
         first: Attempt | None = None
-        for attempt in itertools.islice(attempts, candidates.MOST):
+        for attempt in itertools.islice(attempts, MOST):
             first = first or attempt
             verdict = self._verdict(attempt, finding)
             if verdict.confirmation is Confirmation.YES:

@@ -2,14 +2,75 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+import time
+import zipfile
 from collections.abc import Collection
 from pathlib import Path
 
+from aoti_debug.base.errors import UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.views.bundle.archive import check_output, default_name, write_archive
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.views.bundle.contents import Contents, contents_of
 from aoti_debug.views.report.redaction import RedactedPart
 from aoti_debug.views.report.subject import ReportSubject
+
+ENDINGS = (".zip", ".tar.gz", ".tgz")
+
+
+def default_name(subject: ReportSubject) -> str:
+    """The archive's file name where the user gives none."""
+    return f"aoti_debug_{subject.what}_{subject.name}.zip"
+
+
+def check_output(path: Path) -> None:
+    """Checks the name of an archive before it is written.
+
+    Raises:
+        UsageError: the file already exists, or its ending is not that of an archive.
+    """
+    if not path.name.endswith(ENDINGS):
+        raise UsageError(f"{path} ends in none of {', '.join(ENDINGS)}", hint="-o FILE.zip")
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"{path} already exists", hint="remove it, or name another file with -o")
+
+
+def write_archive(path: Path, contents: Contents) -> None:
+    """Writes the archive.
+
+    Raises:
+        UsageError: the file exists by now, or it cannot be written.
+    """
+    write = _write_zip if path.name.endswith(".zip") else _write_tar
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write.create_file(path) as temporary:
+            write(temporary, contents)
+            temporary.chmod(0o644)
+    except FileExistsError as error:
+        raise UsageError(f"{path} already exists", hint="remove it, or name another file with -o") from error
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
+
+
+def _write_zip(file: Path, contents: Contents) -> None:
+    now = time.localtime()[:6]
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        for item in contents.items:
+            member = zipfile.ZipInfo(f"{contents.root}/{item.name}", now)
+            member.compress_type = zipfile.ZIP_DEFLATED
+            member.external_attr = 0o644 << 16
+            archive.writestr(member, item.read())
+
+
+def _write_tar(file: Path, contents: Contents) -> None:
+    with tarfile.open(file, "w:gz") as archive:
+        for item in contents.items:
+            data = item.read()
+            member = tarfile.TarInfo(f"{contents.root}/{item.name}")
+            member.size, member.mtime, member.mode = len(data), int(time.time()), 0o644
+            archive.addfile(member, io.BytesIO(data))
 
 
 @dataclass(frozen=True)

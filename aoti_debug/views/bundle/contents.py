@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
@@ -16,6 +17,7 @@ from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.compare import stored_comparison
 from aoti_debug.package import manifest
+from aoti_debug.package.manifest import Kernel, Manifest, Provenance, Site, Unrecognised
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.rundir import breadcrumbs, run_directory, run_json, summaries
@@ -23,10 +25,42 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record
-from aoti_debug.views.bundle import redact_journal, redact_manifest
+from aoti_debug.views.bundle import redact_journal
 from aoti_debug.views.report import report
 from aoti_debug.views.report.redaction import RedactedPart, Redaction, redaction_for
 from aoti_debug.views.report.subject import ReportSubject
+
+
+def remove_source(manifest: Manifest) -> Manifest:
+    """The manifest without the texts of kernels, of the model and of the generated code.
+
+    Names, files, line numbers, roles and layouts stay.
+    """
+    return replace(
+        manifest,
+        sites=tuple(_site(site) for site in manifest.sites),
+        kernels=tuple(_kernel(kernel) for kernel in manifest.kernels),
+        unrecognised=tuple(Unrecognised(call.function, call.line, "") for call in manifest.unrecognised),
+        triton_helpers="",
+    )
+
+
+def _site(site: Site) -> Site:
+    return replace(
+        site,
+        args=tuple(replace(arg, text="") for arg in site.args),
+        operands=tuple(replace(operand, value="null") for operand in site.operands),
+        provenance=_provenance(site.provenance),
+    )
+
+
+def _provenance(provenance: Provenance) -> Provenance:
+    return replace(provenance, source=tuple(replace(frame, text="") for frame in provenance.source), stacks=())
+
+
+def _kernel(kernel: Kernel) -> Kernel:
+    return replace(kernel, source="")
+
 
 LOGS = ("stdout.log", "stderr.log")
 _LARGEST_JOURNAL = 1 << 32  # bytes
@@ -180,7 +214,7 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, r
         run.info, exit=dataclasses.replace(run.info.exit, detail=redaction.redact(run.info.exit.detail))
     )
     contents.add(f"{prefix}{run_json.NAME}", run_json.to_json(info))
-    package = redact_manifest.remove_source(run.manifest) if redaction.removes_source else run.manifest
+    package = remove_source(run.manifest) if redaction.removes_source else run.manifest
     contents.add(f"{prefix}{run_directory.MANIFEST}", manifest.to_json(package))
     included = _tensors(contents, run, prefix, subject, redaction)
     if untrusted_files.size(run.path, run_directory.JOURNAL) > _LARGEST_JOURNAL:

@@ -2,17 +2,200 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.package.manifest import Form, Manifest
 from aoti_debug.package.pt2 import archive
+from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.views.memory.handle_events import HandleEvent, handle_events
-from aoti_debug.views.memory.lifetimes import call_memory
-from aoti_debug.views.memory.storage_timeline import CallMemory, Memory
+from aoti_debug.runs.rundir.timeline import Argument, Launch
+from aoti_debug.views.memory.handle_events import Action, HandleEvent, handle_events
+from aoti_debug.views.memory.storage_timeline import CallMemory, Memory, Storage, Use
 from aoti_debug.views.memory.workspace import workspaces
+
+
+def call_memory(manifest: Manifest, launches: Sequence[Launch], events: Sequence[HandleEvent]) -> CallMemory:
+    """The memory of one call.
+
+    Args:
+        launches: all launches of the call, in order; at least one.
+        events: of the wrapper; without any, a storage lives from the first launch that it is passed to until the last.
+    """
+    key = launches[0].key
+    storages = _Call(manifest, events).follow(launches)
+    return CallMemory(key.kind, key.call, tuple(launches), storages)
+
+
+@dataclass
+class _Block:
+    """A storage while its call is followed."""
+
+    names: list[str]
+    handles: set[str]
+    first: int
+    use: Use = Use.BUFFER
+    bytes: int = 0
+    address: int = 0
+    device: str = ""
+    last_used: int = 0
+    last: int | None = None
+    made_by: str = ""
+
+    def hold(self, tensor: Tensor) -> None:
+        """Notes the size and address that a launch was passed."""
+        self.bytes = max(self.bytes, tensor.layout.storage_bytes)
+        self.address, self.device = tensor.storage_ptr, tensor.layout.device
+
+
+class _Call:
+    def __init__(self, manifest: Manifest, events: Sequence[HandleEvent]) -> None:
+        self._manifest = manifest
+        self._weights = {constant.name for constant in manifest.constants}
+        self._inputs = set(manifest.inputs)
+        self._outputs = {*manifest.outputs} - {""}
+        self._allocated = {(a.name, a.line) for a in manifest.allocations if a.line}
+        self._subgraphs = {site.subgraph for site in manifest.sites} - {""}
+        self._events = events
+        self._blocks: list[_Block] = []
+        self._by_handle: dict[str, _Block] = {}
+
+    def follow(self, launches: Sequence[Launch]) -> tuple[Storage, ...]:
+        """The storages of the call."""
+        function = launches[0].site.function
+        lines = sorted({site.line for site in self._manifest.sites if site.function == function and site.line})
+        gaps = self._events_by_gap(function, lines)
+        applied = -1
+        subgraph = ""
+        for position, launch in enumerate(launches):
+            if launch.site.subgraph != subgraph:
+                subgraph = launch.site.subgraph
+                self._leave_others(subgraph, position - 1)
+            gap = bisect_left(lines, launch.site.line)  # the gap before this site
+            if gap != applied:
+                before = gaps.get(gap, ())
+                self._apply(_of_iteration(before) if gap < applied else before, position)
+            self._launch(launch, position)
+            applied = gap + 1
+            self._apply(gaps.get(applied, ()), position + 1)
+        end = len(launches) - 1
+        return tuple(self._storage(block, end) for block in self._blocks if block.bytes)
+
+    def _events_by_gap(self, function: str, lines: Sequence[int]) -> dict[int, list[HandleEvent]]:
+        """What happens between two sites of the text, by the number of sites before it."""
+        found: dict[int, list[HandleEvent]] = {}
+        events = [e for e in self._events if e.function == function]
+        in_pools = {(e.name, e.line) for e in events}
+        made = [HandleEvent(function, line, Action.VIEW, name) for name, line in self._allocated - in_pools]
+        for event in sorted((*events, *made), key=lambda e: e.line):
+            gap = bisect_left(lines, event.line)
+            if event.line not in lines or event.action is Action.DROP:  # an operator's output is made by its launch
+                found.setdefault(gap, []).append(event)
+        return found
+
+    def _apply(self, events: Sequence[HandleEvent], position: int) -> None:
+        for number, event in enumerate(events):
+            following = events[number + 1] if number + 1 < len(events) else None
+            if event.action is Action.LOOP:
+                continue
+            if event.action is Action.DROP:
+                if not self._is_of_other_branch(event, following):
+                    self._drop(event.name, position - 1)
+            elif not event.source:
+                self._make(event.name, position)
+            elif (block := self._by_handle.get(event.source)) is not None:
+                if event.action is Action.MOVE:
+                    self._release(event.source, block)
+                if self._by_handle.get(event.name) is not block:
+                    self._drop(event.name, position - 1)
+                block.names.append(event.name)
+                block.handles.add(event.name)
+                self._by_handle[event.name] = block
+
+    def _is_of_other_branch(self, event: HandleEvent, following: HandleEvent | None) -> bool:
+        """True for `buf4.reset(); buf4 = std::move(false_graph_0_buf2)` where that branch was not taken."""
+        replaces = following is not None and following.action is Action.MOVE and following.name == event.name
+        return replaces and following is not None and following.source not in self._by_handle
+
+    def _make(self, name: str, position: int) -> _Block:
+        if (old := self._by_handle.pop(name, None)) is not None:  # of the iteration before
+            self._release(name, old)
+            if not old.handles and old.last is None:
+                old.last = position - 1
+        block = _Block([name], {name}, position, last_used=position)
+        self._blocks.append(block)
+        self._by_handle[name] = block
+        return block
+
+    def _drop(self, name: str, position: int) -> None:
+        block = self._by_handle.pop(name, None)
+        if block is None:
+            return
+        self._release(name, block)
+        if not block.handles:
+            block.last = max(position, block.first)
+
+    def _release(self, name: str, block: _Block) -> None:
+        block.handles.discard(name)
+        if self._by_handle.get(name) is block:
+            del self._by_handle[name]
+
+    def _leave_others(self, subgraph: str, position: int) -> None:
+        """Drops the handles of all bodies of branches and loops but this one and those around it."""
+        left = tuple(f"{other}_" for other in self._subgraphs if not subgraph.startswith(other))
+        for name in [name for name in self._by_handle if name.startswith(left)]:
+            self._drop(name, position)
+
+    def _launch(self, launch: Launch, position: int) -> None:
+        for argument in launch.args:
+            tensor = argument.tensor
+            if tensor is None or tensor.layout.storage_bytes == 0:
+                continue
+            block = self._block_of(launch, argument, tensor, position)
+            block.hold(tensor)
+            block.last_used = position
+
+    def _block_of(self, launch: Launch, argument: Argument, tensor: Tensor, position: int) -> _Block:
+        for name in (argument.name, argument.spec.base):
+            if name in self._by_handle and self._by_handle[name].address in (0, tensor.storage_ptr):
+                return self._by_handle[name]
+        for block in reversed(self._blocks):
+            if block.last is None and block.address == tensor.storage_ptr and block.device == tensor.layout.device:
+                return block
+        name = argument.spec.base or argument.name
+        block = self._make(name, position)
+        if name in self._weights:
+            block.use = Use.WEIGHT
+        elif name in self._inputs:
+            block.use = Use.INPUT
+        elif argument.spec.form is Form.OUTPUT_SLOT or argument.before is not argument.after:
+            block.made_by = launch.site.op or launch.kernel
+        return block
+
+    def _storage(self, block: _Block, end: int) -> Storage:
+        use = block.use
+        if use is Use.BUFFER and self._outputs & set(block.names) and block.last is None:
+            use = Use.OUTPUT
+        if use in (Use.WEIGHT, Use.INPUT):
+            first, last = 0, end
+        else:
+            dropped = block.last_used if not self._events else end
+            first, last = block.first, dropped if block.last is None else block.last
+        last = end if use is Use.OUTPUT else last
+        names = tuple(dict.fromkeys(block.names))
+        return Storage(
+            names, use, block.bytes, block.device, min(first, end), max(min(last, end), min(first, end)), block.made_by
+        )
+
+
+def _of_iteration(events: Sequence[HandleEvent]) -> Sequence[HandleEvent]:
+    """The events before the first launch of an iteration that are in the loop."""
+    loops = [number for number, event in enumerate(events) if event.action is Action.LOOP]
+    return events[loops[-1] :] if loops else events
 
 
 def run_memory(run: RunDir, measured: MeasuredMemory = MeasuredMemory()) -> Memory:  # noqa: B008 - it is frozen

@@ -6,13 +6,39 @@ import math
 import statistics
 from collections.abc import Sequence
 from enum import Enum
+from functools import cache
 from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.views.profile.measured_call import MeasuredCall
-from aoti_debug.views.profile.rank_test import chance_of_larger
 from aoti_debug.views.profile.site_groups import SiteGroup
+
+
+def chance_of_larger(larger: Sequence[float], smaller: Sequence[float]) -> float:
+    """The chance that samples of one distribution look at least as much as if the first were larger.
+
+    Args:
+        larger, smaller: samples, at least one number each; equal numbers count against the difference.
+
+    Returns:
+        A probability: small if the numbers of `larger` are larger.
+    """
+    wins = sum(x > y for x in larger for y in smaller)
+    n, m = len(larger), len(smaller)
+    favourable = sum(_arrangements(n, m, count) for count in range(wins, n * m + 1))
+    return favourable / math.comb(n + m, n)
+
+
+@cache
+def _arrangements(n: int, m: int, wins: int) -> int:
+    """The orders of two samples in which so many pairs have the larger number in the first one."""
+    if wins < 0:
+        return 0
+    if n == 0 or m == 0:
+        return int(wins == 0)
+    return _arrangements(n - 1, m, wins - m) + _arrangements(n, m - 1, wins)
+
 
 LEAST_CHANGE = 0.05  # in proportion to the old time
 _CHANCE = 0.01  # of any false alarm in a comparison

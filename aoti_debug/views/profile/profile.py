@@ -6,26 +6,102 @@ aoti_debug_profiles/20261120-231501-4711/
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.errors import RunDirError, TargetError
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.fork_server.python_process import PythonCommand
+from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.compare.compare_run import has_reference, reference_of
 from aoti_debug.compare.replay.replay_session import replay_folder
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.made_calls import calls_text
-from aoti_debug.views.profile.against import compare_with
+from aoti_debug.views.profile.changes import Changes, Round, find_changes
 from aoti_debug.views.profile.model_profile import ModelProfile, site_profiles
 from aoti_debug.views.profile.options import WARM_UP, ProfileOptions
-from aoti_debug.views.profile.peaks import machine_peaks
 from aoti_debug.views.profile.recorded import run_options, run_to_the_end
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.run_calls import RunCalls, calls_of
+from aoti_debug.views.profile.site_groups import site_groups
 from aoti_debug.views.profile.site_work import site_works
+
+WORKER = "aoti_debug.views.profile.measure_peaks"
+_LOG = "peaks.log"
+_OUTPUT = "peaks.json"
+
+
+def machine_peaks(device: str, folder: Path, reached: float) -> Peaks:
+    """The peaks of this machine; they are measured if they were not before, or are below what a launch has reached.
+
+    Args:
+        device: "cpu" or "cuda".
+        folder: for the answer and the output of the process.
+        reached: operations per second in float32; 0.0 if nothing is known.
+
+    Raises:
+        TargetError: the process failed.
+    """
+    log, output = folder / _LOG, folder / _OUTPUT
+    with log.open("ab") as file:
+        child = python_process.start(
+            PythonCommand(WORKER, arguments=(device, str(output), str(reached))),
+            os.environ,
+            stdout=file.fileno(),
+            stderr=subprocess.STDOUT,
+        )
+        with child:
+            code = child.wait()
+    if code != 0:
+        raise TargetError(
+            f"what this machine can do was not measured: {child_process.describe_end(code, log)}",
+            hint=f"the output of the process is in {log}",
+        )
+    return json_data.parse(Peaks, output.read_text())
+
+
+ROUNDS = 10  # processes of each model
+
+
+def compare_with(old_model: Path, old: RunOptions, new: RunOptions, steps: Steps) -> Changes:
+    """Runs both models in turn, each in ROUNDS processes, and compares their launches.
+
+    Args:
+        old_model: the file that was named.
+        old, new: the options of their runs, each of which is made ROUNDS times.
+
+    Raises:
+        UsageError: the models take other inputs, or one does not end well.
+        ArtifactError, TargetError, RunDirError: one of them cannot be run, or its run cannot be read.
+    """
+    runs: list[tuple[RunDir, RunDir]] = []
+    rounds: list[tuple[Round, Round]] = []
+    with steps.step("run both in turn") as note:
+        for number in range(ROUNDS):
+            pair = _in_turn(old, new, number)
+            rounds.append((calls_of(pair[0], WARM_UP).measured, calls_of(pair[1], WARM_UP).measured))
+            runs = runs or [pair]
+            steps.advance(number + 1, ROUNDS)
+        calls = rounds[0][0]
+        one = "call" if calls[0].replay_of is None else "replay"
+        note.text = f"{ROUNDS} times {wording.count(len(calls), one)} of each"
+    groups, notes = site_groups(*runs[0])
+    return find_changes(old_model, groups, rounds, notes)
+
+
+def _in_turn(old: RunOptions, new: RunOptions, number: int) -> tuple[RunDir, RunDir]:
+    """Runs both; neither is the first in every round."""
+    if number % 2 == 0:
+        return run_to_the_end(old), run_to_the_end(new)
+    later = run_to_the_end(new)
+    return run_to_the_end(old), later
 
 
 def profile(options: ProfileOptions, listener: StepListener | None = None) -> ModelProfile:

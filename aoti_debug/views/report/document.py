@@ -14,23 +14,48 @@ from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.diagnosis import findings, suggested_commands
-from aoti_debug.runs.diagnosis.findings import FindingKind
+from aoti_debug.runs.diagnosis.findings import Finding, FindingKind
+from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, worst_value
 from aoti_debug.runs.show.document import launch_documents
 from aoti_debug.runs.show.made_calls import calls_text
-from aoti_debug.runs.show.overview import BUDGET, notes
+from aoti_debug.runs.show.overview import BUDGET, excerpt, notes
 from aoti_debug.views.report import launch_graph, marked_launches
 from aoti_debug.views.report.compact_launches import Compactor, merge_recordings
 from aoti_debug.views.report.comparison import ComparedLaunches
 from aoti_debug.views.report.highlighted_source import SourceFile, highlight_kernel, source_indices
 from aoti_debug.views.report.redaction import NO_REDACTION, Redaction
-from aoti_debug.views.report.shown_launches import named_first, select_launches
 from aoti_debug.views.report.source_context import LaunchContext, context_of, model_lines_of, recorded_line
 from aoti_debug.views.report.subject import ReportSubject
 from aoti_debug.views.report.tensor_samples import BUDGET as SAMPLE_BUDGET
 from aoti_debug.views.report.tensor_samples import ELEMENTS, Sampler
+
+MAX_LAUNCHES = 10_000  # that a page shows
+
+
+def select_launches(run: RunDir, finding: Finding, verdict: Verdict | None) -> tuple[Launch, ...]:
+    """The launches to show, in order: all, or MAX_LAUNCHES around the guilty one and those that the finding names."""
+    named = named_launches(finding)
+    around = None if finding.where is None else run.find_launch(finding.where.launch)
+    if around is None and verdict is not None and verdict.suspects:
+        around = verdict.suspects[0]
+    part = excerpt(run.launches, MAX_LAUNCHES, around)
+    kept = {launch.key for launch in (*part.shown, *map(run.find_launch, named)) if launch is not None}
+    return tuple(launch for launch in run.launches if launch.key in kept)
+
+
+def named_launches(finding: Finding) -> frozenset[str]:
+    """Ids of the launches that a finding names."""
+    places = (finding.where, finding.origin, *finding.chain)
+    return frozenset(place.launch for place in places if place is not None and place.launch)
+
+
+def named_first(launches: Sequence[Launch], finding: Finding) -> list[Launch]:
+    """The launches that the finding names, then the others: they get their histograms before the budget is spent."""
+    named = named_launches(finding)
+    return sorted(launches, key=lambda launch: launch.id not in named)
 
 
 @dataclass(frozen=True)

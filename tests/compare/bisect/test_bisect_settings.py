@@ -14,11 +14,10 @@ from click.testing import CliRunner, Result
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, UsageError
-from aoti_debug.compare.bisect.bisect_settings import AS_IT_IS, bisect_settings, key_of
+from aoti_debug.compare.bisect.bisect_settings import AS_IT_IS, bisect_settings, key_of, suspects
 from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part
 from aoti_debug.compare.bisect.build_results import NAME, Finding, Trial, Trials
 from aoti_debug.compare.bisect.options import SettingsOptions
-from aoti_debug.compare.bisect.suspect_settings import suspects
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import (
     BuildFailure,

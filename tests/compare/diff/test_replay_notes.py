@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug.base.abi import CallFlag, Phase
-from aoti_debug.compare.diff.replay_notes import replay_notes
+from aoti_debug.compare.diff.diff_runs import replay_notes
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aoti_debug.compare.protocol.request import KnownValue, Recorded
-from aoti_debug.compare.worker.threads import threads_for
+from aoti_debug.compare.worker.main import threads_for
 from aoti_debug.package.reference.program import ValueKey
 
 USUAL = 3

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.instrument.builder.build_stages import Stages
+from aoti_debug.instrument.builder.build import Stages
 
 
 def test_stages_are_told_and_timed_in_order() -> None:

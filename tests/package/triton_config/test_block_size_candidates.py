@@ -8,9 +8,8 @@ import pytest
 from torch._inductor.runtime import triton_heuristics
 from torch._inductor.runtime.hints import DeviceProperties, ReductionHint
 
-from aoti_debug.package.triton_config.block_size_candidates import LARGEST, likely_block_sizes
 from aoti_debug.package.triton_config.decorator import Heuristic
-from aoti_debug.package.triton_config.infer import MAX_CONFIGS
+from aoti_debug.package.triton_config.infer import LARGEST, MAX_CONFIGS, likely_block_sizes
 
 HOPPER = DeviceProperties(
     type="cuda",

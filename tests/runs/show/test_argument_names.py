@@ -7,7 +7,7 @@ import pytest
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.show import terminal_cells
-from aoti_debug.runs.show.argument_names import ArgumentNames, argument_names
+from aoti_debug.runs.show.overview import ArgumentNames, argument_names
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 LAYER = ArgumentNames(("buf10", "encoder_layers_0_norm1_weight", "encoder_layers_0_norm1_bias"), ("buf10", "buf11"))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from aoti_debug.package.manifest import Certainty, ModelLine, Provenance
 from aoti_debug.runs.show import terminal_cells
-from aoti_debug.runs.show.model_lines import model_lines, stack_lines, whole_stacks
+from aoti_debug.runs.show.detail import model_lines, stack_lines, whole_stacks
 
 MODEL, BLOCK = "/home/u/model.py", "/home/u/block.py"
 TORCH = "/venv/lib/python3.11/site-packages/torch/nn"

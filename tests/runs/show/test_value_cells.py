@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aoti_debug.runs.show.value_cells import ValueCell, aligned
+from aoti_debug.runs.show.overview import ValueCell, aligned
 
 
 def test_values_stand_below_each_other() -> None:

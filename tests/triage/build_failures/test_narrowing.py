@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Position, Stage
-from aoti_debug.triage.build_failures.narrowing import MOST_ALONE, proved
+from aoti_debug.triage.build_failures.build_without import MOST_ALONE, proved
 from aoti_debug.triage.build_failures.proof_script import Replay
 from tests.triage.build_failures import failures
 

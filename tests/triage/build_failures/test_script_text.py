@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.compare.fx_repro.module_text import module_text
-from aoti_debug.triage.build_failures import failing_part
+from aoti_debug.triage.build_failures import proof_script
 from aoti_debug.triage.build_failures.script_text import (
     Given,
     Surroundings,
@@ -22,7 +22,7 @@ GOLDEN = Path(__file__).parent / "golden"
 HEADER = ("The lowering of aten.erf.default alone", 'It is node "node_1".')
 AROUND = Surroundings({"max_autotune": True}, ("/home/u/model",), ("my_ops",), ("/home/u/ops.so",))
 GRAPH = failures.REFERENCE.graphs[0]
-MODULE = module_text(failures.REFERENCE, GRAPH, failing_part.region_of(GRAPH, ["node_1"]))
+MODULE = module_text(failures.REFERENCE, GRAPH, proof_script.region_of(GRAPH, ["node_1"]))
 TEXTS = {
     "lowering": lambda: script_text(HEADER, MODULE, Given({"node_0": "torch.randn([4])"}), AROUND),
     "weights": lambda: script_text(HEADER, MODULE, Given({}, {"node_0": "torch.randn([4])"}, "cuda"), Surroundings()),

@@ -8,7 +8,7 @@ import pytest
 from aoti_debug.package.manifest import Kind
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.triage.contracts import bounds
+from aoti_debug.triage.contracts import contracts
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
 
 
@@ -20,7 +20,7 @@ def problem(base: Path, value: Tensor, kind: Kind = Kind.CPP, device: str = "cpu
     journal.launch_end(0)
     manifest = make_manifest(site("k", arg("x", param=param), kind=kind), kernels=[triton_kernel("k")])
     (launch,) = open_run(run_directory(base, manifest, journal)).launches
-    return bounds.problem(launch, launch.args[0], value, device)
+    return contracts.problem(launch, launch.args[0], value, device)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,8 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import CLEAN, Finding, Place
 from aoti_debug.runs.run import runner
-from aoti_debug.triage.minify.minify import minify
+from aoti_debug.triage.minify.minify import key_of, minify
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.resume_key import key_of
 from aoti_debug.triage.minify.scripts.script_results import Known, Trial, Trials
 from aoti_debug.triage.minify.scripts.triage_verdict import Confirmation, Verdict
 from aoti_debug.triage.minify.text import minified_lines

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.triage.minify import resume_key as module
+from aoti_debug.triage.minify import minify
+from aoti_debug.triage.minify.minify import key_of
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.resume_key import key_of
 
 
 def test_other_operators_or_versions_are_another_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +22,6 @@ def test_other_operators_or_versions_are_another_search(tmp_path: Path, monkeypa
     for path in (mine, library):
         path.write_text("other")
         keys.append(key_of(options))
-    monkeypatch.setattr(module, "installed_versions", lambda *_: {"torch": "9.9"})
+    monkeypatch.setattr(minify, "installed_versions", lambda *_: {"torch": "9.9"})
     keys.append(key_of(options))
     assert len(set(keys)) == 4

@@ -11,9 +11,8 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import FAULT, Finding
 from aoti_debug.triage.minify import minify as module
-from aoti_debug.triage.minify.minify import minify
+from aoti_debug.triage.minify.minify import key_of, minify
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.resume_key import key_of
 from aoti_debug.triage.minify.scripts.script_results import Known, Trials
 
 

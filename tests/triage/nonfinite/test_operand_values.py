@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.triage.nonfinite import operand_values
-from aoti_debug.triage.nonfinite.operand_values import OperandValues
+from aoti_debug.triage.nonfinite import explain_element
+from aoti_debug.triage.nonfinite.explain_element import OperandValues
 from tests.triage.recorder import Recorder
 
 torch = pytest.importorskip("torch")
@@ -28,7 +28,7 @@ def operands(
     (launch,) = run.launches
     result = launch.argument("buf0")
     assert result is not None
-    return operand_values.operand_values(run, launch, result, tensors, shape, element, read or {})
+    return explain_element.operand_values(run, launch, result, tensors, shape, element, read or {})
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_at_most_six_operands(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_in_words(values: list[float], text: str) -> None:
-    assert operand_values.row(torch.tensor(values)) == text
+    assert explain_element.row(torch.tensor(values)) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.1, "0.1"), (NAN, "NaN"), (INF, "+Inf"), (-INF, "-Inf"), (0.0, "0")])
 def test_a_value_in_words(value: float, text: str) -> None:
-    assert operand_values.spell(value) == text
+    assert explain_element.spell(value) == text

@@ -13,10 +13,10 @@ from aoti_debug.runs.run.device_profiler import CaptureError
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
-from aoti_debug.views.profile import against
-from aoti_debug.views.profile.against import ROUNDS, compare_with
+from aoti_debug.views.profile import profile
 from aoti_debug.views.profile.change_text import change_lines
 from aoti_debug.views.profile.changes import Verdict
+from aoti_debug.views.profile.profile import ROUNDS, compare_with
 from tests.views.profile.on_gpu import PRODUCT, REDUCE, RELU, replayed
 
 OLD, NEW = RunOptions(Path("old.pt2")), RunOptions(Path("new.pt2"))
@@ -34,7 +34,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[
             made.append(options.package.name)
             return replayed(tmp_path / str(len(made)), *(old if options is OLD else new))
 
-        monkeypatch.setattr(against, "run_to_the_end", run)
+        monkeypatch.setattr(profile, "run_to_the_end", run)
         return made
 
     return prepare
@@ -74,7 +74,7 @@ def test_an_older_model_that_cannot_be_captured(monkeypatch: pytest.MonkeyPatch,
             raise CaptureError("old.pt2: a CUDA graph cannot capture it: it waits")
         return replayed(tmp_path / "new", *KERNELS)
 
-    monkeypatch.setattr(against, "run_to_the_end", run)
+    monkeypatch.setattr(profile, "run_to_the_end", run)
     with pytest.raises(UsageError, match=r"^old\.pt2: a CUDA graph cannot capture it") as raised:
         compare_with(Path("old.pt2"), OLD, NEW, Steps())
     assert (raised.value.exit_code, raised.value.hint) == (2, "without --cuda-graph its calls are measured")

@@ -12,11 +12,10 @@ import pytest
 
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.change_text import change_lines
-from aoti_debug.views.profile.changes import Changes, Verdict, find_changes
+from aoti_debug.views.profile.changes import Changes, Verdict, chance_of_larger, find_changes
 from aoti_debug.views.profile.document import document
 from aoti_debug.views.profile.measured_call import MeasuredCall
 from aoti_debug.views.profile.profile import profile_of
-from aoti_debug.views.profile.rank_test import chance_of_larger
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.site_groups import SiteGroup, site_groups
 from tests.schema import DOCS, problems

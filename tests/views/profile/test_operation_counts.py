@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, TensorType
-from aoti_debug.views.profile.operation_counts import work_of
+from aoti_debug.views.profile.site_work import work_of
 
 
 def graph(target: str, arguments: list[Any], *results: tuple[int | str, ...]) -> Graph:

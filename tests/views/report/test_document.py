@@ -10,7 +10,8 @@ from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
-from aoti_debug.views.report import marked_launches, report, shown_launches
+from aoti_debug.views.report import document as shown_launches
+from aoti_debug.views.report import marked_launches, report
 from aoti_debug.views.report.document import Document, document_of
 from aoti_debug.views.report.redaction import RedactedPart, redaction_for
 from aoti_debug.views.report.tensor_samples import Sampler

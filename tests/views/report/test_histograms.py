@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from aoti_debug.views.report import histograms
-from aoti_debug.views.report.histograms import Counts, Histogram, Sample, histogram
-from aoti_debug.views.report.tensor_samples import ELEMENTS, sample_of
+from aoti_debug.views.report import tensor_samples
+from aoti_debug.views.report.tensor_samples import ELEMENTS, Counts, Histogram, Sample, histogram, sample_of
 from tests.saved_tensors import stored
 
 
@@ -101,4 +100,4 @@ def test_packed_dtypes_have_no_values() -> None:
 def test_quantiles_are_those_of_numpy(count: int) -> None:
     values = np.random.default_rng(count).standard_cauchy(count)
     for part in (0.0, 0.01, 0.5, 0.99, 1.0):
-        assert histograms._quantile(values, part) == np.quantile(values, part)
+        assert tensor_samples._quantile(values, part) == np.quantile(values, part)

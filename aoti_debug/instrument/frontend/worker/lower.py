@@ -6,6 +6,7 @@ parent process does not import torch.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import sys
@@ -17,8 +18,9 @@ from typing import Any
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.build_failure import read_position
-from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request
+from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request, TritonConfig
 from aoti_debug.instrument.frontend.worker import (
+    after_fusion,
     autotuning_candidates,
     code_generation,
     instruction_sets,
@@ -32,18 +34,59 @@ from aoti_debug.instrument.frontend.worker.answer_request import (
     load_operators,
     step,
 )
-from aoti_debug.instrument.frontend.worker.buffer_layouts import BufferLayouts, record_layouts
 from aoti_debug.instrument.frontend.worker.called_operators import find_overload, operator_stacks, shims_and_schemas
 from aoti_debug.instrument.frontend.worker.decompositions_and_lowerings import leaving_out
 from aoti_debug.instrument.frontend.worker.node_at_work import node_at_work
 from aoti_debug.instrument.frontend.worker.overwritten_operands import overwritten_operands
 from aoti_debug.instrument.frontend.worker.reference_graphs import record_graphs
-from aoti_debug.instrument.frontend.worker.triton_configs import triton_configs
 from aoti_debug.instrument.wrapper import promised_layouts
 from aoti_debug.package.inputs import signature
 from aoti_debug.package.inputs.input_files import Inputs, check, read, write
 from aoti_debug.package.printing import registration
 from aoti_debug.package.reference import program as reference_program
+
+
+def triton_configs() -> dict[str, TritonConfig]:
+    """Kernel name -> configuration, of every Triton kernel that this process compiled for a GPU package."""
+    from torch._inductor.codecache import CudaKernelParamCache
+
+    return {str(name): _config(params) for name, params in CudaKernelParamCache.cache.items()}
+
+
+def _config(params: Mapping[str, Any]) -> TritonConfig:
+    return TritonConfig(
+        tuple((str(name), repr(value)) for name, value in params["config"].items()),
+        int(params.get("global_scratch") or 0),
+        int(params.get("profile_scratch") or 0),
+    )
+
+
+class BufferLayouts:
+    """The layouts recorded so far.
+
+    Attributes:
+        graphs: text of one graph each, a buffer a line: "buf3.layout = FixedLayout(…)"; the program's own graph first,
+            then those of its branches and loops.
+        failure: why the layouts of a graph are missing; "" if they are not.
+    """
+
+    def __init__(self) -> None:
+        self.graphs: list[str] = []
+        self.failure = ""
+
+    def record(self, operations: Sequence[Any]) -> None:
+        """Records the layouts of the buffers that scheduled operations write."""
+        buffers = [buffer for operation in operations for buffer in operation.get_outputs()]
+        self.graphs.append("".join(f"{buffer.get_name()}.layout = {buffer.node.layout}\n" for buffer in buffers))
+
+
+@contextlib.contextmanager
+def record_layouts() -> Iterator[BufferLayouts]:
+    """Yields the layouts of the programs that are lowered inside the `with`."""
+    layouts = BufferLayouts()
+    with after_fusion.shown_to(layouts):
+        yield layouts
+
 
 FORCED = {
     "trace.provenance_tracking_level": 1,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
 
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
@@ -12,10 +15,36 @@ from aoti_debug.instrument.wrapper.cpp_syntax import calls
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points
 from aoti_debug.instrument.wrapper.cpp_syntax.variables import variables
-from aoti_debug.instrument.wrapper.launches import forms, slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, Reading
+from aoti_debug.instrument.wrapper.launches import slots
+from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, Reading
 from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Certainty, Kind, Provenance, Role, Site, Unrecognised
+
+_PREFIX = "forms_"
+
+
+def discovered() -> tuple[LaunchForm, ...]:
+    """The forms of all modules, in the order of the modules' names."""
+    names = sorted(
+        module.name
+        for module in pkgutil.iter_modules(sys.modules[str(__package__)].__path__)
+        if module.name.startswith(_PREFIX)
+    )
+    return tuple(form for name in names for form in import_module(f"{__package__}.{name}").FORMS)
+
+
+FORMS = discovered()
+
+
+def is_callee(name: str) -> bool:
+    """True if a function of this name launches something."""
+    return any(form.callees.fullmatch(name) for form in FORMS)
+
+
+def read(call: CallExpression, context: FunctionContext) -> Reading | None:
+    """Reads a call as the first form that matches it; None if no form does."""
+    return next((reading for form in FORMS if (reading := form.read(call, context)) is not None), None)
+
 
 _UNREAD = re.compile(r"op\.callBoxed|runTritonKernel\w*|launchKernel")  # launches that no form reads
 
@@ -38,7 +67,7 @@ class Sites:
 
 def is_launch_name(callee: str, externs: Mapping[str, Prototype]) -> bool:
     """True if a call of this name in a function of the model looks like a launch."""
-    return callee in externs or forms.is_callee(callee) or bool(_UNREAD.fullmatch(callee))
+    return callee in externs or is_callee(callee) or bool(_UNREAD.fullmatch(callee))
 
 
 def scan_model(text: str, masked: str, externs: Mapping[str, Prototype]) -> tuple[tuple[str, calls.Scan], ...]:
@@ -71,7 +100,7 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
         local = replace(context, variables=variables(masked, bodies[name]))
         written = set(local.variables.initialised)
         for call in scanned.calls:
-            reading = forms.read(call, local)
+            reading = read(call, local)
             if reading is None:
                 unrecognised.append(Unrecognised(name, call.line, _line_of(text, call)))
                 continue

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.errors import ArtifactError, ToolchainError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.base.machine import cache
+from aoti_debug.base.machine import cache, cuda_toolkit
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.base.native.elf import Library
 from aoti_debug.base.version import __version__
-from aoti_debug.instrument.builder.compiling.runtime_objects import THIS_MACHINE
+from aoti_debug.instrument.builder.compiling.runtime_directory import RUNTIME
+from aoti_debug.instrument.builder.compiling.runtime_objects import (
+    INTERPOSER,
+    THIS_MACHINE,
+    compile_runtime,
+    compile_site_tables,
+)
 from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
-from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.builder.compiling.toolchain import NO_EXEC_STACK, Toolchain, link_words
 from aoti_debug.instrument.frontend import torch_mismatch
+from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS
 from aoti_debug.instrument.wrapper.callees import proxy_operators
 from aoti_debug.instrument.wrapper.callees.prototypes import parse_prototypes
@@ -25,10 +32,128 @@ from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Kernel, Manifest, PackageOrigin
 from aoti_debug.package.pt2 import compatibility, extract
 from aoti_debug.package.pt2.archive import Artifact
-from aoti_debug.runs.run.interposer import tables
-from aoti_debug.runs.run.interposer.include_dirs import include_dirs
-from aoti_debug.runs.run.interposer.libraries import libraries
 from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed_symbols
+
+_ENTRY = """\
+asm(R"(
+  .text
+  .globl {name}
+  .type {name}, @function
+{name}:
+  .cfi_startproc
+  movl ${index}, %r11d
+  jmp aoti_debug_interposed_entry
+  .cfi_endproc
+  .size {name}, .-{name}
+)");
+"""
+
+
+def entries(symbols: Sequence[Symbol]) -> str:
+    """Assembly that defines the interposed symbols; each jumps to the dispatcher with its index."""
+    return "".join(_ENTRY.format(name=symbol.name, index=index) for index, symbol in enumerate(symbols))
+
+
+def table(symbols: Sequence[Symbol]) -> str:
+    """The definition of `aoti_debug_interposed`."""
+    return "\n".join(_lines(symbols)) + "\n"
+
+
+def _lines(symbols: Sequence[Symbol]) -> Iterator[str]:
+    yield '#include "interposer/interposer.h"'
+    yield "namespace {"
+    for index, symbol in enumerate(symbols):
+        types = ", ".join(str(param.value) for param in symbol.params) or "0"
+        yield f"const uint8_t params_{index}[] = {{{types}}};"
+    yield "}  // namespace"
+    yield 'extern "C" {'
+    yield "const AotiDebugInterposed aoti_debug_interposed[] = {"
+    for index, symbol in enumerate(symbols):
+        first = symbol.sites[0].id if symbol.sites else 0
+        numbers = (first, len(symbol.sites), symbol.action.value, len(symbol.params))
+        returns_status = int(symbol.returns_status)
+        yield f'    {{"{symbol.name}", {", ".join(map(str, numbers))}, params_{index}, {returns_status}, 0}},'
+    yield "};"
+    yield f"const uint32_t aoti_debug_n_interposed = {len(symbols)};"
+    yield '}  // extern "C"'
+
+
+SOURCES = RUNTIME / INTERPOSER
+FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
+FRONT, RECORDER = "front.so", "recorder.so"
+
+
+def libraries(
+    toolchain: Toolchain, device: str, flags: Flags, generated: Mapping[str, str], manifest_json: str
+) -> tuple[Path, Path]:
+    """The library with the interposed symbols and the recorder, in this order; cached between runs.
+
+    The objects of what is the same for all packages are compiled once.
+
+    Args:
+        flags: header directories, and the libraries that the recorder is linked with.
+        generated: "entries.cpp", "table.cpp" and "sites.cpp", by these names.
+
+    Raises:
+        ToolchainError: something did not compile or link.
+    """
+    runtime_objects = compile_runtime(toolchain, device, flags)
+    texts = [path.read_text() for path in (*sorted(SOURCES.glob("*")), RUNTIME / "aoti_debug.h")]
+    recorder_flags = [*map(str, runtime_objects), "-fopenmp", *link_words(flags)]
+    members = {
+        FRONT: (("entries.cpp", "entry.cpp", "dispatch.cpp", "table.cpp"), ["-ldl"]),
+        RECORDER: (("recorder.cpp", "table.cpp", "sites.cpp"), recorder_flags),
+    }
+
+    def compile_to(folder: Path, source: Path) -> Path:
+        return toolchain.compile(source, folder / f"{source.stem}.o", [*FLAGS, f"-I{RUNTIME}"])
+
+    def fill_objects(folder: Path) -> None:
+        for source in SOURCES.glob("*.cpp"):
+            compile_to(folder, source)
+
+    def fill(folder: Path) -> None:
+        shared = cache.entry("interposer-objects", toolchain.key(*FLAGS, *texts), fill_objects)
+        objects = {f"{path.stem}.cpp": path for path in shared.glob("*.o")}
+        for name, text in generated.items():
+            (folder / name).write_text(text)
+            if name == "sites.cpp":
+                objects[name] = compile_site_tables(toolchain, folder, text, manifest_json)
+            else:
+                objects[name] = compile_to(folder, folder / name)
+        for library, (names, link_flags) in members.items():
+            command = [
+                toolchain.compiler.path,
+                "-shared",
+                *(str(objects[name]) for name in names),
+                *link_flags,
+                NO_EXEC_STACK,
+            ]
+            toolchain.run([*command, "-o", str(folder / library)], f"{library} cannot be linked")
+
+    folder = cache.entry(
+        "interposers", toolchain.key(*generated.values(), manifest_json, *texts, *recorder_flags), fill
+    )
+    return folder / FRONT, folder / RECORDER
+
+
+def include_dirs(device: str, torch: Torch) -> tuple[str, ...]:
+    """The directories of torch's headers, and of CUDA's for a model on a GPU.
+
+    Raises:
+        ToolchainError: the model is for a GPU, and there is no cuda.h.
+    """
+    include = torch.directory / "include"
+    torch_dirs = (str(include), str(include / "torch/csrc/api/include"))
+    return (*torch_dirs, str(_cuda_include())) if device == "cuda" else torch_dirs
+
+
+def _cuda_include() -> Path:
+    folder = cuda_toolkit.find_header_directory("cuda.h")
+    if folder is None:
+        raise ToolchainError("there is no cuda.h", hint="install the CUDA toolkit, or set CUDA_HOME to its directory")
+    return folder
+
 
 LEVEL = 3
 LIMITS = (
@@ -153,8 +278,8 @@ def _libraries(
         libraries=("torch_cpu",),
     )
     generated = {
-        "entries.cpp": tables.entries(symbols),
-        "table.cpp": tables.table(symbols),
+        "entries.cpp": entries(symbols),
+        "table.cpp": table(symbols),
         "sites.cpp": sites_cpp(description),
     }
     return libraries(toolchain, description.device, flags, generated, text)

@@ -6,8 +6,7 @@ from zipfile import ZipFile
 import pytest
 from torchgen.aoti import fallback_ops
 
-from aoti_debug.instrument.frontend.worker.called_operators import find_overload, shims_and_schemas
-from aoti_debug.instrument.frontend.worker.operator_schema import describe
+from aoti_debug.instrument.frontend.worker.called_operators import describe, find_overload, shims_and_schemas
 from aoti_debug.instrument.wrapper.callees.shim_operators import OPERATORS_BY_NAME
 from aoti_debug.package.manifest import OperatorSchema, Parameter
 

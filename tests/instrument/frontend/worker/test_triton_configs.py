@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aoti_debug.instrument.frontend.protocol.messages import TritonConfig
-from aoti_debug.instrument.frontend.worker.triton_configs import triton_configs
+from aoti_debug.instrument.frontend.worker.lower import triton_configs
 
 
 def test_every_kernel_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:

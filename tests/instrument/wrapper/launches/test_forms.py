@@ -9,7 +9,7 @@ from aoti_debug.instrument.builder.instrument import instrument
 from aoti_debug.instrument.wrapper import launches
 from aoti_debug.instrument.wrapper.analysis import analyse
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
-from aoti_debug.instrument.wrapper.launches import forms, slots
+from aoti_debug.instrument.wrapper.launches import sites, slots
 from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, Reading
 from aoti_debug.package.manifest import Form, Kind, Role
 from tests import schema
@@ -50,7 +50,7 @@ MADE_UP = LaunchForm(re.compile("enqueue_made_up"), read)
 
 def test_a_new_form_is_read_listed_and_instrumented(monkeypatch: pytest.MonkeyPatch) -> None:
     assert analyse(WRAPPER).sites == ()
-    monkeypatch.setattr(forms, "FORMS", (*forms.FORMS, MADE_UP))
+    monkeypatch.setattr(sites, "FORMS", (*sites.FORMS, MADE_UP))
     found = analyse(WRAPPER)
     assert listing(found.sites).splitlines() == [
         "0 scale [cpp]",
@@ -66,7 +66,7 @@ def test_a_new_form_is_read_listed_and_instrumented(monkeypatch: pytest.MonkeyPa
 
 def test_a_call_that_no_form_can_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     unread = LaunchForm(MADE_UP.callees, lambda call, context: None)
-    monkeypatch.setattr(forms, "FORMS", (*forms.FORMS, unread))
+    monkeypatch.setattr(sites, "FORMS", (*sites.FORMS, unread))
     (call,) = analyse(WRAPPER).unrecognised
     assert (call.line, call.text) == (6, 'enqueue_made_up("scale", arg0_1, buf0, 3L);')
 
@@ -74,9 +74,9 @@ def test_a_call_that_no_form_can_read_is_reported(monkeypatch: pytest.MonkeyPatc
 def test_a_module_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "forms_made_up.py").write_text(MODULE)
     monkeypatch.setattr(launches, "__path__", [*launches.__path__, str(tmp_path)])
-    callees = [form.callees.pattern for form in forms.discovered()]
+    callees = [form.callees.pattern for form in sites.discovered()]
     assert "enqueue_made_up" in callees
-    assert len(callees) == len(forms.FORMS) + 1
+    assert len(callees) == len(sites.FORMS) + 1
 
 
 def test_the_schema_lists_every_kind_of_launch() -> None:

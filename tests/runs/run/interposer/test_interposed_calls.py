@@ -17,10 +17,8 @@ from aoti_debug.instrument.builder.compiling.runtime_objects import THIS_MACHINE
 from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.package import manifest
-from aoti_debug.runs.run.interposer import tables
-from aoti_debug.runs.run.interposer.include_dirs import include_dirs
-from aoti_debug.runs.run.interposer.libraries import libraries
-from aoti_debug.runs.run.interposer.prepare import device_kernel
+from aoti_debug.runs.run.interposer import prepare
+from aoti_debug.runs.run.interposer.prepare import device_kernel, include_dirs, libraries
 from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, interposed_symbols
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -87,8 +85,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], RunDir]:
         libraries=("torch_cpu",),
     )
     generated = {
-        "entries.cpp": tables.entries(symbols),
-        "table.cpp": tables.table(symbols),
+        "entries.cpp": prepare.entries(symbols),
+        "table.cpp": prepare.table(symbols),
         "sites.cpp": sites_cpp(described),
     }
     front, recorder = libraries(tools, "cpu", flags, generated, manifest.to_json(described))

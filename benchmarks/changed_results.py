@@ -30,7 +30,7 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.explain_differences import explain_differences
-from aoti_debug.compare.diff.explanation import Cause
+from aoti_debug.compare.diff.explanation import DiffCause
 from aoti_debug.compare.diff.options import DiffOptions
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
@@ -127,7 +127,7 @@ def _counted(found: Changed, bench: Bench, original: RunDir, launch: str, chosen
     diff = explain_differences(diff_runs(original, other), DiffOptions(original.path, other.path), Steps(None))
     explanations = {item.launch.id: item.explanation for item in diff.launches}
     own = explanations.pop(launch, None)
-    blamed = [id_ for id_, explanation in explanations.items() if explanation and explanation.cause is Cause.WRONG]
+    blamed = [id_ for id_, explanation in explanations.items() if explanation and explanation.cause is DiffCause.WRONG]
     is_same = own is None and not diff.launches
     is_wrong = own is not None and own.wrong == ("b",)
     is_unknown = not is_same and not is_wrong and (own is None or not own.is_explained)

@@ -28,7 +28,7 @@ from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.package.manifest import Kind
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
-from aoti_debug.views.profile.changes import Change, Changes, Verdict
+from aoti_debug.views.profile.changes import Change, Changes, ChangeVerdict
 from aoti_debug.views.profile.options import ProfileOptions
 from aoti_debug.views.profile.profile import compare_with
 from aoti_debug.views.profile.recorded import run_options, run_to_the_end
@@ -121,7 +121,7 @@ def _slowed(options: RunOptions, kernel: str, percent: float) -> tuple[int, int]
     slow = replace(options, environment={**options.environment, VARIABLE: f"{kernel}:{percent}"})
     changes = compare_with(options.package, options, slow, Steps(None))
     found = [change for change in _changed(changes) if change.group is not None]
-    named = [change for change in found if kernel in _names(change) and change.verdict is Verdict.SLOWER]
+    named = [change for change in found if kernel in _names(change) and change.verdict is ChangeVerdict.SLOWER]
     for change in changes.launches:
         if kernel in _names(change):
             print(f"slowed by {percent:g} %: {_told(change)}", flush=True)
@@ -132,7 +132,7 @@ def _slowed(options: RunOptions, kernel: str, percent: float) -> tuple[int, int]
 
 
 def _changed(changes: Changes) -> list[Change]:
-    return [change for change in (changes.call, *changes.launches) if change.verdict is not Verdict.UNCHANGED]
+    return [change for change in (changes.call, *changes.launches) if change.verdict is not ChangeVerdict.UNCHANGED]
 
 
 def _names(change: Change) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.package.manifest import Manifest, Operand
+from aoti_debug.package.manifest import Manifest, ProxyArgument
 from aoti_debug.package.recording.values import Number
 from aoti_debug.repro import literals, schema
 from aoti_debug.repro.arguments import ReproArguments
@@ -100,7 +100,7 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments
     return with_operator_libraries(manifest, op, written)
 
 
-def _kind(operand: Operand) -> str:
+def _kind(operand: ProxyArgument) -> str:
     return next(iter(_object(operand.value)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.package.manifest import Kernel, Manifest, Origin, PackageOrigin
+from aoti_debug.package.manifest import ConfigOrigin, Kernel, Manifest, PackageOrigin
 from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.package.triton_config.infer import result_affecting_parameters
 from aoti_debug.repro import c_numbers, literals
@@ -170,9 +170,11 @@ def _inferred(launch: RecordedLaunch, kernel: Kernel) -> Iterator[str]:
     """The values of the configuration that the package does not record, and where they come from."""
     derived, chosen = (
         [value.name for value in kernel.inferred if value.origin is origin]
-        for origin in (Origin.DERIVED, Origin.CHOSEN)
+        for origin in (ConfigOrigin.DERIVED, ConfigOrigin.CHOSEN)
     )
-    recorded = [name for name, _ in kernel.config if kernel.origin(name) is Origin.RECORDED and name != "num_warps"]
+    recorded = [
+        name for name, _ in kernel.config if kernel.origin(name) is ConfigOrigin.RECORDED and name != "num_warps"
+    ]
     if kernel.inferred and recorded:
         yield f"            {', '.join(recorded)}: recorded"
     if derived:

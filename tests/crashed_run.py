@@ -11,12 +11,12 @@ import torch
 from aoti_debug.package.manifest import OperatorSchema, Parameter, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.formats import shared_files
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.flight_file import FlightFile, Given
 
 NOBODY = 4194304  # no process has this number
-SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")
+SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", RunStage.CALL, "SIGSEGV")
 MM = OperatorSchema(
     "aten.mm.out",
     (

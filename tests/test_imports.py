@@ -69,26 +69,26 @@ def test_folders_import_each_other_in_one_direction() -> None:
     )
 
 
-@pytest.mark.parametrize("statement", ["from package.room import a", "def f():\n    import package.room.a"])
+@pytest.mark.parametrize("statement", ["from package.folder import a", "def f():\n    import package.folder.a"])
 def test_a_cycle_is_found(tmp_path: Path, statement: str) -> None:
-    room = tmp_path / "package" / "room"
-    room.mkdir(parents=True)
-    for name, text in {"__init__": "", "a": "from package.room.b import f", "b": statement}.items():
-        (room / f"{name}.py").write_text(text + "\n")
+    folder = tmp_path / "package" / "folder"
+    folder.mkdir(parents=True)
+    for name, text in {"__init__": "", "a": "from package.folder.b import f", "b": statement}.items():
+        (folder / f"{name}.py").write_text(text + "\n")
     with pytest.raises(graphlib.CycleError):
-        check_no_cycle(tmp_path / "package", room.glob("*.py"))
+        check_no_cycle(tmp_path / "package", folder.glob("*.py"))
 
 
-@pytest.mark.parametrize("without", ["room/top.py", "room/part/high.py"])
+@pytest.mark.parametrize("without", ["folder/top.py", "folder/part/high.py"])
 def test_a_cycle_of_folders_is_found_without_one_of_modules(tmp_path: Path, without: str) -> None:
     root = tmp_path / "package"
     texts = {
-        "room.top": "from package.room.part import low",
-        "room.part.low": "",
-        "room.part.high": "from package.room import base",
-        "room.base": "",
-        "room.__init__": "",
-        "room.part.__init__": "",
+        "folder.top": "from package.folder.part import low",
+        "folder.part.low": "",
+        "folder.part.high": "from package.folder import base",
+        "folder.base": "",
+        "folder.__init__": "",
+        "folder.part.__init__": "",
     }
     for name, text in texts.items():
         path = root.joinpath(*name.split(".")).with_suffix(".py")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -90,6 +92,17 @@ def test_includes_of_the_runtime_point_downwards(folder: str) -> None:
 def test_the_runtime_has_no_other_folders() -> None:
     found = {path.name for path in (ROOT / "runtime_shims").iterdir() if path.is_dir() and any(path.glob("*.h"))}
     assert found == set(RUNTIME)
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    templates = (PACKAGE / "repro" / "templates").glob("*.py")
+    names = Counter(
+        node.name
+        for path in (*package_sources(), *templates)
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 def test_only_the_command_line_imports_click() -> None:

@@ -30,7 +30,7 @@ from aoti_debug.compare.regions.programs import exported_run, program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
 from aoti_debug.compare.regions.states import call_states, untouched_states
 from aoti_debug.compare.rows import assemble
-from aoti_debug.compare.run_worker import Evaluated, EvaluationProcess, evaluate
+from aoti_debug.compare.run_worker import EvaluatedRun, EvaluationProcess, evaluate
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
@@ -184,7 +184,7 @@ def compare_run(
     )
 
 
-def _outputs_missing(returned: Path | None, evaluated: Evaluated) -> str:
+def _outputs_missing(returned: Path | None, evaluated: EvaluatedRun) -> str:
     if evaluated.refusal is not None or (returned is not None and evaluated.exported_outputs is not None):
         return ""
     if returned is None:
@@ -200,7 +200,7 @@ def _line_of(refusal: Refusal | None, reference: Reference) -> ModelLine | None:
     return reference.line(exported.graphs[0].by_name[refusal.node])
 
 
-def _output_errors(returned: Path | None, evaluated: Evaluated, reference: Reference) -> tuple[OutputError, ...]:
+def _output_errors(returned: Path | None, evaluated: EvaluatedRun, reference: Reference) -> tuple[OutputError, ...]:
     """The errors of what the run returned, against the exported program if it was called."""
     faults: dict[int, str] = {}
     for faulty in evaluated.faulty_outputs:

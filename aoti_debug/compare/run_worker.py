@@ -33,7 +33,7 @@ from aoti_debug.compare.protocol.measurement import (
     StateChange,
     StatesFailure,
 )
-from aoti_debug.compare.protocol.messages import Failed, Message, Started, read_message
+from aoti_debug.compare.protocol.messages import EvaluationFailed, Message, Started, read_message
 from aoti_debug.compare.protocol.origin import Origin
 from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.protocol.request import CompareRequest
@@ -45,7 +45,7 @@ _MOST_DEATHS = 8
 
 
 @dataclass
-class Evaluated:
+class EvaluatedRun:
     """The measurements of a run.
 
     Attributes:
@@ -139,7 +139,7 @@ class EvaluationProcess:
 
 def evaluate(
     request: CompareRequest, folder: Path, progress: Callable[[int], None], prepared: EvaluationProcess | None = None
-) -> Evaluated:
+) -> EvaluatedRun:
     """Evaluates the regions of a request, then the whole program.
 
     Args:
@@ -150,7 +150,7 @@ def evaluate(
     Raises:
         AotiDebugError: an operator's module cannot be imported, the metric fails, or the process does not start.
     """
-    evaluated = Evaluated()
+    evaluated = EvaluatedRun()
     remaining = request
     if prepared is not None and prepared.has_ended:
         prepared = None
@@ -182,7 +182,7 @@ def _run(
     worker: EvaluationProcess,
     request: CompareRequest,
     folder: Path,
-    evaluated: Evaluated,
+    evaluated: EvaluatedRun,
     progress: Callable[[int], None],
 ) -> str:
     """Has one process evaluate a request; returns how it ended, "" if it did all of it."""
@@ -225,7 +225,7 @@ def _run(
             case PeakMemory(bytes=peak):
                 evaluated.peak_bytes = max(evaluated.peak_bytes, peak)
                 return ""
-            case Failed(error):
+            case EvaluationFailed(error):
                 raise error.to_error() or TargetError(
                     f"the program cannot be evaluated: {error.type}: {error.message}",
                     hint="pass --import MODULE or --load-library PATH for custom operators",

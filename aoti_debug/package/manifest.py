@@ -145,7 +145,7 @@ class Provenance:
 
 
 @dataclass(frozen=True)
-class Operand:
+class ProxyArgument:
     """An argument of an operator behind the proxy executor, in the order of the operator's schema."""
 
     name: str
@@ -169,7 +169,7 @@ class Site:
     subgraph: str = ""  # "true_graph_0", "while_loop_body_graph_0"
     loops: int = 0  # number of enclosing while loops
     launches: tuple[str, ...] = ()  # names of the device kernels that it may start (Triton)
-    operands: tuple[Operand, ...] = ()  # of a call through the proxy executor
+    operands: tuple[ProxyArgument, ...] = ()  # of a call through the proxy executor
     results: tuple[str, ...] = ()  # JSON of each value that the call returns: {"as_tensors": [{"name": "buf2"}]}
 
 
@@ -206,7 +206,7 @@ class KernelParam:
     type: CType
 
 
-class Origin(str, Enum):
+class ConfigOrigin(str, Enum):
     """The origin of a value of a Triton kernel's configuration."""
 
     RECORDED = "recorded"
@@ -219,7 +219,7 @@ class Inferred:
     """A value of a Triton kernel's configuration that is not recorded."""
 
     name: str  # "XBLOCK"
-    origin: Origin
+    origin: ConfigOrigin
 
 
 @dataclass(frozen=True)
@@ -246,9 +246,9 @@ class Kernel:
     other_configs: tuple[tuple[tuple[str, str], ...], ...] = ()  # that fit the recorded values, too; most likely first
     code_sha256: str = ""  # of its machine code in the original library (C++) or in its binary (Triton)
 
-    def origin(self, name: str) -> Origin:
+    def origin(self, name: str) -> ConfigOrigin:
         """The origin of a value of `config`."""
-        return next((value.origin for value in self.inferred if value.name == name), Origin.RECORDED)
+        return next((value.origin for value in self.inferred if value.name == name), ConfigOrigin.RECORDED)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from .child import ReplayReport, run_child
 from .cpp_build import build_directory
 from .cpp_kernel import CHECKED, CppKernel
 from .cuda_programs import find_cuda_program
-from .debugger_commands import Stop, cuda_commands, gdb_commands, variables
+from .debugger_commands import Breakpoint, cuda_commands, gdb_commands, variables
 from .job import AS_RECORDED, Job
 from .kernel import ReplayKernel
 from .memory import LaunchMemory
@@ -44,7 +44,7 @@ def debugger(job: Job, options: Options) -> NoReturn:
         if options.backend == CHECKED:
             raise SystemExit(f"{job.title}: the back end {CHECKED} needs no debugger; --backend native runs under gdb")
         compiled = _compilation(job, kernel, options)
-        text = gdb_commands(Stop(job.title, kernel.name, _variables(job, kernel)), batch=batch)
+        text = gdb_commands(Breakpoint(job.title, kernel.name, _variables(job, kernel)), batch=batch)
     elif kernel is not None and job.cuda_devices:
         try:
             block, thread = guilty_program.stopped_in(job.folder, kernel.grid, options.programs)
@@ -56,7 +56,9 @@ def debugger(job: Job, options: Options) -> NoReturn:
                 f"{job.title}: cuda-gdb was not found on PATH or in the CUDA toolkit; install the toolkit's cuda-gdb"
             )
         compiled = PLAIN
-        text = cuda_commands(Stop(job.title, kernel.function_name(options.backend), {}, block, thread), batch=batch)
+        text = cuda_commands(
+            Breakpoint(job.title, kernel.function_name(options.backend), {}, block, thread), batch=batch
+        )
     elif kernel is not None:
         raise SystemExit(
             f"{job.title}: the back end {options.backend} runs in Python; --backend jit runs under cuda-gdb"

@@ -11,7 +11,7 @@ _FAULTING_INSTRUCTION = ("set $fault = $pc", "if !$_isvoid($errorpc)", "  set $f
 
 
 @dataclass(frozen=True)
-class Stop:
+class Breakpoint:
     """Where a debugger stops.
 
     Attributes:
@@ -45,7 +45,7 @@ def variables(arguments: Mapping[str, str]) -> dict[str, str]:
     return named
 
 
-def gdb_commands(stop: Stop, *, batch: bool) -> str:
+def gdb_commands(stop: Breakpoint, *, batch: bool) -> str:
     """The commands of gdb for a C++ kernel.
 
     Args:
@@ -68,7 +68,7 @@ def gdb_commands(stop: Stop, *, batch: bool) -> str:
     return _text(f"gdb -x FILE --args python repro.py --here, for {stop.title}", lines)
 
 
-def cuda_commands(stop: Stop, *, batch: bool) -> str:
+def cuda_commands(stop: Breakpoint, *, batch: bool) -> str:
     """The commands of cuda-gdb for a Triton kernel.
 
     Args:

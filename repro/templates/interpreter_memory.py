@@ -20,7 +20,7 @@ WINDOW_BITS = 48
 ALIGNMENT = 4096
 
 
-class Region:
+class ArgumentView:
     """One argument: the elements of a tensor's view, in the storage that bounds them.
 
     Offsets are bytes from the data pointer, int64.
@@ -99,7 +99,7 @@ class Region:
 class OutOfBounds:
     """Active positions (row-major, in the block) of one access that lie outside a region's view, or in no region."""
 
-    region: Region | None
+    region: ArgumentView | None
     positions: Array
     offsets: Array
     width: int
@@ -112,9 +112,9 @@ class CheckedMemory:
     """The arguments of one launch."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        self.regions = [Region(index, name, tensor) for index, (name, tensor) in enumerate(tensors.items())]
+        self.regions = [ArgumentView(index, name, tensor) for index, (name, tensor) in enumerate(tensors.items())]
 
-    def named(self, name: str) -> Region:
+    def named(self, name: str) -> ArgumentView:
         """The region of an argument."""
         return next(region for region in self.regions if region.name == name)
 
@@ -194,7 +194,9 @@ class CheckedMemory:
             if positions.size:
                 yield *owner.cells(offsets, dtype), positions
 
-    def _owners(self, pointers: Array, region: int | None, active: Array) -> Iterator[tuple[Region | None, Array]]:
+    def _owners(
+        self, pointers: Array, region: int | None, active: Array
+    ) -> Iterator[tuple[ArgumentView | None, Array]]:
         if region is not None:
             if active.size:
                 yield self.regions[region], active

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.app.cli import main
-from aoti_debug.package.manifest import Kind, Operand
+from aoti_debug.package.manifest import Kind, ProxyArgument
 from tests.received import a_manifest, a_run, edit_json, received
 
 INJECTED = [
@@ -28,7 +28,7 @@ def test_an_operator_is_three_identifiers(
     tmp_path: Path, kind: Kind, op: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest = a_manifest()
-    operands = (Operand("self", False, '{"as_tensor": {"name": "x"}}'),)
+    operands = (ProxyArgument("self", False, '{"as_tensor": {"name": "x"}}'),)
     site = replace(manifest.sites[0], kind=kind, op=op, operands=operands)
     run = a_run(tmp_path, replace(manifest, sites=(site, manifest.sites[1])))
     assert main.run(["repro", "first", "--run", str(run), "-o", str(tmp_path / "repro")]) == 2
@@ -38,7 +38,7 @@ def test_an_operator_is_three_identifiers(
 
 def test_an_argument_of_an_operator_is_an_identifier(tmp_path: Path) -> None:
     manifest = a_manifest()
-    operands = (Operand("self, **__import__('os').environ, x", True, '{"as_tensor": {"name": "x"}}'),)
+    operands = (ProxyArgument("self, **__import__('os').environ, x", True, '{"as_tensor": {"name": "x"}}'),)
     site = replace(manifest.sites[0], kind=Kind.PROXY, op="aten::relu.default", operands=operands)
     run = a_run(tmp_path, replace(manifest, sites=(site, manifest.sites[1])))
     assert main.run(["repro", "first", "--run", str(run), "-o", str(tmp_path / "repro")]) == 2

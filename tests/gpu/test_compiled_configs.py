@@ -17,7 +17,7 @@ import torch
 
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions
-from aoti_debug.package.manifest import Kernel, Kind, Origin, PackageOrigin
+from aoti_debug.package.manifest import ConfigOrigin, Kernel, Kind, PackageOrigin
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -101,7 +101,7 @@ def test_configurations_are_those_that_inductor_had(compiled: Callable[[str], Co
     for kernel in known:
         assert kernel.config, kernel.name
         theirs, ours = found.configs[kernel.name], dict(kernel.config)
-        sure = {n for n in ours if kernel.origin(n) is not Origin.CHOSEN}
+        sure = {n for n in ours if kernel.origin(n) is not ConfigOrigin.CHOSEN}
         assert {n: ours[n] for n in sure} == {n: theirs[n] for n in sure}, kernel.name
         possible = [dict(config) for config in (kernel.config, *kernel.other_configs)]
         assert {n: theirs[n] for n in ours} in possible, (kernel.name, theirs)
@@ -111,7 +111,7 @@ def test_configurations_are_those_that_inductor_had(compiled: Callable[[str], Co
 def test_blocks_of_the_grid_are_derived(compiled: Callable[[str], Compiled], name: str) -> None:
     for kernel in compiled(name).kernels:
         blocks = [block for block in ("XBLOCK", "YBLOCK", "BLOCK") if block in dict(kernel.config)]
-        assert [kernel.origin(block) for block in blocks] == [Origin.DERIVED] * len(blocks), kernel.name
+        assert [kernel.origin(block) for block in blocks] == [ConfigOrigin.DERIVED] * len(blocks), kernel.name
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -10,7 +10,7 @@ import torch
 
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner
-from aoti_debug.runs.rundir.run_json import ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 from aoti_debug.runs.show.fault import verdict_lines
 from tests.built_model import Built, build_model
 from tests.once import once
@@ -55,7 +55,7 @@ def test_a_kernel_that_never_ends_is_named_with_its_grid(built: Built, tmp_path:
     verdict = result.verdict
     assert verdict is not None
     assert result.run.state is ExitKind.TIMEOUT
-    assert result.run.info.exit.stage in (Stage.CALL, Stage.SYNCHRONISE)
+    assert result.run.info.exit.stage in (RunStage.CALL, RunStage.SYNCHRONISE)
     assert verdict.proof is Proof.CERTAIN
     assert verdict.launch is not None
     assert verdict.launch.kernel.startswith("waiting_kernel")

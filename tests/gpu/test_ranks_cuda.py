@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from aoti_debug.instrument.builder import build as builder
-from aoti_debug.runs.ranks.agreement import Subject
+from aoti_debug.runs.ranks.agreement import AgreementReason
 from aoti_debug.runs.ranks.rank_progress import End
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
 from aoti_debug.runs.ranks.ranks_run import open_ranks
@@ -75,7 +75,7 @@ def test_ranks_that_agree(package: Path, tmp_path: Path) -> None:
 def test_the_odd_weight(package: Path, tmp_path: Path) -> None:
     analysis = launched(tmp_path, "-m", "tests.rank_model", str(package), "1", AOTI_DEBUG_LEVEL="2", RANK_WEIGHTS="1")
     found = [(one.subject, one.name) for one in analysis.agreement.disagreements]
-    assert found == [(Subject.WEIGHT, "second.weight")]
+    assert found == [(AgreementReason.WEIGHT, "second.weight")]
 
 
 @pytest.mark.parametrize("failure", ["device", "fault", "throw", "kill"])

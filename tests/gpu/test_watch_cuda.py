@@ -10,7 +10,7 @@ import torch
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir import summaries
-from aoti_debug.runs.rundir.summaries import Sample
+from aoti_debug.runs.rundir.summaries import CallSample
 from tests.once import once
 from tests.runtime_shims_cuda import samples
 from tests.runtime_shims_cuda.checks import check_twins
@@ -49,7 +49,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return once(tmp_path_factory, "cuda-watch-chain", make)
 
 
-def sampled(package: Path, out: Path, crumb_every: int | None) -> dict[tuple[int, str], tuple[Sample, ...]]:
+def sampled(package: Path, out: Path, crumb_every: int | None) -> dict[tuple[int, str], tuple[CallSample, ...]]:
     result = runner.run(package, out=out, level=3, calls=CALLS, summaries=1, crumb_every=crumb_every)
     kept = summaries.read(result.run)
     assert kept is not None

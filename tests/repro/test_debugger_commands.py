@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.repro.templates.debugger_commands import Stop, cuda_commands, gdb_commands, variables
+from aoti_debug.repro.templates.debugger_commands import Breakpoint, cuda_commands, gdb_commands, variables
 
 GOLDEN = Path(__file__).parent.parent / "golden/debugger"
-CPP = Stop("0.3 cpp_fused_relu_1", "cpp_fused_relu_1", {"in_ptr0": "arg_buf3", "out_ptr0": "arg_l_weight_view"})
-CUDA = Stop("0.2 lookup_kernel_0", "lookup_kernel", {}, (5, 0, 1), (96, 0, 0))
+CPP = Breakpoint("0.3 cpp_fused_relu_1", "cpp_fused_relu_1", {"in_ptr0": "arg_buf3", "out_ptr0": "arg_l_weight_view"})
+CUDA = Breakpoint("0.2 lookup_kernel_0", "lookup_kernel", {}, (5, 0, 1), (96, 0, 0))
 
 
 @pytest.mark.parametrize(

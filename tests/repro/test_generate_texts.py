@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.package.manifest import CType, Form, Kernel, Kind, Operand, OperatorSchema, Parameter, Provenance, Role
+from aoti_debug.package.manifest import (
+    CType,
+    Form,
+    Kernel,
+    Kind,
+    OperatorSchema,
+    Parameter,
+    Provenance,
+    ProxyArgument,
+    Role,
+)
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate_texts import generate
@@ -116,8 +126,8 @@ def kernel(launch: LaunchBuilder) -> LaunchBuilder:
     return launch.number("u0", 3, ctype="const int64_t")
 
 
-def operand(name: str, value: object, keyword: bool = False) -> Operand:
-    return Operand(name, keyword, json.dumps(value))
+def operand(name: str, value: object, keyword: bool = False) -> ProxyArgument:
+    return ProxyArgument(name, keyword, json.dumps(value))
 
 
 def behind_proxy(launch: LaunchBuilder) -> LaunchBuilder:

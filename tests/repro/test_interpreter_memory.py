@@ -8,7 +8,7 @@ import numpy
 import pytest
 import torch
 
-from aoti_debug.repro.templates.interpreter_memory import CheckedMemory, Region
+from aoti_debug.repro.templates.interpreter_memory import ArgumentView, CheckedMemory
 
 
 def a_view(chance: random.Random) -> torch.Tensor:
@@ -34,7 +34,7 @@ def bytes_of(view: torch.Tensor) -> set[int]:
 @pytest.mark.parametrize("seed", range(60))
 def test_an_access_is_inside_if_all_its_bytes_are_the_views(seed: int) -> None:
     view = a_view(random.Random(seed))
-    region, own = Region(0, "x", view), bytes_of(view)
+    region, own = ArgumentView(0, "x", view), bytes_of(view)
     offsets = numpy.arange(-20, max(own, default=0) + 30)
     for width in (1, 2, 4, 8):
         expected = [set(range(at, at + width)) <= own for at in offsets.tolist()]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import RunDirError, UsageError
-from aoti_debug.package.manifest import CType, Form, Kind, Operand, OperatorSchema, Parameter, Role
+from aoti_debug.package.manifest import CType, Form, Kind, OperatorSchema, Parameter, ProxyArgument, Role
 from aoti_debug.repro import proxy
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder
@@ -30,8 +30,8 @@ def add_scaled(total: torch.Tensor, x: torch.Tensor, factor: float, times: int) 
 """
 
 
-def operand(name: str, **value: object) -> Operand:
-    return Operand(name, False, json.dumps(value))
+def operand(name: str, **value: object) -> ProxyArgument:
+    return ProxyArgument(name, False, json.dumps(value))
 
 
 def add_scaled(saved: Path) -> LaunchBuilder:
@@ -70,7 +70,7 @@ def write(
 @pytest.mark.parametrize("text", ["", "{}", "[]", "{", "[" * 200_000])
 def test_an_argument_that_is_damaged(tmp_path: Path, text: str) -> None:
     launch = add_scaled(tmp_path / "run")
-    launch.details["operands"] = (*launch.details["operands"][:3], Operand("times", False, text))
+    launch.details["operands"] = (*launch.details["operands"][:3], ProxyArgument("times", False, text))
     with pytest.raises(RunDirError, match="the manifest is damaged"):
         write(launch, tmp_path / "repro")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.package.manifest import CType, Inferred, Kernel, Origin
+from aoti_debug.package.manifest import ConfigOrigin, CType, Inferred, Kernel
 from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.generate_texts import generate
@@ -135,7 +135,7 @@ INFERRED = replace(
         "    R0_BLOCK: tl.constexpr = 16\n", ""
     ),
     config=(("XBLOCK", "2"), ("R0_BLOCK", "16"), ("num_stages", "1"), ("num_warps", "2")),
-    inferred=(Inferred("XBLOCK", Origin.DERIVED), Inferred("R0_BLOCK", Origin.CHOSEN)),
+    inferred=(Inferred("XBLOCK", ConfigOrigin.DERIVED), Inferred("R0_BLOCK", ConfigOrigin.CHOSEN)),
     other_configs=tuple(
         (("XBLOCK", "2"), ("R0_BLOCK", block), ("num_stages", stages), ("num_warps", "2"))
         for block, stages in (("32", "1"), ("32", "2"))
@@ -188,7 +188,7 @@ def test_a_users_kernel_that_may_compute_something_else_is_not_interpreted(tmp_p
 
 
 def test_a_choice_that_decides_nothing_is_interpreted(tmp_path: Path) -> None:
-    known = replace(USERS, inferred=(Inferred("num_stages", Origin.CHOSEN),))
+    known = replace(USERS, inferred=(Inferred("num_stages", ConfigOrigin.CHOSEN),))
     for kernel in (INFERRED, known):
         made = keywords(script(row_maxima(tmp_path), kernel), "TritonKernel")
         assert made.keys().isdisjoint({"decisive", "without"})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.abi import Phase, StatsFlag
-from aoti_debug.package.manifest import Arg, Constant, CType, Form, Kernel, Kind, Operand, Role, Site
+from aoti_debug.package.manifest import Arg, Constant, CType, Form, Kernel, Kind, ProxyArgument, Role, Site
 from aoti_debug.package.recording.values import Number, Tensor, Value
 from aoti_debug.runs.rundir.formats import statistics
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
@@ -64,7 +64,7 @@ class Recorder:
         call: int = 0,
         loops: Sequence[int] = (),
         subgraph: str = "",
-        operands: tuple[Operand, ...] = (),
+        operands: tuple[ProxyArgument, ...] = (),
         line: int = 12,
     ) -> str:
         """A launch that returns; its id.

@@ -20,7 +20,7 @@ from aoti_debug.runs.show.finding import finding_lines
 from aoti_debug.triage import check_order, session
 from aoti_debug.triage.build_failures.build_without import BuiltWithout
 from aoti_debug.triage.investigation import confirm_by_repro
-from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, Trial
+from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, ReproTrial
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.results import finding_kinds, triage_directory
@@ -32,7 +32,7 @@ from tests.triage.recorder import Recorder
 
 Story = Callable[[Recorder, int], None]  # of a model whose fresh buffers begin with some byte
 NAN = float("nan")
-SAME = Trial(Mode("operator", ()), Evidence("0.0 k", "", "", "", "as recorded", 0, "", (), ()), 1.0)
+SAME = ReproTrial(Mode("operator", ()), Evidence("0.0 k", "", "", "", "as recorded", 0, "", (), ()), 1.0)
 
 
 class Told:

@@ -17,7 +17,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.compare.bisect.options import BisectOptions
-from aoti_debug.compare.bisect.wrong_launches import Bisection, Suspect
+from aoti_debug.compare.bisect.wrong_launches import Bisection, SuspectLaunch
 from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
 from aoti_debug.compare.comparison import BAD
 from aoti_debug.compare.diff.diff_runs import difference_of, differing_inputs, pair_runs
@@ -128,7 +128,7 @@ class _Packages:
             )
         return _Recorded(good, bad, pairing, notes)
 
-    def _suspects(self, good: RunDir, forced: RunDir) -> list[Suspect]:
+    def _suspects(self, good: RunDir, forced: RunDir) -> list[SuspectLaunch]:
         """The launches that write other results than the good package's, from its results."""
         pairing, _ = pair_runs(good, forced)
         differing = {
@@ -143,7 +143,7 @@ class _Packages:
         for launch in looked_at:
             tensors, verdict = differing.get(launch.id, ()), verdicts.get(launch.id)
             of_bytes = any(not is_rounding(tensor, good, forced) for tensor in tensors)
-            found.append(Suspect(launch, tensors, verdict, of_bytes if verdict is None else verdict in BAD))
+            found.append(SuspectLaunch(launch, tensors, verdict, of_bytes if verdict is None else verdict in BAD))
         return [suspect for suspect in found if suspect.tensors or suspect.is_culprit]
 
     def _verdicts(self, run: RunDir, launches: Sequence[Launch]) -> dict[str, LaunchVerdict]:
@@ -159,7 +159,7 @@ class _Packages:
         return {row.launch.id: row.verdict for row in rows if row.verdict is not LaunchVerdict.NOT_COMPARABLE}
 
     def _replacements(
-        self, culprits: Iterable[Suspect], results: dict[str, tuple[Replace, ...]], forced: RunDir
+        self, culprits: Iterable[SuspectLaunch], results: dict[str, tuple[Replace, ...]], forced: RunDir
     ) -> list[Replace]:
         """Right results for culprits: the good package's; where it has none, the program's."""
         found: list[Replace] = []

@@ -26,14 +26,14 @@ from aoti_debug.compare.bisect.build_changes import (
     lines_of,
     name_of,
 )
-from aoti_debug.compare.bisect.build_results import Finding, Trial, Trials
-from aoti_debug.compare.bisect.delta_debugging import Outcome, smallest
+from aoti_debug.compare.bisect.build_results import BuildFault, BuildTrial, BuildTrials
+from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
 from aoti_debug.compare.bisect.options import SettingsOptions
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import output_text, state_text
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildFailureError, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildFailureError, BuildStage
 from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
 from aoti_debug.instrument.frontend.protocol.part_text import part_text
 from aoti_debug.package.pt2 import archive
@@ -87,7 +87,7 @@ class SettingsBisection:
         changes: the smallest set of changes that heals it; () if none was found.
     """
 
-    trials: tuple[Trial, ...]
+    trials: tuple[BuildTrial, ...]
     known: int
     changes: tuple[Change, ...] = ()
 
@@ -123,7 +123,7 @@ def bisect_settings(options: SettingsOptions, listener: StepListener | None = No
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make {folder}: {error.strerror}", hint="--out DIR") from error
-    return _Settings(options, folder, Trials(folder, key, options.inductor_configs), Steps(listener)).bisect()
+    return _Settings(options, folder, BuildTrials(folder, key, options.inductor_configs), Steps(listener)).bisect()
 
 
 def key_of(options: SettingsOptions) -> str:
@@ -137,7 +137,7 @@ def key_of(options: SettingsOptions) -> str:
 
 
 class _Settings:
-    def __init__(self, options: SettingsOptions, folder: Path, trials: Trials, steps: Steps) -> None:
+    def __init__(self, options: SettingsOptions, folder: Path, trials: BuildTrials, steps: Steps) -> None:
         self._options = options
         self._folder = folder
         self._trials = trials
@@ -153,7 +153,7 @@ class _Settings:
         self._trials.finish()
         return SettingsBisection(self._trials.all, self._trials.known, found)
 
-    def _groups(self, as_it_is: Trial) -> Iterator[tuple[Change, ...]]:
+    def _groups(self, as_it_is: BuildTrial) -> Iterator[tuple[Change, ...]]:
         """Changes that are tried together first: what was asked for, then what is likely, by what is wrong."""
         configs, met = self._options.inductor_configs, as_it_is.applied
         settings = tuple(suspects(configs, as_it_is.device))
@@ -163,15 +163,15 @@ class _Settings:
         operators = (_without(Part.LOWERING, suspected), _without(Part.LOWERING, lowerings))
         decompositions = _without(Part.DECOMPOSITION, met.decompositions)
         yield tuple(asked_for(configs))
-        if as_it_is.finding is Finding.OUTPUT:
+        if as_it_is.finding is BuildFault.OUTPUT:
             yield from (passes, decompositions, settings, *operators)
         else:
             yield from (settings, *operators, decompositions, passes)
 
-    def _outcome(self, changes: tuple[Change, ...], as_it_is: Trial) -> Outcome:
+    def _outcome(self, changes: tuple[Change, ...], as_it_is: BuildTrial) -> SetOutcome:
         return self._tried(changes).outcome(as_it_is)
 
-    def _tried(self, changes: Sequence[Change]) -> Trial:
+    def _tried(self, changes: Sequence[Change]) -> BuildTrial:
         """The trial of changes: a finished one, or a new one."""
         lines = tuple(change.option for change in changes)
         known = self._trials.find(lines)
@@ -180,13 +180,13 @@ class _Settings:
         name = name_of(changes) if changes else AS_IT_IS
         began = time.monotonic()
         with self._steps.step(name) as note:
-            trial = self._built(Trial(name, lines), applied(changes, Build(self._options.inductor_configs)))
+            trial = self._built(BuildTrial(name, lines), applied(changes, Build(self._options.inductor_configs)))
             note.text = result_text(trial)
         trial = replace(trial, seconds=time.monotonic() - began)
         self._trials.add(trial)
         return trial
 
-    def _built(self, trial: Trial, build: Build) -> Trial:
+    def _built(self, trial: BuildTrial, build: Build) -> BuildTrial:
         """A trial with what was found in a build."""
         options, log = self._options, self._folder / "applied.json"
         is_first = not trial.changes
@@ -211,7 +211,7 @@ class _Settings:
             return replace(trial, failure=wording.first_line(str(error)))
         finding, wrong = _finding(comparison)
         found = replace(trial, finding=finding, wrong=wrong, device=comparison.run.manifest.device)
-        if finding is Finding.NONE and not comparison.coverage.compared and not comparison.outputs:
+        if finding is BuildFault.NONE and not comparison.coverage.compared and not comparison.outputs:
             found = replace(found, failure="no launch could be compared with the program")
         if is_first:
             met = json_data.parse(Applied, log.read_bytes())
@@ -220,12 +220,12 @@ class _Settings:
         return found
 
 
-def _unbuilt(trial: Trial, failure: BuildFailure, log: Path) -> Trial:
+def _unbuilt(trial: BuildTrial, failure: BuildFailure, log: Path) -> BuildTrial:
     """A trial whose build fails, with the operators that may be to blame and what had been applied until then."""
     position = failure.position
-    is_operator = position.stage in (Stage.LOWERING, Stage.CODE) and bool(position.name)
+    is_operator = position.stage in (BuildStage.LOWERING, BuildStage.CODE) and bool(position.name)
     suspects = (position.name,) if is_operator else failure.operators
-    found = replace(trial, finding=Finding.BUILD, wrong=f"{part_text(position)}: {wording.first_line(failure.what)}")
+    found = replace(trial, finding=BuildFault.BUILD, wrong=f"{part_text(position)}: {wording.first_line(failure.what)}")
     if trial.changes:
         return found
     met = json_data.parse(Applied, log.read_bytes()) if log.exists() else Applied()  # no process that dies writes it
@@ -246,20 +246,20 @@ def _suspected(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(suspect.operator for row in rows for suspect in row.suspects))[:_MOST_OPERATORS]
 
 
-def _finding(comparison: Comparison) -> tuple[Finding, str]:
+def _finding(comparison: Comparison) -> tuple[BuildFault, str]:
     """The finding of a comparison in words; "" if it is clean."""
     if comparison.first_wrong is not None:
         launch = comparison.first_wrong.launch
-        return Finding.LAUNCH, f"{launch.id} {launch.kernel} is wrong"
+        return BuildFault.LAUNCH, f"{launch.id} {launch.kernel} is wrong"
     if comparison.wrong_states:
-        return Finding.STATE, state_text(comparison.wrong_states[0])
+        return BuildFault.STATE, state_text(comparison.wrong_states[0])
     if comparison.unfinished:
-        return Finding.END, comparison.unfinished
+        return BuildFault.END, comparison.unfinished
     if comparison.wrong_outputs:
-        return Finding.OUTPUT, output_text(comparison.wrong_outputs[0])
-    return Finding.NONE, ""
+        return BuildFault.OUTPUT, output_text(comparison.wrong_outputs[0])
+    return BuildFault.NONE, ""
 
 
-def result_text(trial: Trial) -> str:
+def result_text(trial: BuildTrial) -> str:
     """ "right", what is wrong, or why that is not known."""
     return (trial.failure and f"not known: {trial.failure}") or trial.wrong or "right"

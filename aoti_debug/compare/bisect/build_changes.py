@@ -9,7 +9,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.instrument.frontend.protocol.inductor_parts import Candidate, LeftOut
+from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut, TunedChoice
 
 _DISABLED = "disabled_passes"
 _MOST = 3  # names in a line
@@ -122,7 +122,7 @@ class LeaveOut:
 class SkipCandidate:
     """A candidate of autotuning that is not tried."""
 
-    candidate: Candidate
+    candidate: TunedChoice
 
     def applied_to(self, build: Build) -> Build:
         """The build with this change."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
-from aoti_debug.compare.bisect.delta_debugging import Outcome
+from aoti_debug.compare.bisect.delta_debugging import SetOutcome
 from aoti_debug.compare.bisect.search_state import interrupted
 from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
 
@@ -18,7 +18,7 @@ FORMAT = 2
 NAME = "bisect.json"
 
 
-class Finding(str, Enum):
+class BuildFault(str, Enum):
     """The kind of fault that a build has."""
 
     NONE = "nothing"
@@ -29,11 +29,11 @@ class Finding(str, Enum):
     BUILD = "a part of the build fails"
 
 
-_ENDINGS = (Finding.END, Finding.BUILD)  # of what ends in one of these, nothing is known that comes after it
+_ENDINGS = (BuildFault.END, BuildFault.BUILD)  # of what ends in one of these, nothing is known that comes after it
 
 
 @dataclass(frozen=True)
-class Trial:
+class BuildTrial:
     """A build of the program with changes, and what was found.
 
     Attributes:
@@ -50,7 +50,7 @@ class Trial:
 
     name: str
     changes: tuple[str, ...] = ()
-    finding: Finding = Finding.NONE
+    finding: BuildFault = BuildFault.NONE
     wrong: str = ""
     failure: str = ""
     applied: Applied = field(default_factory=Applied)
@@ -61,19 +61,19 @@ class Trial:
     @property
     def is_right(self) -> bool:
         """True if it was built and run without a finding."""
-        return self.finding is Finding.NONE and not self.failure
+        return self.finding is BuildFault.NONE and not self.failure
 
-    def outcome(self, as_it_is: Trial) -> Outcome:
+    def outcome(self, as_it_is: BuildTrial) -> SetOutcome:
         """The effect of the changes on the finding of the program as it is.
 
         A build or a run that ends badly tells nothing about wrong numbers, nor the other way round.
         """
         if self.is_right:
-            return Outcome.YES
+            return SetOutcome.YES
         is_other = self.finding is not as_it_is.finding and bool(
             {self.finding, as_it_is.finding}.intersection(_ENDINGS)
         )
-        return Outcome.UNKNOWN if self.failure or is_other else Outcome.NO
+        return SetOutcome.UNKNOWN if self.failure or is_other else SetOutcome.NO
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ class _State:
     format: int
     key: str
     configs: Mapping[str, Any] = field(default_factory=dict)
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[BuildTrial, ...] = ()
     is_done: bool = False
 
 
-class Trials:
+class BuildTrials:
     """The trials of one bisection.
 
     Args:
@@ -102,16 +102,16 @@ class Trials:
         self.known = len(self._state.trials)
 
     @property
-    def all(self) -> tuple[Trial, ...]:
+    def all(self) -> tuple[BuildTrial, ...]:
         """The finished trials, in order."""
         return self._state.trials
 
-    def find(self, changes: Iterable[str]) -> Trial | None:
+    def find(self, changes: Iterable[str]) -> BuildTrial | None:
         """The finished trial of changes, in any order."""
         wanted = sorted(changes)
         return next((trial for trial in self._state.trials if sorted(trial.changes) == wanted), None)
 
-    def add(self, trial: Trial) -> None:
+    def add(self, trial: BuildTrial) -> None:
         """Adds a trial, and writes it down."""
         self._write(replace(self._state, trials=(*self._state.trials, trial)))
 

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Outcome(Enum):
+class SetOutcome(Enum):
     """The effect of a set: it does what is searched for, or not."""
 
     YES = "it does"
@@ -18,7 +18,7 @@ class Outcome(Enum):
     UNKNOWN = "not known: a part of it may"
 
 
-def smallest(items: Sequence[T], outcome: Callable[[tuple[T, ...]], Outcome]) -> tuple[T, ...]:
+def smallest(items: Sequence[T], outcome: Callable[[tuple[T, ...]], SetOutcome]) -> tuple[T, ...]:
     """A set that does it, of which no part that was tried does; () if none was found.
 
     Where a set tells nothing, its parts are tried: as in delta debugging, first halves, then quarters and so on, and
@@ -33,44 +33,44 @@ def smallest(items: Sequence[T], outcome: Callable[[tuple[T, ...]], Outcome]) ->
     if not current:
         return ()
     does = search.outcome(current)
-    if does is Outcome.NO:
+    if does is SetOutcome.NO:
         return ()
     parts = 2
     while len(current) > 1:
-        chosen = next((c for c in _candidates(current, parts, does) if search.outcome(c) is Outcome.YES), None)
+        chosen = next((c for c in _candidates(current, parts, does) if search.outcome(c) is SetOutcome.YES), None)
         if chosen is not None:
             parts = 2 if len(chosen) <= len(current) // parts + 1 else max(parts - 1, 2)
-            current, does = chosen, Outcome.YES
+            current, does = chosen, SetOutcome.YES
         elif parts >= len(current):
             break
         else:
             parts = min(2 * parts, len(current))
-    return current if does is Outcome.YES else ()
+    return current if does is SetOutcome.YES else ()
 
 
-def _candidates(current: tuple[T, ...], parts: int, does: Outcome) -> Iterator[tuple[T, ...]]:
+def _candidates(current: tuple[T, ...], parts: int, does: SetOutcome) -> Iterator[tuple[T, ...]]:
     """The parts of a set, then what is left without each."""
     bounds = [len(current) * part // parts for part in range(parts + 1)]
     pairs = list(itertools.pairwise(bounds))
     yield from (current[first:last] for first, last in pairs)
-    if does is Outcome.YES and parts > 2:
+    if does is SetOutcome.YES and parts > 2:
         yield from (current[:first] + current[last:] for first, last in pairs)
 
 
 class _Search(Generic[T]):
     """The outcomes of sets, each tried once."""
 
-    def __init__(self, outcome: Callable[[tuple[T, ...]], Outcome]) -> None:
+    def __init__(self, outcome: Callable[[tuple[T, ...]], SetOutcome]) -> None:
         self._outcome = outcome
         self._none: list[frozenset[T]] = []
-        self._known: dict[frozenset[T], Outcome] = {}
+        self._known: dict[frozenset[T], SetOutcome] = {}
 
-    def outcome(self, items: tuple[T, ...]) -> Outcome:
+    def outcome(self, items: tuple[T, ...]) -> SetOutcome:
         key = frozenset(items)
         if any(key <= none for none in self._none):
-            return Outcome.NO
+            return SetOutcome.NO
         if key not in self._known:
             self._known[key] = self._outcome(items)
-        if self._known[key] is Outcome.NO:
+        if self._known[key] is SetOutcome.NO:
             self._none.append(key)
         return self._known[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aoti_debug.base import wording
-from aoti_debug.compare.bisect.wrong_launches import Bisection, Suspect
+from aoti_debug.compare.bisect.wrong_launches import Bisection, SuspectLaunch
 from aoti_debug.compare.diff.pairing.pair import PairedBy
 from aoti_debug.compare.diff.text import element_text
 from aoti_debug.compare.replay.healed_outputs import Healing
@@ -38,7 +38,7 @@ def bisection_lines(found: Bisection) -> list[str]:
     return [*lines, f"{_conclusion(found)}; {wording.count(found.runs, 'run')}"]
 
 
-def _culprit(suspect: Suspect) -> Iterator[str]:
+def _culprit(suspect: SuspectLaunch) -> Iterator[str]:
     launch = suspect.launch
     verdict = "" if suspect.verdict is None else f": {suspect.verdict.value}, compared with the program"
     yield f"CULPRIT {launch.id} {launch.kernel}{verdict}"

@@ -12,7 +12,7 @@ from aoti_debug.runs.rundir.timeline import Launch
 
 
 @dataclass(frozen=True)
-class Suspect:
+class SuspectLaunch:
     """A launch that writes other results than the good package does, from the same inputs.
 
     Attributes:
@@ -47,14 +47,14 @@ class Bisection:
     by: PairedBy
     paired: int
     same: int
-    suspects: tuple[Suspect, ...]
+    suspects: tuple[SuspectLaunch, ...]
     between: tuple[Launch, ...]
     outputs: Outputs
     runs: int
     notes: tuple[str, ...]
 
     @property
-    def culprits(self) -> tuple[Suspect, ...]:
+    def culprits(self) -> tuple[SuspectLaunch, ...]:
         """The suspects whose difference rounding does not explain."""
         return tuple(suspect for suspect in self.suspects if suspect.is_culprit)
 

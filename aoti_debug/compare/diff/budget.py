@@ -26,7 +26,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.diff.difference import Diff, TensorDifference
-from aoti_debug.compare.diff.explanation import Explanation
+from aoti_debug.compare.diff.explanation import DiffExplanation
 from aoti_debug.compare.diff.pairing.pair import PairedBy
 
 if sys.version_info >= (3, 11):
@@ -54,7 +54,7 @@ class TensorBudget:
         """True if it holds for a tensor."""
         return fnmatchcase(kernel, self.kernel) and fnmatchcase(name, self.name)
 
-    def excess(self, difference: TensorDifference, explanation: Explanation | None = None) -> str:
+    def excess(self, difference: TensorDifference, explanation: DiffExplanation | None = None) -> str:
         """The limit that a difference exceeds, in words; "" if it exceeds none.
 
         Args:
@@ -114,13 +114,13 @@ class Budget:
         return tuple(found)
 
     def _excess(
-        self, kernel: str, name: str, difference: TensorDifference, explanation: Explanation | None = None
+        self, kernel: str, name: str, difference: TensorDifference, explanation: DiffExplanation | None = None
     ) -> str:
         budget = next((budget for budget in self.tensors if budget.matches(kernel, name)), None)
         return "it must be equal" if budget is None else budget.excess(difference, explanation)
 
 
-def _words(explanation: Explanation) -> str:
+def _words(explanation: DiffExplanation) -> str:
     """ "wrong in b, 3 of 64 elements of buf1"."""
     sides = f" in {' and '.join(explanation.wrong)}" if explanation.wrong else ""
     return f"{explanation.cause.value}{sides}{f', {explanation.reason}' if explanation.reason else ''}"

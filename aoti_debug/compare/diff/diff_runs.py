@@ -12,7 +12,7 @@ from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
 from aoti_debug.compare.diff.differing_settings import differing_settings
 from aoti_debug.compare.diff.element_difference import element_difference
-from aoti_debug.compare.diff.pairing.pair import LaunchPair, Outcome, PairedBy, Pairing, TensorPair
+from aoti_debug.compare.diff.pairing.pair import LaunchPair, PairedBy, Pairing, PairRelation, TensorPair
 from aoti_debug.compare.diff.pairing.pair_by_launch import pair_by_launch
 from aoti_debug.compare.diff.pairing.pair_by_value import pair_by_value
 from aoti_debug.compare.diff.pairing.recorded_tensor import RecordedTensor, RecordedTensors
@@ -81,8 +81,8 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
         b,
         pairing.by,
         pairing.pairs,
-        outcomes[Outcome.SAME],
-        outcomes[Outcome.NOT_RECORDED],
+        outcomes[PairRelation.SAME],
+        outcomes[PairRelation.NOT_RECORDED],
         differing_settings(a, b),
         tuple(_inputs([*read_first, *_read_by_others(read_first, a, b)], a, b)),
         tuple(_launches(pairing, a, b)),
@@ -251,7 +251,7 @@ def _inputs(read_first: Sequence[tuple[str, TensorPair]], a: RunDir, b: RunDir) 
 def _launches(pairing: Pairing, a: RunDir, b: RunDir) -> Iterator[LaunchDifference]:
     for pair in pairing.pairs:
         outcome = pair.outcome
-        if outcome not in (Outcome.SAME, Outcome.NOT_RECORDED):
+        if outcome not in (PairRelation.SAME, PairRelation.NOT_RECORDED):
             tensors = tuple(difference_of(written, a, b) for written in pair.writes if written.equal is False)
             yield LaunchDifference(pair, outcome, tensors, tuple(_notes(pair, b)))
 
@@ -262,7 +262,7 @@ def _notes(pair: LaunchPair, b: RunDir) -> Iterator[str]:
     schema = b.manifest.operator(pair.launch.site.op) if pair.launch.site.op else None
     if schema is not None and schema.random:
         yield "it draws random numbers"
-    if pair.outcome is Outcome.INPUTS_UNKNOWN and pair.unpaired_reads:
+    if pair.outcome is PairRelation.INPUTS_UNKNOWN and pair.unpaired_reads:
         yield f"without a counterpart: {wording.some(pair.unpaired_reads, 4)}"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.compare.diff.differing_settings import Setting
+from aoti_debug.compare.diff.differing_settings import RunSetting
 from aoti_debug.compare.diff.element_difference import ElementDifference
-from aoti_debug.compare.diff.explanation import Explanation, SideError
-from aoti_debug.compare.diff.pairing.pair import LaunchPair, Outcome, PairedBy, TensorPair
+from aoti_debug.compare.diff.explanation import DiffExplanation, SideError
+from aoti_debug.compare.diff.pairing.pair import LaunchPair, PairedBy, PairRelation, TensorPair
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 
@@ -65,10 +65,10 @@ class LaunchDifference:
     """
 
     pair: LaunchPair
-    outcome: Outcome
+    outcome: PairRelation
     tensors: tuple[TensorDifference, ...]
     notes: tuple[str, ...] = ()
-    explanation: Explanation | None = None
+    explanation: DiffExplanation | None = None
 
     @property
     def launch(self) -> Launch:
@@ -115,7 +115,7 @@ class Diff:
     pairs: tuple[LaunchPair, ...]
     same: int
     not_recorded: int
-    settings: tuple[Setting, ...]
+    settings: tuple[RunSetting, ...]
     inputs: tuple[InputDifference, ...]
     launches: tuple[LaunchDifference, ...]
     only_a: tuple[Launch, ...]
@@ -135,7 +135,7 @@ class Diff:
     @property
     def parted(self) -> tuple[LaunchDifference, ...]:
         """The launches that read the same bytes, and wrote others."""
-        return tuple(item for item in self.launches if item.outcome is Outcome.PARTS)
+        return tuple(item for item in self.launches if item.outcome is PairRelation.PARTS)
 
     @property
     def first(self) -> LaunchDifference | None:

@@ -13,7 +13,7 @@ _MOST_NAMES = 4
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunSetting:
     """Something that two runs do not have in common.
 
     Attributes:
@@ -26,33 +26,33 @@ class Setting:
     b: str
 
 
-def differing_settings(a: RunDir, b: RunDir) -> tuple[Setting, ...]:
+def differing_settings(a: RunDir, b: RunDir) -> tuple[RunSetting, ...]:
     """All of them, the most general first."""
     return tuple(setting for setting in _settings(a, b) if setting.a != setting.b)
 
 
-def _settings(a: RunDir, b: RunDir) -> Iterator[Setting]:
+def _settings(a: RunDir, b: RunDir) -> Iterator[RunSetting]:
     first, second = a.manifest, b.manifest
-    yield Setting("torch that runs it", a.info.torch_version or "", b.info.torch_version or "")
-    yield Setting("torch that compiled it", first.torch_version, second.torch_version)
-    yield Setting("aoti-debug", first.tool_version, second.tool_version)
-    yield Setting("device", first.device, second.device)
-    yield Setting("compiler", first.compiler.command, second.compiler.command)
+    yield RunSetting("torch that runs it", a.info.torch_version or "", b.info.torch_version or "")
+    yield RunSetting("torch that compiled it", first.torch_version, second.torch_version)
+    yield RunSetting("aoti-debug", first.tool_version, second.tool_version)
+    yield RunSetting("device", first.device, second.device)
+    yield RunSetting("compiler", first.compiler.command, second.compiler.command)
     flags = [set(manifest.compiler.kernel_flags) for manifest in (first, second)]
-    yield Setting("compiler flags", " ".join(sorted(flags[0] - flags[1])), " ".join(sorted(flags[1] - flags[0])))
-    yield Setting("calls", str(len(a.timeline.calls)), str(len(b.timeline.calls)))
-    yield Setting("guards", _yes(a.info.guards), _yes(b.info.guards))
+    yield RunSetting("compiler flags", " ".join(sorted(flags[0] - flags[1])), " ".join(sorted(flags[1] - flags[0])))
+    yield RunSetting("calls", str(len(a.timeline.calls)), str(len(b.timeline.calls)))
+    yield RunSetting("guards", _yes(a.info.guards), _yes(b.info.guards))
     yield from _kernels(first, second)
 
 
-def _kernels(a: Manifest, b: Manifest) -> Iterator[Setting]:
+def _kernels(a: Manifest, b: Manifest) -> Iterator[RunSetting]:
     first, second = ({kernel.name: kernel for kernel in manifest.kernels} for manifest in (a, b))
     missing = [[name for name in own if name not in other] for own, other in ((first, second), (second, first))]
-    yield Setting("kernels of one only", *(wording.some(names, _MOST_NAMES) if names else "" for names in missing))
+    yield RunSetting("kernels of one only", *(wording.some(names, _MOST_NAMES) if names else "" for names in missing))
     for name, kernel in first.items():
         other = second.get(name)
         if other is not None:
-            yield Setting(f"kernel {name}", *_versions(kernel, other))
+            yield RunSetting(f"kernel {name}", *_versions(kernel, other))
 
 
 def _versions(a: Kernel, b: Kernel) -> tuple[str, str]:

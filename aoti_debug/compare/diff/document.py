@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.compare.diff.difference import Diff, LaunchDifference, TensorDifference
-from aoti_debug.compare.diff.explanation import Explanation
+from aoti_debug.compare.diff.explanation import DiffExplanation
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -80,7 +80,7 @@ def _launch(item: LaunchDifference) -> dict[str, Any]:
     }
 
 
-def _explanation(found: Explanation | None) -> dict[str, Any] | None:
+def _explanation(found: DiffExplanation | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {

@@ -24,10 +24,10 @@ from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.compare import require_trust
 from aoti_debug.compare.compare_run import Scope, compare_run, reference_of
 from aoti_debug.compare.diff.difference import Diff, LaunchDifference, TensorDifference, WrongAlone
-from aoti_debug.compare.diff.explanation import Cause, Explanation, SideError
+from aoti_debug.compare.diff.explanation import DiffCause, DiffExplanation, SideError
 from aoti_debug.compare.diff.judged_launches import JudgedLaunches, Judgement, Place, makers
 from aoti_debug.compare.diff.options import DiffOptions
-from aoti_debug.compare.diff.pairing.pair import Outcome, Pairing
+from aoti_debug.compare.diff.pairing.pair import Pairing, PairRelation
 from aoti_debug.compare.diff.pairing.recorded_tensor import RecordedTensor
 from aoti_debug.compare.diff.pairing.same_expressions import SameExpressions
 from aoti_debug.compare.protocol.measurement import Measurement
@@ -170,27 +170,29 @@ def _judgements(item: LaunchDifference, a: JudgedLaunches, b: JudgedLaunches) ->
     return first, b.judgement(item.launch, tuple(pair.b.argument.name for pair in pairs))
 
 
-def _explanation(item: LaunchDifference, a: Judgement, b: Judgement, known: _Known) -> Explanation:
+def _explanation(item: LaunchDifference, a: Judgement, b: Judgement, known: _Known) -> DiffExplanation:
     if a.wrong or b.wrong:
         sides = [(name, found.wrong) for name, found in (("a", a), ("b", b)) if found.wrong]
-        return Explanation(Cause.WRONG, tuple(name for name, _ in sides), _of_sides(sides))
+        return DiffExplanation(DiffCause.WRONG, tuple(name for name, _ in sides), _of_sides(sides))
     if a.unknown or b.unknown:
         sides = [(name, found.unknown) for name, found in (("a", a), ("b", b)) if found.unknown]
-        return Explanation(Cause.UNKNOWN, reason=_of_sides(sides))
+        return DiffExplanation(DiffCause.UNKNOWN, reason=_of_sides(sides))
     if known.unknown_read:
-        return Explanation(Cause.UNKNOWN, reason=f"what it read has no counterpart: {known.unknown_read}")
+        return DiffExplanation(DiffCause.UNKNOWN, reason=f"what it read has no counterpart: {known.unknown_read}")
     unread = f"without {wording.some(b.unread, 4)}, which nothing reads" if b.unread else ""
     may_read_other = any(read.equal is not True for read in item.pair.reads) or known.reads_other
     if may_read_other or item.pair.numbers:
         if not known.is_same_expression:
             reason = "it read other bytes, and the two programs compute it in other ways"
-            return Explanation(Cause.UNKNOWN, reason=reason)
-        return Explanation(Cause.CONSEQUENCE, reason=unread)
+            return DiffExplanation(DiffCause.UNKNOWN, reason=reason)
+        return DiffExplanation(DiffCause.CONSEQUENCE, reason=unread)
     if not known.is_same_expression and (reason := _beyond_both_errors(item)):
-        return Explanation(Cause.UNKNOWN, reason=f"the two programs compute it in other ways, and {reason}")
+        return DiffExplanation(DiffCause.UNKNOWN, reason=f"the two programs compute it in other ways, and {reason}")
     if a.is_ill_conditioned or b.is_ill_conditioned:
-        return Explanation(Cause.ILL_CONDITIONED, reason=unread)
-    return Explanation(Cause.TIES if all(map(_is_discrete, item.tensors)) else Cause.ROUNDING, reason=unread)
+        return DiffExplanation(DiffCause.ILL_CONDITIONED, reason=unread)
+    return DiffExplanation(
+        DiffCause.TIES if all(map(_is_discrete, item.tensors)) else DiffCause.ROUNDING, reason=unread
+    )
 
 
 def _of_sides(sides: list[tuple[str, str]]) -> str:
@@ -240,7 +242,7 @@ def _reads_other(item: LaunchDifference, sides: tuple[_Side, _Side], given: set[
 
 def _unknown_read(item: LaunchDifference, b: _Side) -> str:
     """An argument without a counterpart that no launch wrote, and that is no model input or weight; "" without one."""
-    if item.outcome is not Outcome.INPUTS_UNKNOWN:
+    if item.outcome is not PairRelation.INPUTS_UNKNOWN:
         return ""
     for read in b.values.reads.get(item.launch.key, ()):
         is_alone = read.argument.name in item.pair.unpaired_reads and read.write is None

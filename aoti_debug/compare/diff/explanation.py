@@ -7,7 +7,7 @@ from enum import Enum
 from aoti_debug.base.lazy.dataclass import dataclass
 
 
-class Cause(str, Enum):
+class DiffCause(str, Enum):
     """The reason why a launch wrote other bytes than its counterpart."""
 
     ROUNDING = "rounding"  # from the same inputs, both sides are within what rounding explains
@@ -34,7 +34,7 @@ class SideError:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class DiffExplanation:
     """The explanation of what a launch wrote.
 
     Attributes:
@@ -42,11 +42,11 @@ class Explanation:
         reason: of a wrong side, where; why it is not known; what else there is to say.
     """
 
-    cause: Cause
+    cause: DiffCause
     wrong: tuple[str, ...] = ()
     reason: str = ""
 
     @property
     def is_explained(self) -> bool:
         """True if no more than rounding is needed for the difference, or differences that were there before."""
-        return self.cause not in (Cause.WRONG, Cause.UNKNOWN)
+        return self.cause not in (DiffCause.WRONG, DiffCause.UNKNOWN)

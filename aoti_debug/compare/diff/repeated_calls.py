@@ -10,7 +10,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.diff.diff_runs import difference_of, require_values
 from aoti_debug.compare.diff.difference import TensorDifference
-from aoti_debug.compare.diff.pairing.pair import LaunchPair, Outcome
+from aoti_debug.compare.diff.pairing.pair import LaunchPair, PairRelation
 from aoti_debug.compare.diff.pairing.pair_by_launch import launches_by_call, pair_launches
 from aoti_debug.compare.diff.pairing.recorded_tensor import RecordedTensors
 from aoti_debug.package.manifest import Kernel
@@ -73,7 +73,7 @@ def compare_calls(run: RunDir) -> RepeatedCalls:
     tensors = RecordedTensors(run)
     pairs = [pair for later in calls[1:] for pair in pair_launches(calls[0], later, tensors, tensors)]
     outcomes = [pair.outcome for pair in pairs]
-    consequences = [pair for pair in pairs if pair.outcome is Outcome.CONSEQUENCE]
+    consequences = [pair for pair in pairs if pair.outcome is PairRelation.CONSEQUENCE]
     changed = {pair.counterparts[0].key for pair in consequences if _reads_changed_state(pair, run)}
     return RepeatedCalls(
         run,
@@ -81,7 +81,7 @@ def compare_calls(run: RunDir) -> RepeatedCalls:
         tuple(_unrepeatable(run, calls[0], pairs)),
         len(changed),
         len({pair.counterparts[0].key for pair in consequences} - changed),
-        sum(outcome in (Outcome.NOT_RECORDED, Outcome.INPUTS_UNKNOWN) for outcome in outcomes),
+        sum(outcome in (PairRelation.NOT_RECORDED, PairRelation.INPUTS_UNKNOWN) for outcome in outcomes),
     )
 
 
@@ -93,7 +93,7 @@ def _reads_changed_state(pair: LaunchPair, run: RunDir) -> bool:
 def _unrepeatable(run: RunDir, first: Sequence[Launch], pairs: Sequence[LaunchPair]) -> Iterator[UnrepeatableLaunch]:
     parted: dict[LaunchKey, list[LaunchPair]] = defaultdict(list)
     for pair in pairs:
-        if pair.outcome is Outcome.PARTS:
+        if pair.outcome is PairRelation.PARTS:
             parted[pair.counterparts[0].key].append(pair)
     kernels = {kernel.name: kernel for kernel in run.manifest.kernels}
     for launch in first:

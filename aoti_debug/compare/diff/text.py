@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence, Set
 from aoti_debug.base import wording
 from aoti_debug.compare.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
 from aoti_debug.compare.diff.element_difference import ElementDifference
-from aoti_debug.compare.diff.explanation import Cause, Explanation
-from aoti_debug.compare.diff.pairing.pair import Outcome, PairedBy
+from aoti_debug.compare.diff.explanation import DiffCause, DiffExplanation
+from aoti_debug.compare.diff.pairing.pair import PairedBy, PairRelation
 from aoti_debug.compare.diff.repeated_calls import RepeatedCalls
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import unravel
@@ -26,18 +26,18 @@ _PAIRED = {
 
 
 OUTCOMES = {
-    Outcome.PARTS: "parts: it read the same bytes, and wrote others",
-    Outcome.CONSEQUENCE: "read other bytes, and wrote others",
-    Outcome.INPUTS_UNKNOWN: "wrote other bytes; what it read was not all recorded",
+    PairRelation.PARTS: "parts: it read the same bytes, and wrote others",
+    PairRelation.CONSEQUENCE: "read other bytes, and wrote others",
+    PairRelation.INPUTS_UNKNOWN: "wrote other bytes; what it read was not all recorded",
 }
 
 CAUSES = {
-    Cause.ROUNDING: "rounding: from the same inputs, both are within what it explains",
-    Cause.TIES: "ties: elements that are equal, or that rounding decides",
-    Cause.ILL_CONDITIONED: "ill-conditioned: both are within what rounding explains, which is much here",
-    Cause.CONSEQUENCE: "a consequence: each is within what rounding explains from what it read",
-    Cause.WRONG: "wrong: rounding does not explain it",
-    Cause.UNKNOWN: "not known",
+    DiffCause.ROUNDING: "rounding: from the same inputs, both are within what it explains",
+    DiffCause.TIES: "ties: elements that are equal, or that rounding decides",
+    DiffCause.ILL_CONDITIONED: "ill-conditioned: both are within what rounding explains, which is much here",
+    DiffCause.CONSEQUENCE: "a consequence: each is within what rounding explains from what it read",
+    DiffCause.WRONG: "wrong: rounding does not explain it",
+    DiffCause.UNKNOWN: "not known",
 }
 
 
@@ -156,8 +156,8 @@ def _launches(diff: Diff, most: int) -> list[str]:
     lines = [line for item in parted[:most] for line in _launch(item)]
     lines += _more(len(diff.parted), most)
     others = diff.launches if diff.parted else diff.launches[1:]
-    unknown = [item for item in others if item.outcome is Outcome.INPUTS_UNKNOWN]
-    following = [item for item in others if item.outcome is Outcome.CONSEQUENCE]
+    unknown = [item for item in others if item.outcome is PairRelation.INPUTS_UNKNOWN]
+    following = [item for item in others if item.outcome is PairRelation.CONSEQUENCE]
     if following:
         lines.append(
             f"{wording.count(len(following), 'launch')} read what differs, and wrote other bytes: {_ids(following)}"
@@ -196,9 +196,9 @@ def errors_text(difference: TensorDifference) -> str:
     return f"{sizes}, {shares}" + (f": {difference.nearer} is nearer" if difference.nearer else "")
 
 
-def explanation_text(explanation: Explanation) -> str:
+def explanation_text(explanation: DiffExplanation) -> str:
     """The cause of a difference in a sentence: "b is wrong: 3 of 64 elements of buf1"."""
-    if explanation.cause is Cause.WRONG:
+    if explanation.cause is DiffCause.WRONG:
         sides = " and ".join(explanation.wrong)
         return f"{sides} {'is' if len(explanation.wrong) == 1 else 'are'} wrong: {explanation.reason}"
     said = CAUSES[explanation.cause]

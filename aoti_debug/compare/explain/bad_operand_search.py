@@ -16,7 +16,7 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.element_sources import is_elementwise
 from aoti_debug.compare.explain.operand_source import BadElement, OperandSource
-from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed, Source
+from aoti_debug.compare.protocol.bad_operand import BadOperand, BadSource, Computed
 from aoti_debug.compare.protocol.origin import Operand
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.recording.values import unravel
@@ -191,7 +191,7 @@ class BadOperandSearch:
             self._source(of) if is_whole else None,
         )
 
-    def _source(self, of: BadElement) -> Source | None:
+    def _source(self, of: BadElement) -> BadSource | None:
         """The recorded element that a bad one comes from: as far back as recorded values reach, or in this launch."""
         search = OperandSource(self._reference, self._graph, self._symbols, self._device)
         return search.find(of, {**self._upstream, **self._known}, self._known)

@@ -29,7 +29,7 @@ MOVES = frozenset(
 
 
 @dataclass(frozen=True)
-class Place:
+class ElementPlace:
     """An element of a value.
 
     Attributes:
@@ -43,7 +43,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Source:
+class ElementSource:
     """The elements of an argument that an element was computed from.
 
     Attributes:
@@ -55,9 +55,9 @@ class Source:
     value: torch.Tensor
     elements: torch.Tensor
 
-    def first(self, which: torch.Tensor) -> Place:
+    def first(self, which: torch.Tensor) -> ElementPlace:
         """The place of the first element for which `which` is True."""
-        return Place(self.key, -1, int(self.elements[int(which.nonzero()[0])]))
+        return ElementPlace(self.key, -1, int(self.elements[int(which.nonzero()[0])]))
 
     @property
     def numbers(self) -> torch.Tensor:
@@ -65,14 +65,14 @@ class Source:
         return self.value.reshape(-1)[self.elements]
 
 
-def value_at(evaluation: Evaluation, place: Place) -> torch.Tensor:
+def value_at(evaluation: Evaluation, place: ElementPlace) -> torch.Tensor:
     """The tensor that a place is in."""
     value = evaluation.values[place.key]
     tensor: torch.Tensor = value[place.part] if place.part >= 0 else value
     return tensor
 
 
-def sources_of(graph: Graph, evaluation: Evaluation, node: Node, place: Place) -> Iterator[Source]:
+def sources_of(graph: Graph, evaluation: Evaluation, node: Node, place: ElementPlace) -> Iterator[ElementSource]:
     """The elements that an element of a node's result was computed from."""
     import torch
 
@@ -86,9 +86,9 @@ def sources_of(graph: Graph, evaluation: Evaluation, node: Node, place: Place) -
             continue
         if moved is not None:
             elements = [moved[name]] if name in moved else []
-            yield Source(name, key, value, torch.tensor(elements, dtype=torch.int64, device=value.device))
+            yield ElementSource(name, key, value, torch.tensor(elements, dtype=torch.int64, device=value.device))
         else:
-            yield Source(name, key, value, _corresponding(node, name, value, result, at))
+            yield ElementSource(name, key, value, _corresponding(node, name, value, result, at))
 
 
 def _name(node: Node) -> str:
@@ -96,7 +96,7 @@ def _name(node: Node) -> str:
     return node.target.split(".")[1] if "." in node.target else node.target
 
 
-def _moved(node: Node, arguments: tuple[list[Any], dict[str, Any]], place: Place) -> dict[str, int] | None:
+def _moved(node: Node, arguments: tuple[list[Any], dict[str, Any]], place: ElementPlace) -> dict[str, int] | None:
     """The element of the argument that an operator has moved to a place, by the argument; None if it fails."""
     import torch
 

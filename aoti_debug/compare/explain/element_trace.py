@@ -7,7 +7,7 @@ import math
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.compare.explain.element_sources import Place, Source, sources_of, value_at
+from aoti_debug.compare.explain.element_sources import ElementPlace, ElementSource, sources_of, value_at
 from aoti_debug.compare.protocol.origin import Made, Operand
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
@@ -24,7 +24,7 @@ class ElementTrace:
 
     def origin(self, key: ValueKey, element: int) -> tuple[Made, Made | None] | None:
         """The number that a non-finite element comes from, and the NaN that it became; None if it came in."""
-        nan = self._producer(Place(key, -1, element))
+        nan = self._producer(ElementPlace(key, -1, element))
         if nan is None:
             return None
         place, sources = nan
@@ -38,7 +38,7 @@ class ElementTrace:
                 return self._made(*earlier), made
         return made, None
 
-    def _producer(self, place: Place) -> tuple[Place, tuple[Source, ...]] | None:
+    def _producer(self, place: ElementPlace) -> tuple[ElementPlace, tuple[ElementSource, ...]] | None:
         """The place where a value like this one came about first, and what it was computed from."""
         while True:
             node = self._node(place.key)
@@ -46,7 +46,7 @@ class ElementTrace:
                 return None
             if node.is_member:
                 producer = self._graph.value_for(node.inputs[0], node.name)
-                place = Place(producer, int(node.args[1]), place.element)
+                place = ElementPlace(producer, int(node.args[1]), place.element)
                 continue
             sources = tuple(sources_of(self._graph, self._evaluation, node, place))
             number = float(value_at(self._evaluation, place).reshape(-1)[place.element])
@@ -60,7 +60,7 @@ class ElementTrace:
         name = key.after or key.node
         return self._graph.by_name[name] if ValueKey(name) in self._evaluation.values else None
 
-    def _is_meant(self, place: Place) -> bool:
+    def _is_meant(self, place: ElementPlace) -> bool:
         """True if an infinity is written in the program: a mask, a fill value."""
         node = self._node(place.key)
         if node is None or not any(True for _ in sources_of(self._graph, self._evaluation, node, place)):
@@ -68,7 +68,7 @@ class ElementTrace:
         numbers = [a["float"] for a in (*node.args, *node.kwargs.values()) if isinstance(a, dict) and "float" in a]
         return any("inf" in number for number in numbers)
 
-    def _made(self, place: Place, sources: tuple[Source, ...]) -> Made:
+    def _made(self, place: ElementPlace, sources: tuple[ElementSource, ...]) -> Made:
         node = self._node(place.key)
         assert node is not None
         result = value_at(self._evaluation, place)
@@ -90,7 +90,7 @@ class ElementTrace:
             reduces=any(operand.count > 1 for operand in operands),
         )
 
-    def _exact(self, node: Node, place: Place) -> str:
+    def _exact(self, node: Node, place: ElementPlace) -> str:
         """The result for the same operands in float64; "nan" where the operator has none."""
         double = Evaluation(self._reference, self._graph, Arithmetic.DOUBLE, self._device)
         for name in node.inputs:
@@ -106,14 +106,14 @@ class ElementTrace:
         return str(float(result.reshape(-1)[place.element]))
 
 
-def _step(source: Source, number: float) -> Place | None:
+def _step(source: ElementSource, number: float) -> ElementPlace | None:
     """The element of an argument that explains a number: NaN explains NaN, anything non-finite an infinity."""
     numbers = source.numbers
     which = numbers.isnan() if math.isnan(number) else ~numbers.isfinite()
     return source.first(which) if bool(which.any()) else None
 
 
-def _operand(source: Source) -> Operand:
+def _operand(source: ElementSource) -> Operand:
     numbers = source.numbers
     count = int(numbers.numel())
     if count == 1:

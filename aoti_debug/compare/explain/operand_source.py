@@ -14,7 +14,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.culprit import UndecidedError, find_culprit
-from aoti_debug.compare.protocol.bad_operand import Source
+from aoti_debug.compare.protocol.bad_operand import BadSource
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
@@ -50,7 +50,7 @@ class OperandSource:
         self._symbols = symbols
         self._device = device
 
-    def find(self, of: BadElement, *starts: Mapping[ValueKey, torch.Tensor]) -> Source | None:
+    def find(self, of: BadElement, *starts: Mapping[ValueKey, torch.Tensor]) -> BadSource | None:
         """The element that a bad one comes from; None if that cannot be told.
 
         Args:
@@ -62,11 +62,11 @@ class OperandSource:
                 return found
         return None
 
-    def _from(self, of: BadElement, recorded: Mapping[ValueKey, torch.Tensor]) -> Source | None:
+    def _from(self, of: BadElement, recorded: Mapping[ValueKey, torch.Tensor]) -> BadSource | None:
         nodes, leaves = self._part(of.key, recorded)
         if of.key in leaves:
             index = unravel(of.element, tuple(leaves[of.key].shape))
-            return Source(str(of.key), of.element, index, str(of.value), "", True)
+            return BadSource(str(of.key), of.element, index, str(of.value), "", True)
         deadline = time.monotonic() + _MOST_SECONDS
 
         def is_bad(changes: Mapping[str, torch.Tensor]) -> bool:
@@ -84,7 +84,7 @@ class OperandSource:
             return None
         shape = next(tuple(value.shape) for key, value in leaves.items() if str(key) == culprit.name)
         index = () if culprit.element is None else unravel(culprit.element, shape)
-        return Source(culprit.name, culprit.element, index, culprit.value, culprit.instead, culprit.alone)
+        return BadSource(culprit.name, culprit.element, index, culprit.value, culprit.instead, culprit.alone)
 
     def _part(
         self, target: ValueKey, recorded: Mapping[ValueKey, torch.Tensor]

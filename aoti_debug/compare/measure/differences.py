@@ -150,7 +150,7 @@ def largest_of(groups: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
     return largest.index_select(0, groups)
 
 
-class Parts:
+class OutputParts:
     """The parts of an output, in row-major order; that of an output of one part is computed once."""
 
     def __init__(self, output: Evaluated) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aoti_debug.base import dtypes
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.arithmetic import unit
-from aoti_debug.compare.measure.differences import Differences, Parts, largest_in, largest_of
+from aoti_debug.compare.measure.differences import Differences, OutputParts, largest_in, largest_of
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject, element, measurement, spread
 from aoti_debug.compare.measure.ulp import are_finite, finite, median, misplaced, relative_difference
 from aoti_debug.compare.protocol.error_spread import ErrorSpread
@@ -28,7 +28,7 @@ _LEAST_BIAS = 0.2  # ULP
 _LARGEST_ERROR = 4.0  # ULP: one element that is far off says nothing about the others
 
 
-def bias(parts: Parts, dtype: torch.dtype) -> float:
+def bias(parts: OutputParts, dtype: torch.dtype) -> float:
     """The mean error in ULP, away from zero, from the arithmetic that is nearest; 0 where it is no bias.
 
     Args:
@@ -87,7 +87,7 @@ def measure_floating(subject: Subject, output: Evaluated) -> Measurement:
     """Measures an output of a real floating dtype, of at least one element."""
     import torch
 
-    parts = Parts(output)
+    parts = OutputParts(output)
     if not output.perturbed and all(part.is_exact for part in parts):
         return measurement(subject, output, equals_eager=True)
     dtype, count = output.actual.dtype, output.actual.numel()
@@ -138,7 +138,7 @@ class _Sums:
         misplaced, lost, eager_lost: see Measurement.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: OutputParts) -> None:
         self.is_equal = True
         self.error = self.eager_error = self.size = self.change = 0.0
         self.atol = self.rtol = self.eager_ulp = 0.0
@@ -206,7 +206,7 @@ class _Judged:
         ulp_median, ulp_max: the median and the largest error in ULP.
     """
 
-    def __init__(self, parts: Parts, judge: Callable[[Differences], _Judgement], count: int) -> None:
+    def __init__(self, parts: OutputParts, judge: Callable[[Differences], _Judgement], count: int) -> None:
         self._parts, self._judge = parts, judge
         self.wrong = self.worst = begin = 0
         self.excess = 0.0

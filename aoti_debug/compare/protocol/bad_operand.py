@@ -25,7 +25,7 @@ class Computed:
 
 
 @dataclass(frozen=True)
-class Source:
+class BadSource:
     """The element of a recorded value that a bad element comes from, found by evaluating the graph with other numbers.
 
     Attributes:
@@ -77,7 +77,7 @@ class BadOperand:
     size: int = 0
     computed: Computed | None = None
     dividend: str = ""
-    source: Source | None = None
+    source: BadSource | None = None
 
     @property
     def text(self) -> str:

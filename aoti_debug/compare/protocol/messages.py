@@ -30,7 +30,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Failed:
+class EvaluationFailed:
     """The process is about to end with an exception."""
 
     error: ErrorData
@@ -52,7 +52,7 @@ Outcome = (
     | SavedValue
     | SavedOutput
 )
-Message = Started | Outcome | PeakMemory | Failed
+Message = Started | Outcome | PeakMemory | EvaluationFailed
 
 _MESSAGES: Messages[Message] = Messages(
     {
@@ -72,7 +72,7 @@ _MESSAGES: Messages[Message] = Messages(
         "saved value": SavedValue,
         "saved output": SavedOutput,
         "peak memory": PeakMemory,
-        "failed": Failed,
+        "failed": EvaluationFailed,
     }
 )
 message_line = _MESSAGES.line

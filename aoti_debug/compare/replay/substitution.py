@@ -10,7 +10,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.runs.rundir import run_directory
 
 
-class Source(str, Enum):
+class ResultSource(str, Enum):
     """The origin of the results that replace those of a launch."""
 
     EAGER = "eager"  # the program, from the recorded inputs of the launch
@@ -28,7 +28,7 @@ class Substitution:
     """
 
     launch: str
-    source: Source
+    source: ResultSource
     package: Path | None = None
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ def parse(text: str) -> Substitution:
         raise UsageError(f"--substitute {text} is not LAUNCH=WHAT", hint=_HINT)
     key = run_directory.parse_launch_id(launch)
     if what.endswith(".pt2"):
-        return Substitution(str(key), Source.PACKAGE, Path(what))
-    if what not in (Source.EAGER, Source.DOUBLE, Source.SKIP):
+        return Substitution(str(key), ResultSource.PACKAGE, Path(what))
+    if what not in (ResultSource.EAGER, ResultSource.DOUBLE, ResultSource.SKIP):
         raise UsageError(f"--substitute {text}: {what!r} is not known", hint=_HINT)
-    return Substitution(str(key), Source(what))
+    return Substitution(str(key), ResultSource(what))

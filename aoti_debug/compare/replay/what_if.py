@@ -20,12 +20,12 @@ from aoti_debug.compare.replay.recorded_results import recorded_results
 from aoti_debug.compare.replay.replay_session import ReplaySession, recorded
 from aoti_debug.compare.replay.results_of_other_run import results_of
 from aoti_debug.compare.replay.substituted_run import SubstitutedRun
-from aoti_debug.compare.replay.substitution import Source, Substitution
+from aoti_debug.compare.replay.substitution import ResultSource, Substitution
 from aoti_debug.package.manifest import Form, Role
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 
-_ARITHMETICS = {Source.EAGER: ValueArithmetic.EAGER, Source.DOUBLE: ValueArithmetic.DOUBLE}
+_ARITHMETICS = {ResultSource.EAGER: ValueArithmetic.EAGER, ResultSource.DOUBLE: ValueArithmetic.DOUBLE}
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,12 @@ def plan(session: ReplaySession, run: RunDir, substitutions: Sequence[Substituti
     earlier = list(recorded_results(run, run.launch(begin))) if begin else []
     launches = tuple(run.launch(substitution.launch) for substitution in substitutions)
     for substitution, launch in zip(substitutions, launches, strict=True):
-        if substitution.source is Source.SKIP:
+        if substitution.source is ResultSource.SKIP:
             _require_skippable(launch)
-    instructions: list[Instruction] = [*earlier, *(Skip(s.launch) for s in substitutions if s.source is Source.SKIP)]
+    instructions: list[Instruction] = [
+        *earlier,
+        *(Skip(s.launch) for s in substitutions if s.source is ResultSource.SKIP),
+    ]
     instructions += _of_packages(session, run, substitutions)
     program, computed = _of_program(session, run, substitutions, instructions)
     return Plan((*instructions, *computed), launches, program)

@@ -40,7 +40,7 @@ def load_value(graph: Graph, item: KnownValue, symbols: Symbols, device: str) ->
         return _logical(graph, item, tensor)
     whole = _in_shape(tensor, types[0], item, symbols)
     if whole is None:
-        parts = Parts(types[0], item, symbols)
+        parts = RecordedParts(types[0], item, symbols)
         if not parts.covered.all():
             raise NotEvaluableError(f"{item.recorded.argument} of {item.recorded.launch} is a part of {item.value}")
         whole = parts.filled(0).to(device)
@@ -55,12 +55,12 @@ def load_part(graph: Graph, item: KnownValue, symbols: Symbols, device: str) -> 
     """
     (type_,) = graph.by_name[item.value.node].types
     assert type_ is not None
-    parts = Parts(type_, item, symbols)
+    parts = RecordedParts(type_, item, symbols)
     first, second = (_logical(graph, item, parts.filled(seed).to(device)) for seed in (0, 1))
     return first, second
 
 
-class Parts:
+class RecordedParts:
     """The parts of a value that were recorded.
 
     Attributes:

@@ -22,7 +22,7 @@ from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes.error_data import ErrorData
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.measurement import PeakMemory
-from aoti_debug.compare.protocol.messages import Failed, Started, message_line
+from aoti_debug.compare.protocol.messages import EvaluationFailed, Started, message_line
 from aoti_debug.compare.protocol.request import CompareRequest, KnownValue, metric_function
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.compare.worker.locate import OperatorLocator
@@ -83,7 +83,7 @@ def main() -> int:
                 request = json_data.parse(CompareRequest, Path(path).read_bytes())
                 _compare(request, Path(path).parent, messages)
         except Exception as error:  # noqa: BLE001 - every exception is reported to the parent
-            messages.write(message_line(Failed(ErrorData.from_exception(error))) + "\n")
+            messages.write(message_line(EvaluationFailed(ErrorData.from_exception(error))) + "\n")
             return 1
     return 0
 

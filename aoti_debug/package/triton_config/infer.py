@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
-from aoti_debug.package.manifest import Inferred, Kernel, Origin
+from aoti_debug.package.manifest import ConfigOrigin, Inferred, Kernel
 from aoti_debug.package.triton_config.decorator import Heuristic, is_literal, read_heuristic
 
 _CEILING = re.compile(r"\(*\s*(\w+) \+ \(+(\d+) - 1\)+ / \(*(\d+)\)*\Z")
@@ -198,7 +198,7 @@ def result_affecting_parameters(kernel: Kernel) -> tuple[str, ...]:
     heuristic = read_heuristic(kernel.source)
     if heuristic is None or (heuristic.name != _USER_HEURISTIC and not _own_configs(heuristic)):
         return ()
-    chosen = (name for name, _ in kernel.config if kernel.origin(name) is Origin.CHOSEN)
+    chosen = (name for name, _ in kernel.config if kernel.origin(name) is ConfigOrigin.CHOSEN)
     return tuple(name for name in chosen if name in heuristic.parameters)
 
 
@@ -233,9 +233,9 @@ def _from_listed_configs(kernel: Kernel, heuristic: Heuristic, listed: Sequence[
     ]
     if not complete or not all(required <= config.keys() for config in complete):
         return kernel
-    single_origin = Origin.RECORDED if len(listed) == 1 else Origin.DERIVED
+    single_origin = ConfigOrigin.RECORDED if len(listed) == 1 else ConfigOrigin.DERIVED
     origins = {
-        name: Origin.CHOSEN if len({repr(config.get(name)) for config in complete}) > 1 else single_origin
+        name: ConfigOrigin.CHOSEN if len({repr(config.get(name)) for config in complete}) > 1 else single_origin
         for name in complete[0]
     }
     return _with_configs(kernel, complete, origins)
@@ -259,7 +259,10 @@ def _from_size_hints(kernel: Kernel, heuristic: Heuristic) -> Kernel:
     possible[STAGES] = _USER_STAGES if heuristic.name == _USER_HEURISTIC else _INDUCTOR_STAGES
     if not all(possible.values()):
         return kernel
-    origins = {name: Origin.DERIVED if name in known and len(known[name]) == 1 else Origin.CHOSEN for name in possible}
+    origins = {
+        name: ConfigOrigin.DERIVED if name in known and len(known[name]) == 1 else ConfigOrigin.CHOSEN
+        for name in possible
+    }
     configs = [{**config, WARPS: kernel.num_warps} for config in _combinations(possible)]
     return _with_configs(kernel, configs, origins)
 
@@ -271,7 +274,7 @@ def _combinations(possible: Mapping[str, Sequence[int]]) -> Iterator[dict[str, i
         yield {name: values[i] for (name, values), i in zip(possible.items(), index, strict=True)}
 
 
-def _with_configs(kernel: Kernel, configs: Sequence[Mapping[str, Any]], origins: Mapping[str, Origin]) -> Kernel:
+def _with_configs(kernel: Kernel, configs: Sequence[Mapping[str, Any]], origins: Mapping[str, ConfigOrigin]) -> Kernel:
     first, *others = (tuple((name, repr(value)) for name, value in config.items()) for config in configs[:MAX_CONFIGS])
     return replace(
         kernel,
@@ -279,7 +282,7 @@ def _with_configs(kernel: Kernel, configs: Sequence[Mapping[str, Any]], origins:
         inferred=tuple(
             Inferred(name, origin)
             for name, origin in origins.items()
-            if name != WARPS and origin is not Origin.RECORDED
+            if name != WARPS and origin is not ConfigOrigin.RECORDED
         ),
         other_configs=tuple(others),
     )

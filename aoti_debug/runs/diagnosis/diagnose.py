@@ -22,7 +22,7 @@ from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.breadcrumbs import Crumb
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.run_json import ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 from aoti_debug.runs.rundir.timeline import Fault, Launch, LaunchStatus
 
 # CUresults (and the equal cudaError_t) of a kernel that failed while it ran: the driver reports them in a later call.
@@ -108,7 +108,7 @@ class _Case:
             surfaced = self._launch_of(fault) or (self.open[-1] if self.open else None)
             finding = self._first_incomplete(f"CUDA error {code}: {ASYNCHRONOUS[code]}", Proof.CERTAIN, surfaced)
             return finding or self._elsewhere(f"CUDA error {code}: {ASYNCHRONOUS[code]}", surfaced)
-        if self.exit.stage is Stage.SYNCHRONISE and self.exit.exception:
+        if self.exit.stage is RunStage.SYNCHRONISE and self.exit.exception:
             return self._first_incomplete(self.exit.detail, Proof.CERTAIN) or self._elsewhere(self.exit.detail)
         if self.run.state is ExitKind.TIMEOUT:
             return self._first_incomplete(self._ending(), Proof.CERTAIN)
@@ -237,7 +237,7 @@ class _Case:
             why = "level 0 records nothing"
         elif not self.launches:
             why = "it happened before the first launch"
-        elif self.exit.stage in (Stage.SYNCHRONISE, Stage.UNLOAD):
+        elif self.exit.stage in (RunStage.SYNCHRONISE, RunStage.UNLOAD):
             why = f"it happened after the last call; every launch had returned, {self.launches[-1].id} last"
         else:
             why = f"it happened between launches; {self.launches[-1].id} was the last one to return"

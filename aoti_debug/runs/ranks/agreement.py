@@ -20,7 +20,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 
-class Subject(str, Enum):
+class AgreementReason(str, Enum):
     """The reason why a tensor should be equal on all ranks."""
 
     WEIGHT = "weight"
@@ -52,7 +52,7 @@ class Disagreement:
         times: how many launches it differs in.
     """
 
-    subject: Subject
+    subject: AgreementReason
     name: str
     launch: str
     groups: tuple[tuple[int, ...], ...]
@@ -84,7 +84,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class _Recorded:
-    subject: Subject
+    subject: AgreementReason
     name: str
     launch: Launch
     shape: tuple[int, ...] | None
@@ -97,7 +97,7 @@ class _Recorded:
         return self.launch.key.call, self.launch.key.launch, self.replay
 
 
-_Key = tuple[Subject, str, tuple[int, ...]]  # the place too, except of a weight
+_Key = tuple[AgreementReason, str, tuple[int, ...]]  # the place too, except of a weight
 
 
 def agreement(ranks: Sequence[RankRun], expected: Expectation) -> Agreement:
@@ -110,7 +110,7 @@ def agreement(ranks: Sequence[RankRun], expected: Expectation) -> Agreement:
         RunDirError: a record of a run cannot be read.
     """
     compared = 0
-    found: dict[tuple[Subject, str], Disagreement] = {}
+    found: dict[tuple[AgreementReason, str], Disagreement] = {}
     sharded: dict[str, None] = {}
     for program in dict.fromkeys(rank.program for rank in ranks):
         tensors: dict[_Key, dict[int, _Recorded]] = {}
@@ -121,7 +121,7 @@ def agreement(ranks: Sequence[RankRun], expected: Expectation) -> Agreement:
         for (subject, name, _), of_rank in sorted(tensors.items(), key=lambda item: item[0][2]):
             if len(of_rank) < 2:
                 continue
-            if subject is Subject.WEIGHT and len({recorded.shape for recorded in of_rank.values()}) > 1:
+            if subject is AgreementReason.WEIGHT and len({recorded.shape for recorded in of_rank.values()}) > 1:
                 sharded[name] = None
                 continue
             compared += 1
@@ -129,7 +129,7 @@ def agreement(ranks: Sequence[RankRun], expected: Expectation) -> Agreement:
             if len(groups) > 1:
                 known = found.get((subject, name))
                 found[subject, name] = _again(known) if known else _disagreement(subject, name, of_rank, groups)
-    ordered = sorted(found.values(), key=lambda item: item.subject is not Subject.WEIGHT)
+    ordered = sorted(found.values(), key=lambda item: item.subject is not AgreementReason.WEIGHT)
     return Agreement(compared, tuple(ordered), tuple(sharded))
 
 
@@ -155,7 +155,7 @@ def _again(known: Disagreement) -> Disagreement:
 
 
 def _disagreement(
-    subject: Subject, name: str, of_rank: Mapping[int, _Recorded], groups: tuple[tuple[int, ...], ...]
+    subject: AgreementReason, name: str, of_rank: Mapping[int, _Recorded], groups: tuple[tuple[int, ...], ...]
 ) -> Disagreement:
     launch = next(iter(of_rank.values())).launch
     return Disagreement(subject, name, f"{launch.id} {launch.kernel}", groups)
@@ -180,23 +180,23 @@ def _recorded(run: RunDir, expected: Expectation) -> Iterator[tuple[_Key, _Recor
             name = input_or_weight_name(run.manifest, argument)
             if name in chosen and name not in met and argument.role is not Role.OUT:
                 met.add(name)
-                if recorded := _tensor(Subject.WEIGHT, name, launch, argument, (Phase.BEFORE,)):
-                    yield (Subject.WEIGHT, name, ()), recorded
+                if recorded := _tensor(AgreementReason.WEIGHT, name, launch, argument, (Phase.BEFORE,)):
+                    yield (AgreementReason.WEIGHT, name, ()), recorded
             if _matches(argument.name, expected.agree) or _matches(f"{launch.kernel}:{argument.name}", expected.agree):
                 phases = (Phase.AFTER, Phase.BEFORE) if argument.written else (Phase.BEFORE,)
-                if recorded := _tensor(Subject.NAMED, argument.name, launch, argument, phases):
-                    yield (Subject.NAMED, argument.name, recorded.place), recorded
+                if recorded := _tensor(AgreementReason.NAMED, argument.name, launch, argument, phases):
+                    yield (AgreementReason.NAMED, argument.name, recorded.place), recorded
     for first, launch in waits(run):
         if not gives_equal_results(first.site) or not is_of_all_ranks(first.site):
             continue
         for argument in launch.args:
-            if recorded := _tensor(Subject.COLLECTIVE, first.kernel, launch, argument, (Phase.AFTER,)):
-                yield (Subject.COLLECTIVE, first.kernel, recorded.place), recorded
+            if recorded := _tensor(AgreementReason.COLLECTIVE, first.kernel, launch, argument, (Phase.AFTER,)):
+                yield (AgreementReason.COLLECTIVE, first.kernel, recorded.place), recorded
                 break
 
 
 def _tensor(
-    subject: Subject, name: str, launch: Launch, argument: Argument, phases: Iterable[Phase]
+    subject: AgreementReason, name: str, launch: Launch, argument: Argument, phases: Iterable[Phase]
 ) -> _Recorded | None:
     """A tensor with the hash of its bytes, row-major; None if the run has none of it."""
     shape = None if argument.layout is None else argument.layout.shape

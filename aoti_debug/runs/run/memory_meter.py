@@ -8,7 +8,7 @@ from typing import Any
 
 from aoti_debug.runs.run.launch_heap import LaunchHeapMeter
 from aoti_debug.runs.rundir import memory_file
-from aoti_debug.runs.rundir.memory_file import MeasuredCall, MeasuredMemory
+from aoti_debug.runs.rundir.memory_file import CallCounters, MeasuredMemory
 
 _EVENTS = 200_000  # of the CUDA allocator that its snapshot keeps
 
@@ -34,8 +34,8 @@ class MemoryMeter:
         self._steps: tuple[tuple[int, int], ...] = ()
         self._cuda = torch.cuda if device == "cuda" else None
         self._run = run
-        self._calls: list[MeasuredCall] = []
-        self._before = MeasuredCall(0, 0)
+        self._calls: list[CallCounters] = []
+        self._before = CallCounters(0, 0)
         self._without_snapshot = self._record_history()
         if self._cuda is None:
             with self._profiler():  # the first one takes memory that it keeps
@@ -49,7 +49,7 @@ class MemoryMeter:
             self._cuda.reset_peak_memory_stats()
             allocated = self._cuda.memory_allocated()
         _reset_peak_resident()
-        self._before = MeasuredCall(_status("VmRSS"), 0, allocated, heap=self._launches.heap())
+        self._before = CallCounters(_status("VmRSS"), 0, allocated, heap=self._launches.heap())
         if self._cuda is None and len(self._calls) == self._count - 1:
             self._profile = self._profiler()
             self._profile.__enter__()
@@ -66,7 +66,7 @@ class MemoryMeter:
             peak, reserved = self._cuda.max_memory_allocated(), self._cuda.memory_reserved()
         before = self._before
         self._calls.append(
-            MeasuredCall(before.resident, _status("VmHWM"), before.allocated, peak, reserved, before.heap)
+            CallCounters(before.resident, _status("VmHWM"), before.allocated, peak, reserved, before.heap)
         )
 
     def write(self) -> None:

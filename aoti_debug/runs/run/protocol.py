@@ -9,7 +9,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.processes.error_data import ErrorData
 from aoti_debug.base.machine.processes.messages import Messages
 from aoti_debug.runs.run.device_profiler import DeviceTimes
-from aoti_debug.runs.rundir.run_json import CallPurpose, Stage
+from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class RunRequest:
 class StageReached:
     """The process is about to begin a stage."""
 
-    stage: Stage
+    stage: RunStage
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,13 @@ class Unloaded:
 
 
 @dataclass(frozen=True)
-class Failed:
+class RunFailed:
     """The process is about to end with an exception."""
 
     error: ErrorData
 
 
-Message = StageReached | TorchImported | CallsBegun | CallsDone | Unloaded | Failed
+Message = StageReached | TorchImported | CallsBegun | CallsDone | Unloaded | RunFailed
 
 _MESSAGES: Messages[Message] = Messages(
     {
@@ -119,7 +119,7 @@ _MESSAGES: Messages[Message] = Messages(
         "calls begun": CallsBegun,
         "calls done": CallsDone,
         "unloaded": Unloaded,
-        "failed": Failed,
+        "failed": RunFailed,
     }
 )
 message_line = _MESSAGES.line

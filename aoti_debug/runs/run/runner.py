@@ -33,7 +33,7 @@ from aoti_debug.runs.run.watchdog import Limits
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, run_directory, run_json
 from aoti_debug.runs.rundir import summaries as run_summaries
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, RunStage
 
 _EXTERNAL_SIGNALS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
 
@@ -236,7 +236,11 @@ def _run_in(
     torch_version = report.torch_version or info.torch_version
     info = replace(info, torch_version=torch_version, exit=exit_, tool_calls=report.tool_calls)
     ended = _finish(path, info)
-    if report.stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD) and not ended.run.launches and not report.kill_reason:
+    if (
+        report.stage in (RunStage.IMPORT, RunStage.INPUTS, RunStage.LOAD)
+        and not ended.run.launches
+        and not report.kill_reason
+    ):
         rescue.release(path)
         raise _start_error(path, report, manifest)
     _link_latest(path, options.rank)
@@ -285,8 +289,8 @@ class _LatestLinker(Observer):
         self._path = path
         self._rank = rank
 
-    def reached(self, stage: Stage) -> None:
-        if stage is Stage.CALL:
+    def reached(self, stage: RunStage) -> None:
+        if stage is RunStage.CALL:
             _link_latest(self._path, self._rank)
         self._observer.reached(stage)
 
@@ -346,8 +350,8 @@ def _start_error(path: Path, report: Report, manifest: Manifest) -> AotiDebugErr
     if library_error is not None:
         return library_error
     loading = {
-        Stage.IMPORT: "while torch and --import modules were loaded",
-        Stage.INPUTS: "while the inputs were loaded",
+        RunStage.IMPORT: "while torch and --import modules were loaded",
+        RunStage.INPUTS: "while the inputs were loaded",
     }
     activity = loading.get(report.stage, "while the package was loaded")
     stderr_lines = (path / "stderr.log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]

@@ -21,8 +21,8 @@ from aoti_debug.runs.run.preloaded_modules import WORKER
 from aoti_debug.runs.run.protocol import (
     CallsBegun,
     CallsDone,
-    Failed,
     Message,
+    RunFailed,
     RunRequest,
     StageReached,
     TorchImported,
@@ -30,7 +30,7 @@ from aoti_debug.runs.run.protocol import (
     read_message,
 )
 from aoti_debug.runs.run.watchdog import Limits, Watchdog, request_stacks
-from aoti_debug.runs.rundir.run_json import CallPurpose, Stage, ToolCalls
+from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage, ToolCalls
 
 _MESSAGES = "messages"  # the third pipe, beside "stdout" and "stderr"
 _TICK = 0.1  # seconds
@@ -44,7 +44,7 @@ class Observer:
     def started(self, run: Path) -> None:
         """The run directory exists and the process is about to start."""
 
-    def reached(self, stage: Stage) -> None:
+    def reached(self, stage: RunStage) -> None:
         """The process reached a stage."""
 
     def output(self, stream: str, data: bytes) -> None:
@@ -64,7 +64,7 @@ class Report:
     """
 
     stopwatch: Stopwatch
-    stage: Stage = Stage.IMPORT
+    stage: RunStage = RunStage.IMPORT
     torch_version: str | None = None
     seconds: float | None = None
     calls: tuple[CallsBegun, ...] = ()
@@ -79,7 +79,7 @@ class Report:
         match message:
             case StageReached(stage):
                 self.stage = stage
-                self.stopwatch.next("import torch" if stage is Stage.IMPORT else stage.value)
+                self.stopwatch.next("import torch" if stage is RunStage.IMPORT else stage.value)
                 observer.reached(stage)
             case TorchImported(version):
                 self.torch_version = version
@@ -90,7 +90,7 @@ class Report:
                 self.seconds = seconds
             case Unloaded():
                 self.stopwatch.next("exit")
-            case Failed(error):
+            case RunFailed(error):
                 self.error = error
                 self.unix_time = time.time()
                 self.stopwatch.next("exit")

@@ -13,7 +13,7 @@ from aoti_debug.base import abi
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.runs.rundir import breadcrumbs
-from aoti_debug.runs.rundir.run_json import Stage
+from aoti_debug.runs.rundir.run_json import RunStage
 
 REQUEST = signal.SIGRTMIN + 7  # kStackRequest of runtime_shims/crash/backtrace.h
 _POLL_INTERVAL = 1.0  # seconds between two reads of the journal
@@ -21,8 +21,8 @@ _STACKS_TIMEOUT = 2.0  # seconds in which the threads must write their stacks
 _QUIET_TIME = 0.3  # seconds without another stack after which all threads are taken to have answered
 _MAX_THREADS = 256
 _RECORD_SIZE = struct.Struct("<I")
-_CALLED = frozenset({Stage.CALL, Stage.SYNCHRONISE, Stage.UNLOAD})
-_LOADED = _CALLED | {Stage.LOAD}
+_CALLED = frozenset({RunStage.CALL, RunStage.SYNCHRONISE, RunStage.UNLOAD})
+_LOADED = _CALLED | {RunStage.LOAD}
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Watchdog:
     def __init__(self, limits: Limits, run: Path) -> None:
         self._limits = limits
         self._run = run
-        self._stage = Stage.IMPORT
+        self._stage = RunStage.IMPORT
         self._deadline: float | None = None
         self._next_poll = 0.0
         self._progress: object = None
         self._progress_time = 0.0
 
-    def exceeded_limit(self, stage: Stage) -> str:
+    def exceeded_limit(self, stage: RunStage) -> str:
         """The reason to kill the process now: the limit that it exceeds; "" if it exceeds none."""
         now = time.monotonic()
         if stage in _LOADED and self._deadline is None and self._limits.timeout is not None:
@@ -62,7 +62,7 @@ class Watchdog:
             return f"no progress for {self._limits.stall:g} s"
         return ""
 
-    def _stalls(self, stage: Stage, now: float, limit: float) -> bool:
+    def _stalls(self, stage: RunStage, now: float, limit: float) -> bool:
         if stage is self._stage and now < self._next_poll:
             return False
         self._next_poll = now + min(_POLL_INTERVAL, limit / 4)

@@ -37,9 +37,9 @@ from aoti_debug.runs.run.memory_meter import MemoryMeter
 from aoti_debug.runs.run.protocol import (
     CallsBegun,
     CallsDone,
-    Failed,
     InterposedLibraries,
     Message,
+    RunFailed,
     RunRequest,
     StageReached,
     TorchImported,
@@ -48,7 +48,7 @@ from aoti_debug.runs.run.protocol import (
 )
 from aoti_debug.runs.run.watchdog import REQUEST
 from aoti_debug.runs.rundir import run_directory
-from aoti_debug.runs.rundir.run_json import CallPurpose, Stage
+from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage
 
 
 def main() -> int:
@@ -61,7 +61,7 @@ def main() -> int:
         try:
             _run(request, pipe)
         except Exception as error:  # noqa: BLE001 - every exception of the model is reported to the parent
-            _send(pipe, Failed(ErrorData.from_exception(error)))
+            _send(pipe, RunFailed(ErrorData.from_exception(error)))
             return 1
     return 0
 
@@ -77,7 +77,7 @@ def _import_torch() -> None:
 
 
 def _run(request: RunRequest, pipe: TextIO) -> None:
-    _send(pipe, StageReached(Stage.IMPORT))
+    _send(pipe, StageReached(RunStage.IMPORT))
     _import_torch()
     import torch
 
@@ -94,17 +94,17 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     heap = LaunchHeapMeter(torch, request.device, request.calls)
     model: Any
     if request.interposed is not None:
-        _send(pipe, StageReached(Stage.LOAD))
+        _send(pipe, StageReached(RunStage.LOAD))
         path, data = _raw_inputs(request)
         _select_gpu(data)
         model = _interposed(request.interposed, request, is_captured)
-        _send(pipe, StageReached(Stage.INPUTS))
+        _send(pipe, StageReached(RunStage.INPUTS))
         inputs = input_files.arrange(path, data, model.signature)
     else:
-        _send(pipe, StageReached(Stage.INPUTS))
+        _send(pipe, StageReached(RunStage.INPUTS))
         package = archive.inspect(request.package)
         inputs = _inputs(request, package)
-        _send(pipe, StageReached(Stage.LOAD))
+        _send(pipe, StageReached(RunStage.LOAD))
         _select_gpu((inputs.args, dict(inputs.kwargs)))
         if function is None and heap.is_possible and request.memory and request.calls > WARM_UP + 2:
             function = heap  # of no use in fewer calls
@@ -114,7 +114,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         model = _load(package, is_captured)
         if request.weights:
             model.replace_weights(torch.load(request.weights, weights_only=True, map_location=request.device))
-    _send(pipe, StageReached(Stage.CALL))
+    _send(pipe, StageReached(RunStage.CALL))
     meter = MemoryMeter(torch, request.device, Path(request.run), request.calls, heap) if request.memory else None
     began = time.monotonic()
     result = None
@@ -132,14 +132,14 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
             if meter is not None:
                 meter.end()
     if request.device == "cuda":
-        _send(pipe, StageReached(Stage.SYNCHRONISE))
+        _send(pipe, StageReached(RunStage.SYNCHRONISE))
         torch.cuda.synchronize()
     if meter is not None:
         meter.write()
     _send(pipe, CallsDone(time.monotonic() - began))
     if request.outputs:
         saved_outputs.save(result, Path(request.outputs))
-    _send(pipe, StageReached(Stage.UNLOAD))
+    _send(pipe, StageReached(RunStage.UNLOAD))
     del model, result
     gc.collect()
     _send(pipe, Unloaded())

@@ -16,7 +16,7 @@ SNAPSHOT = "memory_snapshot.pickle"  # for https://pytorch.org/memory_viz
 
 
 @dataclass(frozen=True)
-class MeasuredCall:
+class CallCounters:
     """The counters of one call, in bytes.
 
     Attributes:
@@ -64,7 +64,7 @@ class MeasuredMemory:
         without_snapshot: why there is no snapshot of the CUDA allocator; "" if there is one, or on the CPU.
     """
 
-    calls: tuple[MeasuredCall, ...] = ()
+    calls: tuple[CallCounters, ...] = ()
     steps: tuple[tuple[int, int], ...] = ()
     without_snapshot: str = ""
     launches: tuple[LaunchHeap, ...] = ()

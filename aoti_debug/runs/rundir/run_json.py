@@ -42,7 +42,7 @@ class ExitKind(str, Enum):
         return self not in (ExitKind.RUNNING, ExitKind.CLEAN, ExitKind.STOPPED)
 
 
-class Stage(str, Enum):
+class RunStage(str, Enum):
     """The stages of the process of `aoti-debug run`, in order."""
 
     IMPORT = "import"
@@ -59,7 +59,7 @@ class Exit:
 
     kind: ExitKind
     detail: str = ""  # for people: "SIGSEGV", "RuntimeError: …"
-    stage: Stage | None = None
+    stage: RunStage | None = None
     signal: str = ""  # "SIGSEGV"; "" if no signal ended it
     exception: str = ""  # the Python type's name
     code: int | None = None  # the device error's code, if the exception has one

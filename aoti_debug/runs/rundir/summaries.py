@@ -27,7 +27,7 @@ _LARGEST = 1 << 30  # bytes
 
 
 @dataclass(frozen=True)
-class Sample:
+class CallSample:
     """The statistics of a tensor in one call; min, max, mean and std are over its finite elements, NaN without any.
 
     Attributes:
@@ -92,7 +92,7 @@ class Series:
     argument: str
     modules: tuple[str, ...]
     dtype: str
-    samples: tuple[Sample, ...]
+    samples: tuple[CallSample, ...]
     captured_call: int | None = None
 
     @property
@@ -214,11 +214,11 @@ def _columns(path: Path, data: bytes, manifest: Manifest) -> Columns:
 
 
 def _assembled(columns: Columns) -> Summaries:
-    grouped: dict[tuple[int | None, int, int, tuple[str, ...]], list[tuple[int, Sample]]] = {}
+    grouped: dict[tuple[int | None, int, int, tuple[str, ...]], list[tuple[int, CallSample]]] = {}
     for numbers, texts in columns.rows():
         call, replay, launch, site, repeated, *rest = numbers
         counts, floats = map(int, rest[:5]), map(float, rest[5:])
-        sample = Sample(int(call), int(replay) or None, *counts, *floats)
+        sample = CallSample(int(call), int(replay) or None, *counts, *floats)
         captured = int(call) if replay else None
         grouped.setdefault((captured, int(site), int(repeated), texts), []).append((int(launch), sample))
     series = tuple(_series(captured, site, texts, items) for (captured, site, _, texts), items in grouped.items())
@@ -228,7 +228,7 @@ def _assembled(columns: Columns) -> Summaries:
     return Summaries(ordered, columns.asked, columns.every, columns.lost, columns.missed)
 
 
-def _series(captured: int | None, site: int, texts: tuple[str, ...], items: Iterable[tuple[int, Sample]]) -> Series:
+def _series(captured: int | None, site: int, texts: tuple[str, ...], items: Iterable[tuple[int, CallSample]]) -> Series:
     ordered = sorted(items, key=lambda item: item[1].number)
     kernel, argument, modules, dtype = texts
     return Series(

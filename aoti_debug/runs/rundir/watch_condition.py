@@ -56,7 +56,7 @@ class ConditionError(ValueError):
 
 
 @dataclass(frozen=True)
-class Operand:
+class ConditionOperand:
     """A side of a comparison.
 
     Attributes:
@@ -69,12 +69,12 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Relation:
     """A comparison of two operands; `sign` is "==", "!=", ">=", "<=", ">" or "<"."""
 
-    left: Operand
+    left: ConditionOperand
     sign: str
-    right: Operand
+    right: ConditionOperand
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Joined:
     all_of_them: bool
 
 
-Condition: TypeAlias = Comparison | Joined
+Condition: TypeAlias = Relation | Joined
 
 
 def parse(text: str, begin: int = 0, numbers: Collection[str] = (), texts: Collection[str] = ()) -> Condition:
@@ -191,7 +191,7 @@ class _Parser:
             raise ConditionError("a ) is missing", self._at)
         return condition
 
-    def _comparison(self) -> Comparison:
+    def _comparison(self) -> Relation:
         left, begin = self._operand()
         self._comparisons += 1
         if self._comparisons > _MOST_COMPARISONS:
@@ -199,19 +199,19 @@ class _Parser:
         found = self._next()
         if found is None or not found["sign"]:
             if left.name in COUNTS:
-                return Comparison(left, ">", Operand())
+                return Relation(left, ">", ConditionOperand())
             raise ConditionError("a comparison is missing, such as > 0", self._at)
         self._at = found.end()
         if left.name in self._texts:
             if found["sign"] not in ("==", "!="):
                 raise ConditionError(f"{left.name} is compared by == and != only", found.start("sign"))
-            return Comparison(left, found["sign"], self._word())
+            return Relation(left, found["sign"], self._word())
         right, _ = self._operand()
         if not left.name and not right.name:
             raise ConditionError("it compares no statistic", begin)
-        return Comparison(left, found["sign"], right)
+        return Relation(left, found["sign"], right)
 
-    def _operand(self) -> tuple[Operand, int]:
+    def _operand(self) -> tuple[ConditionOperand, int]:
         """An operand, and where it begins."""
         found = self._next()
         if found is None or not (found["word"] or found["number"]):
@@ -222,15 +222,15 @@ class _Parser:
             raise ConditionError(f"there is no statistic {word!r}: they are {known}", found.start("word"))
         self._at = found.end()
         if word:
-            return Operand(word), found.start("word")
-        return Operand(value=float(found["number"])), found.start("number")
+            return ConditionOperand(word), found.start("word")
+        return ConditionOperand(value=float(found["number"])), found.start("number")
 
-    def _word(self) -> Operand:
+    def _word(self) -> ConditionOperand:
         found = _TEXT.match(self._text, self._at)
         if found is None:
             raise ConditionError("a word is missing", self._at)
         self._at = found.end()
-        return Operand(value=found["text"])
+        return ConditionOperand(value=found["text"])
 
     def _next(self) -> re.Match[str] | None:
         found = _TOKEN.match(self._text, self._at)

@@ -15,7 +15,7 @@ HASH_ONLY = "only its hash was recorded"
 
 
 @dataclass(frozen=True)
-class Measurement:
+class PhaseStatistics:
     """The statistics of one tensor at one phase.
 
     Attributes:
@@ -37,10 +37,10 @@ class Measurer:
     def __init__(self, run: RunDir, budget: int | None = None) -> None:
         self._run = run
         self._budget = budget
-        self._measurements: dict[tuple[int, int, str], Measurement] = {}
+        self._measurements: dict[tuple[int, int, str], PhaseStatistics] = {}
         self.exhausted = False  # a file was left unread because the budget was spent
 
-    def measure(self, argument: Argument, phase: Phase) -> Measurement:
+    def measure(self, argument: Argument, phase: Phase) -> PhaseStatistics:
         """The statistics of an argument at a phase.
 
         Raises:
@@ -49,31 +49,31 @@ class Measurer:
         recorded, saved = argument.stats.get(phase), argument.files.get(phase)
         if recorded is not None and (recorded.statistics is not None or recorded.hash is None):
             reason = "uninitialised" if recorded.uninitialised else recorded.reason
-            return Measurement(recorded.statistics, reason)
+            return PhaseStatistics(recorded.statistics, reason)
         if recorded is not None and (saved is None or not saved.path):
-            return Measurement(None, HASH_ONLY)
+            return PhaseStatistics(None, HASH_ONLY)
         if saved is None:
-            return Measurement(None)
+            return PhaseStatistics(None)
         if phase is Phase.BEFORE and argument.role is Role.OUT:
-            return Measurement(None, "uninitialised")
+            return PhaseStatistics(None, "uninitialised")
         if not saved.path:
-            return Measurement(None, saved.reason)
+            return PhaseStatistics(None, saved.reason)
         key = (*saved.hash, argument.layout.dtype if argument.layout else saved.path)
         if key not in self._measurements:
             if self._budget is not None:
                 if saved.bytes > self._budget:
                     self.exhausted = True
-                    return Measurement(None, "not read")
+                    return PhaseStatistics(None, "not read")
                 self._budget -= saved.bytes
             self._measurements[key] = self._read(argument, phase)
         return self._measurements[key]
 
-    def _read(self, argument: Argument, phase: Phase) -> Measurement:
+    def _read(self, argument: Argument, phase: Phase) -> PhaseStatistics:
         tensor = open_tensor(self._run.tensor_path(argument.files[phase]))
         try:
-            return Measurement(statistics.tensor_statistics(tensor))
+            return PhaseStatistics(statistics.tensor_statistics(tensor))
         except TypeError as error:
-            return Measurement(None, str(error))
+            return PhaseStatistics(None, str(error))
 
 
 def phases(argument: Argument) -> tuple[Phase, ...]:

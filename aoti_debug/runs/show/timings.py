@@ -15,7 +15,7 @@ _SHORTEST_OTHER = 0.001  # seconds
 
 
 @dataclass(frozen=True)
-class Phase:
+class TimedPhase:
     """A phase of a command.
 
     Attributes:
@@ -29,7 +29,7 @@ class Phase:
     began: float | None = None
 
 
-def timing_lines(phases: Sequence[Phase], total: float) -> list[str]:
+def timing_lines(phases: Sequence[TimedPhase], total: float) -> list[str]:
     """The phases with their seconds and share, the time between them, and the total.
 
     Args:
@@ -37,7 +37,7 @@ def timing_lines(phases: Sequence[Phase], total: float) -> list[str]:
     """
     rest = total - _covered(phases)
     rows = [("time", "", "")]
-    for phase in [*phases, *([Phase(OTHER, rest)] if rest > _SHORTEST_OTHER else [])]:
+    for phase in [*phases, *([TimedPhase(OTHER, rest)] if rest > _SHORTEST_OTHER else [])]:
         rows.append(_row(f"  {phase.name}", phase.seconds, total))
         rows += [_row(f"    {name}", seconds, total) for name, seconds in phase.parts.items()]
     rows.append(_row("  in all", total, total))
@@ -45,7 +45,7 @@ def timing_lines(phases: Sequence[Phase], total: float) -> list[str]:
     return [f"{name:<{width}}  {seconds:>10}  {share:>4}".rstrip() for name, seconds, share in rows]
 
 
-def _covered(phases: Sequence[Phase]) -> float:
+def _covered(phases: Sequence[TimedPhase]) -> float:
     """The seconds in which at least one phase went on; one whose beginning is not known goes on alone."""
     alone = sum(phase.seconds for phase in phases if phase.began is None)
     return alone + timings.covered((phase.began, phase.seconds) for phase in phases if phase.began is not None)

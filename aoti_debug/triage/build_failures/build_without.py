@@ -16,8 +16,8 @@ from aoti_debug.compare.bisect.build_changes import Build, LeaveOut, Part, SkipC
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.builder.summary import BuildSummary
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildFailureError, Position, Stage
-from aoti_debug.instrument.frontend.protocol.inductor_parts import Candidate, LeftOut
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildFailureError, BuildStage, Position
+from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut, TunedChoice
 from aoti_debug.instrument.frontend.protocol.part_text import nodes_text, part_text
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.build_failures.finding import blamed_of, finding_of
@@ -47,7 +47,7 @@ def proved(failure: BuildFailure, run: Run) -> Replay:
             found = _alone(failure, position, run, seen)
             return found or replace(done, evidence=tuple(seen))
         first = first or done
-        if position.stage is Stage.CODE and done.folder is not None:
+        if position.stage is BuildStage.CODE and done.folder is not None:
             seen.append(f"{_alone_text(position)}: {done.what}")
     assert first is not None, "there is a part"
     return first
@@ -55,14 +55,14 @@ def proved(failure: BuildFailure, run: Run) -> Replay:
 
 def _parts(position: Position) -> Iterator[Position]:
     """The parts to try, each larger than the one before it."""
-    if position.stage is not Stage.CODE:
+    if position.stage is not BuildStage.CODE:
         yield replace(position, nodes=())
         return
     if position.node:
         yield replace(position, nodes=())
     if len(position.nodes) > 1:
         yield replace(position, name="", node="")
-    yield Position(Stage.CODE, graph=position.graph, function=position.function)
+    yield Position(BuildStage.CODE, graph=position.graph, function=position.function)
 
 
 def _alone(failure: BuildFailure, shown: Position, run: Run, seen: list[str]) -> Replay | None:
@@ -91,7 +91,7 @@ def _alone_text(position: Position) -> str:
     return f"{nodes_text(names)} alone" if names else "the whole graph"
 
 
-_PARTS = {Stage.PASS: Part.PASS, Stage.LOWERING: Part.LOWERING, Stage.CODE: Part.LOWERING}
+_PARTS = {BuildStage.PASS: Part.PASS, BuildStage.LOWERING: Part.LOWERING, BuildStage.CODE: Part.LOWERING}
 
 
 def without(failure: BuildFailure, position: Position) -> tuple[LeaveOut | SkipCandidate, ...]:
@@ -103,9 +103,9 @@ def without(failure: BuildFailure, position: Position) -> tuple[LeaveOut | SkipC
     Args:
         position: the part to blame: of the failure, or an operator of its kernel.
     """
-    if position.stage in (Stage.AUTOTUNING, Stage.TRITON):
-        return (SkipCandidate(Candidate(position.name, position.candidate)),)
-    if failure.operators and not (position.stage is Stage.CODE and position.node):
+    if position.stage in (BuildStage.AUTOTUNING, BuildStage.TRITON):
+        return (SkipCandidate(TunedChoice(position.name, position.candidate)),)
+    if failure.operators and not (position.stage is BuildStage.CODE and position.node):
         return tuple(LeaveOut(Part.LOWERING, operator) for operator in failure.operators)
     part = _PARTS.get(position.stage)
     return () if part is None or not position.name else (LeaveOut(part, position.name),)

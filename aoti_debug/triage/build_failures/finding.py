@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Ending, Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildStage, Ending, Position
 from aoti_debug.instrument.frontend.protocol.part_text import nodes_text, part_text
 from aoti_debug.instrument.frontend.protocol.python_stack import is_of_user
 from aoti_debug.runs.diagnosis.findings import Finding, Place
@@ -69,11 +69,11 @@ def blamed_of(failure: BuildFailure, replay: Replay) -> Position:
 
 
 def _place(failure: BuildFailure, position: Position) -> Place | None:
-    if position.stage in (Stage.TRACING, Stage.LOWERING, Stage.CODE):
+    if position.stage in (BuildStage.TRACING, BuildStage.LOWERING, BuildStage.CODE):
         return Place(operator=position.name, frame=failure.line(position)) if position.node else None
     return (
         Place(kernel=position.name, frame=failure.line(position))
-        if position.stage in (Stage.CPP, Stage.TRITON, Stage.AUTOTUNING)
+        if position.stage in (BuildStage.CPP, BuildStage.TRITON, BuildStage.AUTOTUNING)
         else None
     )
 
@@ -88,11 +88,11 @@ def _evidence(failure: BuildFailure, replay: Replay) -> Iterator[str]:
             yield f"the kernel computes {wording.some(failure.operators, _MOST)}"
         return
     blamed = blamed_of(failure, replay)
-    if position.stage is Stage.CODE and blamed.node and blamed.node != position.node:
+    if position.stage is BuildStage.CODE and blamed.node and blamed.node != position.node:
         yield f"the call of {blamed.name} alone, node {blamed.node}, fails in the same way"
     names = (position.node,) if position.node else position.nodes
-    code = "code of " if position.stage is Stage.CODE else ""
-    graph = "exported program" if position.stage is Stage.TRACING else "graph that Inductor lowers"
+    code = "code of " if position.stage is BuildStage.CODE else ""
+    graph = "exported program" if position.stage is BuildStage.TRACING else "graph that Inductor lowers"
     of = f"{code}{nodes_text(names)} of the {graph}: " if names else ""
     yield f"{of}{_HOW[failure.ending]}"
     if len(position.nodes) > 1:

@@ -24,9 +24,9 @@ from aoti_debug.instrument.builder.compiling.failed_kernel import SOURCE, error_
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import (
     BuildFailure,
+    BuildStage,
     Ending,
     Position,
-    Stage,
     innermost_exception,
 )
 from aoti_debug.instrument.frontend.protocol.part_text import nodes_text, part_text
@@ -35,7 +35,7 @@ from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from aoti_debug.triage.build_failures.script_text import (
     SCRIPT,
-    Given,
+    ModuleTensors,
     Surroundings,
     compiler_text,
     loading_text,
@@ -214,7 +214,7 @@ def _texts(failure: BuildFailure, options: BuildOptions) -> dict[str, str]:
         header = _header(failure, "The lines below are the compiler's command line.")
         text = compiler_text(header, failure.compilation.command, SOURCE)
         return {SCRIPT: text, SOURCE: failure.compilation.source}
-    is_of_graph = bool(position.node) or position.stage in (Stage.PASS, Stage.CODE)
+    is_of_graph = bool(position.node) or position.stage in (BuildStage.PASS, BuildStage.CODE)
     if failure.reference is None or not is_of_graph:
         raise UsageError(f"no script is written of the stage {position.stage.value}")
     around = Surroundings(
@@ -243,7 +243,7 @@ def _module_script(failure: BuildFailure, reference: Reference, around: Surround
     device = device_of(graph, region)
     texts = {name: input_text(input_of(graph, key.node, region.symbols), device) for name, key in module.inputs.items()}
     held = {name for name, key in module.inputs.items() if graph.by_name[key.node].kind is NodeKind.WEIGHT}
-    given = Given(
+    given = ModuleTensors(
         inputs={name: text for name, text in texts.items() if name not in held},
         weights={name: text for name, text in texts.items() if name in held},
         device=device,

@@ -64,7 +64,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Given:
+class ModuleTensors:
     """The tensors that a module takes, as expressions by their names in the module.
 
     Attributes:
@@ -78,7 +78,7 @@ class Given:
     device: str = "cpu"
 
 
-def script_text(header: Sequence[str], module: ModuleText, given: Given, around: Surroundings) -> str:
+def script_text(header: Sequence[str], module: ModuleText, given: ModuleTensors, around: Surroundings) -> str:
     """The text of a script that compiles a module, and so fails as the build did.
 
     Args:
@@ -115,7 +115,7 @@ def compiler_text(header: Sequence[str], command: Sequence[str], source: str) ->
     return _COMPILER.format(header=_docstring(header), words=words, source=literals.text(source))
 
 
-def _with_weights(module: ModuleText, given: Given) -> list[str]:
+def _with_weights(module: ModuleText, given: ModuleTensors) -> list[str]:
     """The lines of a module that holds the weights."""
     arguments = ", ".join(f"self.{name}" if name in given.weights else name for name in module.inputs)
     return [

@@ -40,7 +40,7 @@ REDUNDANT = {"address": "checked"}  # slow modes, and the mode that sees the sam
 
 
 @dataclass(frozen=True)
-class Trial:
+class ReproTrial:
     """One mode in which the repro was run, and its result.
 
     Attributes:
@@ -63,7 +63,7 @@ class Confirmation:
     """
 
     repro: Path | None
-    trials: tuple[Trial, ...]
+    trials: tuple[ReproTrial, ...]
     refused: tuple[str, ...]
 
     @property
@@ -154,7 +154,7 @@ def run(
     return Confirmation(repro, tuple(trial for trial in finished if not _is_not_offered(trial)), tuple(refused))
 
 
-def _is_shown(trials: Sequence[Trial]) -> bool:
+def _is_shown(trials: Sequence[ReproTrial]) -> bool:
     """True if all trials show the fault, or those that could be run do, and say more than the signal that ended them.
 
     A kernel that throws (an assertion) does so before the access that a sanitizer would see.
@@ -165,23 +165,23 @@ def _is_shown(trials: Sequence[Trial]) -> bool:
     return len(ran) == len(trials) or any(evidence.accesses or ": " in evidence.what for evidence in ran)
 
 
-def _run_trials(repro: Path, modes_: Sequence[Mode], seconds: float, steps: Steps) -> list[Trial]:
+def _run_trials(repro: Path, modes_: Sequence[Mode], seconds: float, steps: Steps) -> list[ReproTrial]:
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         started = [pool.submit(_trial, repro, mode, seconds, steps) for mode in modes_]
         return [_record_trial(future, steps) for future in started]
 
 
-def _is_not_offered(trial: Trial) -> bool:
+def _is_not_offered(trial: ReproTrial) -> bool:
     return trial.evidence.code == USAGE
 
 
-def _trial(repro: Path, mode: Mode, seconds: float, steps: Steps) -> Trial:
+def _trial(repro: Path, mode: Mode, seconds: float, steps: Steps) -> ReproTrial:
     began = steps.now
     evidence = gather(repro, mode.words, seconds)
-    return Trial(mode, evidence, steps.now - began, began)
+    return ReproTrial(mode, evidence, steps.now - began, began)
 
 
-def _record_trial(future: Future[Trial], steps: Steps) -> Trial:
+def _record_trial(future: Future[ReproTrial], steps: Steps) -> ReproTrial:
     trial = future.result()
     text = "this repro does not have this mode" if _is_not_offered(trial) else headline(trial.evidence)
     steps.add(Step(f"repro, {trial.mode.name}", trial.seconds, text, began=trial.began))
@@ -229,7 +229,7 @@ def _repro(confirmation: Confirmation) -> dict[str, Any]:
     return {"repro": str(confirmation.repro), "next": (shlex.join(["python", str(confirmation.repro / "repro.py")]),)}
 
 
-def _line(trial: Trial) -> str:
+def _line(trial: ReproTrial) -> str:
     return f"{trial.mode.name}: {headline(trial.evidence)}"
 
 

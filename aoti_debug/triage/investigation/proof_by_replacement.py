@@ -10,7 +10,7 @@ from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.replay.healed_outputs import Healing
 from aoti_debug.compare.replay.options import ReplayOptions
 from aoti_debug.compare.replay.replay_session import ReplaySession, options_of
-from aoti_debug.compare.replay.substitution import Source, Substitution
+from aoti_debug.compare.replay.substitution import ResultSource, Substitution
 from aoti_debug.compare.replay.what_if import WhatIf, what_if
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
@@ -32,7 +32,7 @@ def proof(model: Investigation, run: RunDir, launches: Sequence[str], right: str
     options = ReplayOptions(
         imports=model.options.imports, libraries=model.options.libraries, trusted=model.options.trusted
     )
-    substitutions = [Substitution(launch, Source.EAGER) for launch in launches]
+    substitutions = [Substitution(launch, ResultSource.EAGER) for launch in launches]
     with model.steps.step("proof") as note:
         try:
             session = ReplaySession(options_of(run, folder, options), folder, model.steps)

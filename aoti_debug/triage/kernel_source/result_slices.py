@@ -13,7 +13,7 @@ from aoti_debug.triage.kernel_source.statements import Statement
 
 
 @dataclass(frozen=True)
-class Slice:
+class KernelSlice:
     """The part of a kernel that computes one result.
 
     Attributes:
@@ -33,7 +33,7 @@ def kernel_of(launch: Launch, manifest: Manifest) -> Kernel | None:
     return next((kernel for name in names if (kernel := manifest.kernel(name)) is not None), None)
 
 
-def launch_slices(launch: Launch, manifest: Manifest) -> Mapping[str, Slice]:
+def launch_slices(launch: Launch, manifest: Manifest) -> Mapping[str, KernelSlice]:
     """The slices of a launch by the parameter that is written; empty if the source is missing or not understood."""
     kernel = kernel_of(launch, manifest)
     if kernel is None:
@@ -42,7 +42,7 @@ def launch_slices(launch: Launch, manifest: Manifest) -> Mapping[str, Slice]:
 
 
 @functools.lru_cache(maxsize=1024)
-def kernel_slices(kernel: Kernel, pointers: frozenset[str]) -> Mapping[str, Slice]:
+def kernel_slices(kernel: Kernel, pointers: frozenset[str]) -> Mapping[str, KernelSlice]:
     """The slices of a kernel by the parameter that is written.
 
     Args:
@@ -141,6 +141,6 @@ class _KernelDataflow:
         self.stored[name] = self.stored.get(name, _ValueOrigin()) | value
 
 
-def _slice(value: _ValueOrigin, kernel_statements: tuple[Statement, ...]) -> Slice:
+def _slice(value: _ValueOrigin, kernel_statements: tuple[Statement, ...]) -> KernelSlice:
     operations = tuple(s for s in kernel_statements if s.line in value.lines)
-    return Slice(value.sources, value.infinities, operations)
+    return KernelSlice(value.sources, value.infinities, operations)

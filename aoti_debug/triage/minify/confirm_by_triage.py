@@ -15,7 +15,7 @@ from aoti_debug.compare.fx_repro.module_text import CLASS
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.minify.known_finding import finding_of
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.scripts.triage_verdict import Confirmation, Verdict
+from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict, TriageAnswer
 
 PROGRAM, FOLDER = "program.pt2", "confirmation"
 _SECONDS = 600.0  # that the export may take
@@ -27,7 +27,9 @@ torch.export.save(torch.export.export(script["{CLASS}"]().eval(), script["make_i
 """
 
 
-def verdict_of(script: Path, finding: Finding, options: MinifyOptions, listener: StepListener | None = None) -> Verdict:
+def verdict_of(
+    script: Path, finding: Finding, options: MinifyOptions, listener: StepListener | None = None
+) -> ScriptVerdict:
     """The verdict of a triage of the program of a script, which is left beside the script.
 
     Args:
@@ -39,9 +41,9 @@ def verdict_of(script: Path, finding: Finding, options: MinifyOptions, listener:
         small = replace(options, program=program, inputs=None)
         found, _ = finding_of(small, script.parent.parent.with_name(FOLDER), Steps(listener), listener)
     except AotiDebugError as error:
-        return Verdict(Confirmation.UNKNOWN, wording.first_line(str(error)))
-    answer = Confirmation.YES if found.kind == finding.kind else Confirmation.NO
-    return Verdict(answer, f"{found.kind.heading} {wording.first_line(found.what)}")
+        return ScriptVerdict(TriageAnswer.UNKNOWN, wording.first_line(str(error)))
+    answer = TriageAnswer.YES if found.kind == finding.kind else TriageAnswer.NO
+    return ScriptVerdict(answer, f"{found.kind.heading} {wording.first_line(found.what)}")
 
 
 def _export(script: Path, program: Path) -> None:

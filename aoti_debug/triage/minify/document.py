@@ -7,7 +7,7 @@ from typing import Any
 
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.triage.minify.minified import Minified, Smallest
-from aoti_debug.triage.minify.scripts.triage_verdict import Verdict
+from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict
 
 FORMAT = 1
 
@@ -36,5 +36,5 @@ def _smallest(smallest: Smallest) -> dict[str, Any]:
     }
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: ScriptVerdict) -> dict[str, Any]:
     return {"confirmation": verdict.confirmation.value, "text": verdict.text}

@@ -14,14 +14,14 @@ from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.scripts.script_results import Known, Trials
+from aoti_debug.triage.minify.scripts.script_results import Known, ScriptTrials
 from aoti_debug.triage.results import finding_kinds, triage_directory
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.triage import triage
 
 
 def known_finding(
-    options: MinifyOptions, folder: Path, trials: Trials, steps: Steps, listener: StepListener | None
+    options: MinifyOptions, folder: Path, trials: ScriptTrials, steps: Steps, listener: StepListener | None
 ) -> tuple[Finding, TriageDir]:
     """The finding of a program and its triage; that of an interrupted minimisation is taken from there.
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.runs.diagnosis.findings import Finding
-from aoti_debug.triage.minify.scripts.script_results import Trial
-from aoti_debug.triage.minify.scripts.triage_verdict import Candidate, Confirmation, Verdict
+from aoti_debug.triage.minify.scripts.script_results import ScriptTrial
+from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict, TriageAnswer, TriagedScript
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Smallest:
     fails_in_eager: bool
     shown: int
     runs: int
-    verdict: Verdict
+    verdict: ScriptVerdict
     program: Path | None = None
 
 
@@ -57,10 +57,10 @@ class Minified:
     """
 
     finding: Finding
-    trials: tuple[Trial, ...]
+    trials: tuple[ScriptTrial, ...]
     earlier: int
     smallest: Smallest | None = None
-    refused: tuple[Candidate, ...] = ()
+    refused: tuple[TriagedScript, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -71,4 +71,4 @@ class Minified:
     @property
     def is_confirmed(self) -> bool:
         """True if there is a script that a triage confirmed."""
-        return self.smallest is not None and self.smallest.verdict.confirmation is Confirmation.YES
+        return self.smallest is not None and self.smallest.verdict.confirmation is TriageAnswer.YES

@@ -15,7 +15,7 @@ from aoti_debug.base.machine import user_modules
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.base.machine.versions import installed_versions
-from aoti_debug.compare.bisect.delta_debugging import Outcome, smallest
+from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
@@ -26,14 +26,14 @@ from aoti_debug.triage.minify.known_finding import known_finding
 from aoti_debug.triage.minify.minified import Minified, Smallest
 from aoti_debug.triage.minify.options import MinifyOptions
 from aoti_debug.triage.minify.scripts import script_runs
-from aoti_debug.triage.minify.scripts.attempt import Attempt, Script
-from aoti_debug.triage.minify.scripts.check import Check, checks_of
-from aoti_debug.triage.minify.scripts.input_texts import SMALL, Given, InputForm, sizes_of
+from aoti_debug.triage.minify.scripts.attempt import Attempt, AttemptScript
+from aoti_debug.triage.minify.scripts.check import ScriptCheck, checks_of
+from aoti_debug.triage.minify.scripts.input_texts import SMALL, InputForm, InputMode, sizes_of
 from aoti_debug.triage.minify.scripts.run_script import run_script
-from aoti_debug.triage.minify.scripts.script_results import Trials
+from aoti_debug.triage.minify.scripts.script_results import ScriptTrials
 from aoti_debug.triage.minify.scripts.script_runs import Run, Scripts
-from aoti_debug.triage.minify.scripts.script_text import SCRIPT, Setting
-from aoti_debug.triage.minify.scripts.triage_verdict import Candidate, Confirmation, Verdict
+from aoti_debug.triage.minify.scripts.script_text import SCRIPT, ScriptSetup
+from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict, TriageAnswer, TriagedScript
 from aoti_debug.triage.minify.start.start import Start, Unit
 from aoti_debug.triage.minify.starting_points import starts_of
 
@@ -54,7 +54,7 @@ def key_of(options: MinifyOptions) -> str:
     return digest.hexdigest()
 
 
-def likely_parts(start: Start, check: Check, finding: Finding) -> Iterator[tuple[Unit, ...]]:
+def likely_parts(start: Start, check: ScriptCheck, finding: Finding) -> Iterator[tuple[Unit, ...]]:
     """Yields single calls, these with the calls that they read, and the whole start, each once.
 
     Likely is a call that fails in eager, one that makes what is not finite, and the operator that the finding names.
@@ -73,11 +73,11 @@ def _with_sources(start: Start, unit: Unit) -> tuple[Unit, ...]:
     return tuple(other for other in start.units if other == unit or sources.intersection(other))
 
 
-def _suspects(start: Start, check: Check, finding: Finding) -> Iterator[str]:
+def _suspects(start: Start, check: ScriptCheck, finding: Finding) -> Iterator[str]:
     """The names of likely calls."""
     if start.failing:
         yield start.failing
-    if check in (Check.NAN, Check.INFINITY):
+    if check in (ScriptCheck.NAN, ScriptCheck.INFINITY):
         bad = (line for line in start.lines if line.file and (line.has_nan or line.has_infinity))
         yield from (line.after or line.node for line in bad)
         return
@@ -118,7 +118,7 @@ RESULT = "repro"
 _STARTS, _CANDIDATES = "starts", "candidates"  # while it searches
 _FEW = 4  # more runs of the result
 _MANY = 20  # of what does not show itself every time
-Confirm = Callable[[Path, Finding, MinifyOptions, StepListener | None], Verdict]
+Confirm = Callable[[Path, Finding, MinifyOptions, StepListener | None], ScriptVerdict]
 
 
 def minify(
@@ -154,7 +154,7 @@ def minify(
     except OSError as error:
         raise UsageError(f"cannot make {folder}: {error.strerror}", hint="--out DIR") from error
     with python_process.forking_from(PRELOADED, options.imports):
-        return _Minimisation(options, folder, Trials(folder, key), listener, run, confirm).minified()
+        return _Minimisation(options, folder, ScriptTrials(folder, key), listener, run, confirm).minified()
 
 
 class _Minimisation:
@@ -162,7 +162,7 @@ class _Minimisation:
         self,
         options: MinifyOptions,
         folder: Path,
-        trials: Trials,
+        trials: ScriptTrials,
         listener: StepListener | None,
         run: Run,
         confirm: Confirm,
@@ -174,7 +174,7 @@ class _Minimisation:
         self._listener = listener
         self._steps = Steps(listener)
         self._notes: list[str] = []
-        setting = Setting(
+        setting = ScriptSetup(
             configs=options.inductor_configs,
             folders=user_modules.folders_of(options.imports),
             imports=options.imports,
@@ -186,7 +186,7 @@ class _Minimisation:
     def minified(self) -> Minified:
         finding, done = known_finding(self._options, self._folder, self._trials, self._steps, self._listener)
         best: Smallest | None = None
-        refused: tuple[Candidate, ...] = ()
+        refused: tuple[TriagedScript, ...] = ()
         if finding.kind.is_fault:
             self._scripts.title = _title(self._options, finding)
             showing = self._showing(finding, done.run)
@@ -223,10 +223,10 @@ class _Minimisation:
         first = self._scripts.tried(whole).observed
         seen = []
 
-        def outcome(units: tuple[Unit, ...]) -> Outcome:
+        def outcome(units: tuple[Unit, ...]) -> SetOutcome:
             attempt = replace(whole, units=units)
             found = self._scripts.outcome(attempt, first)
-            if found is Outcome.YES:
+            if found is SetOutcome.YES:
                 seen.append(attempt)
             return found
 
@@ -238,31 +238,35 @@ class _Minimisation:
 
         Random numbers lie in other ranges than the recorded ones: log makes NaN of them without any fault.
         """
-        if attempt.check in (Check.NAN, Check.INFINITY):
+        if attempt.check in (ScriptCheck.NAN, ScriptCheck.INFINITY):
             return attempt
         first = self._scripts.tried(attempt).observed
         script = self._scripts.script(attempt)
         sizes = {} if script is None else dict.fromkeys(sizes_of(attempt.start, script.module), SMALL)
-        forms = [InputForm(Given.SEED, sizes), *([InputForm(Given.SEED)] if sizes else []), InputForm(Given.LITERAL)]
+        forms = [
+            InputForm(InputMode.SEED, sizes),
+            *([InputForm(InputMode.SEED)] if sizes else []),
+            InputForm(InputMode.LITERAL),
+        ]
         simple = (replace(attempt, form=form) for form in forms)
-        return next((a for a in simple if self._scripts.outcome(a, first) is Outcome.YES), attempt)
+        return next((a for a in simple if self._scripts.outcome(a, first) is SetOutcome.YES), attempt)
 
     def _confirmed(
         self, attempts: Iterator[Attempt], finding: Finding
-    ) -> tuple[Smallest | None, tuple[Candidate, ...]]:
+    ) -> tuple[Smallest | None, tuple[TriagedScript, ...]]:
         """The first attempt that a triage confirms, else the first of all; and those that were not confirmed."""
-        refused: list[Candidate] = []
+        refused: list[TriagedScript] = []
         first: Attempt | None = None
         for attempt in itertools.islice(attempts, MOST):
             first = first or attempt
             verdict = self._verdict(attempt, finding)
-            if verdict.confirmation is Confirmation.YES:
+            if verdict.confirmation is TriageAnswer.YES:
                 return self._result(attempt, verdict), tuple(refused)
-            refused.append(Candidate(attempt.name, verdict))
+            refused.append(TriagedScript(attempt.name, verdict))
         assert first is not None, "what shows the finding is a candidate itself"
         return self._result(first, refused[0].verdict), tuple(refused)
 
-    def _verdict(self, attempt: Attempt, finding: Finding) -> Verdict:
+    def _verdict(self, attempt: Attempt, finding: Finding) -> ScriptVerdict:
         """The verdict of a triage of an attempt's program; that of an interrupted minimisation is taken from there."""
         script = self._scripts.script(attempt)
         assert script is not None
@@ -274,10 +278,10 @@ class _Minimisation:
         self._trials.judge(script.hash, verdict)
         return verdict
 
-    def _candidate(self, script: Script) -> Path:
+    def _candidate(self, script: AttemptScript) -> Path:
         return self._folder / _CANDIDATES / script.hash[:12]
 
-    def _result(self, attempt: Attempt, verdict: Verdict) -> Smallest:
+    def _result(self, attempt: Attempt, verdict: ScriptVerdict) -> Smallest:
         """Keeps the script of an attempt, after a look at whether it shows the finding every time."""
         script = self._scripts.script(attempt)
         assert script is not None

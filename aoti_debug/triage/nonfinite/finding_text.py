@@ -20,7 +20,7 @@ from aoti_debug.triage.nonfinite.observed_values import (
     statistics_after,
     statistics_of,
 )
-from aoti_debug.triage.nonfinite.origin_trials import Trial
+from aoti_debug.triage.nonfinite.origin_trials import OriginTrial
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 
 NONFINITE = FindingKind("nonfinite", "NaN or an unintended infinity", "NOT FINITE", "not finite", "∞")
@@ -50,7 +50,7 @@ def infinite_output(run: RunDir, case: NonfiniteCase) -> str:
     return f"{produced(run, occurrence)}, which may be what {case.sink.harm}"
 
 
-def finding(run: RunDir, roots: RootSearch, case: NonfiniteCase, trial: Trial | None = None) -> Finding:
+def finding(run: RunDir, roots: RootSearch, case: NonfiniteCase, trial: OriginTrial | None = None) -> Finding:
     """The finding of a case, with its evidence in sentences.
 
     Args:
@@ -90,7 +90,7 @@ def _place(run: RunDir, occurrence: Occurrence) -> Place:
     return place_of(occurrence.launch, argument.name, input_=input_or_weight_name(run.manifest, argument))
 
 
-def _what(run: RunDir, case: NonfiniteCase, trial: Trial | None) -> str:
+def _what(run: RunDir, case: NonfiniteCase, trial: OriginTrial | None) -> str:
     """ "NaN in buf1, from +Inf in x, an input of the model"; "NaN in buf1" where no run shows that."""
     root, occurrence = case.root, case.root.occurrence
     name, nan = model_name(run.manifest, occurrence.argument), model_name(run.manifest, case.nan.argument)
@@ -109,7 +109,7 @@ def _what(run: RunDir, case: NonfiniteCase, trial: Trial | None) -> str:
     return f"{what}, in {replay}" if replay else what
 
 
-def _may_be_origin(run: RunDir, case: NonfiniteCase, trial: Trial) -> str:
+def _may_be_origin(run: RunDir, case: NonfiniteCase, trial: OriginTrial) -> str:
     occurrence = case.root.occurrence
     source = case.root.input or model_name(run.manifest, occurrence.argument)
     why = f": {'; '.join(trial.sentences)}" if trial.sentences else ""

@@ -27,7 +27,7 @@ SECONDS = 30.0  # for telling which of several elements are needed
 
 
 @dataclass(frozen=True)
-class Trial:
+class OriginTrial:
     """The result of a run with finite numbers in the place of a root's values.
 
     Attributes:
@@ -54,7 +54,7 @@ class TriedCase:
     """
 
     case: NonfiniteCase
-    trial: Trial | None
+    trial: OriginTrial | None
     tried: tuple[str, ...]
 
 
@@ -127,27 +127,27 @@ class OriginTrials:
         self._count += 1
         return replaced_values.write(replacements, self._run, self._folder / str(self._count))
 
-    def of(self, case: NonfiniteCase) -> Trial:
+    def of(self, case: NonfiniteCase) -> OriginTrial:
         """Tries the root of a case."""
         try:
             held = replaced_values.held_values(case.root, self._run, self._saved)
             if held is None:
-                return Trial(None, ("its values cannot be replaced",))
+                return OriginTrial(None, ("its values cannot be replaced",))
             before = count_at(self._run, case.sink) or 0
             held, without = self._replaced(case, held, before)
             if without is None:
-                return Trial(None, ("a run without them did not get as far",))
+                return OriginTrial(None, ("a run without them did not get as far",))
             if without >= before:
                 if case.root.kind is RootKind.EXTERNAL:
                     self.refuted.append((case, Replacement(held, held.elements)))
-                return Trial(False, ())
+                return OriginTrial(False, ())
             first, last = self._needed(case, held, without)
         except (AotiDebugError, OSError, TypeError) as error:
-            return Trial(None, (wording.first_line(str(error)),))
+            return OriginTrial(None, (wording.first_line(str(error)),))
         sentences = (f"{_elements_text(held, first, last)}: {_sentence(case, held, before, without)}",)
         if first is None:
-            return Trial(True, sentences)
-        return Trial(True, sentences, held.elements[first], held.special_of(held.elements[first]))
+            return OriginTrial(True, sentences)
+        return OriginTrial(True, sentences, held.elements[first], held.special_of(held.elements[first]))
 
     def _replaced(self, case: NonfiniteCase, held: HeldValues, before: int) -> tuple[HeldValues, int | None]:
         """The values with the number that does least harm itself (log(0) is -Inf, too), and the harm that is left."""

@@ -95,7 +95,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class ExcludedFile:
     """A file or folder of the directory that is not in the archive.
 
     Attributes:
@@ -118,7 +118,7 @@ class Contents:
 
     root: str
     items: list[Item] = dataclasses.field(default_factory=list)
-    left_out: list[LeftOut] = dataclasses.field(default_factory=list)
+    left_out: list[ExcludedFile] = dataclasses.field(default_factory=list)
 
     def add(self, name: str, content: str | bytes | Path) -> None:
         """Adds a file: a text, bytes, or the path of a file."""
@@ -127,7 +127,7 @@ class Contents:
 
     def leave_out(self, name: str, path: Path, why: str) -> None:
         """Lists a file or folder as left out."""
-        self.left_out.append(LeftOut(name, size_of(path), why))
+        self.left_out.append(ExcludedFile(name, size_of(path), why))
 
 
 def contents_of(subject: ReportSubject, parts: frozenset[RedactedPart]) -> Contents:
@@ -291,7 +291,7 @@ def _tensors(
     rest = size_of(folder) - sum((run.path / path).stat().st_size for path in present)
     if rest > 0:
         why = "tensors of other launches" if present else _NO_TENSORS
-        contents.left_out.append(LeftOut(f"{prefix}tensors/", rest, why))
+        contents.left_out.append(ExcludedFile(f"{prefix}tensors/", rest, why))
     return frozenset(present)
 
 
@@ -308,7 +308,7 @@ def _log(contents: Contents, path: Path, name: str, redaction: Redaction) -> Non
         with path.open("rb") as file:
             file.seek(-_LARGEST_LOG, 2)
             contents.add(name, file.read())
-        contents.left_out.append(LeftOut(name, path.stat().st_size - _LARGEST_LOG, "its beginning"))
+        contents.left_out.append(ExcludedFile(name, path.stat().st_size - _LARGEST_LOG, "its beginning"))
 
 
 _KNOWN_REASONS = {

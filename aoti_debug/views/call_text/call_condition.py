@@ -59,7 +59,7 @@ def _with_names_of_dtypes(parsed: Condition) -> Condition:
         return parsed
     word = str(parsed.right.value).removeprefix("torch.")
     name = next((dtype.name for dtype in dtypes.DTYPES if dtype.abbreviation == word), word)
-    return watch_condition.Comparison(parsed.left, parsed.sign, watch_condition.Operand(value=name))
+    return watch_condition.Relation(parsed.left, parsed.sign, watch_condition.ConditionOperand(value=name))
 
 
 def _quantity(name: str, tensor: CallTensor) -> Quantity:

@@ -31,7 +31,7 @@ _MODULES = frozenset({"tl", "tl_math", "libdevice", "triton_helpers", "math", "t
 
 
 @dataclass(frozen=True)
-class Value:
+class CodeValue:
     """A value in a kernel, as far as it is known.
 
     Attributes:
@@ -50,8 +50,8 @@ class Value:
         return not (self.nodes or self.part_of or self.is_number)
 
 
-NUMBER = Value(is_number=True)
-UNKNOWN = Value()
+NUMBER = CodeValue(is_number=True)
+UNKNOWN = CodeValue()
 
 
 class ExpressionValues:
@@ -66,7 +66,9 @@ class ExpressionValues:
         self._values = values
         self._own = own
 
-    def value(self, expression: str, variable: Callable[[str], Value], allowed: frozenset[str], reduces: bool) -> Value:
+    def value(
+        self, expression: str, variable: Callable[[str], CodeValue], allowed: frozenset[str], reduces: bool
+    ) -> CodeValue:
         """The value of an expression in Python's syntax.
 
         Args:
@@ -81,8 +83,8 @@ class ExpressionValues:
             return UNKNOWN
 
     def applied(
-        self, names: frozenset[str], operands: Sequence[Value], candidates: frozenset[str], reduces: bool
-    ) -> Value:
+        self, names: frozenset[str], operands: Sequence[CodeValue], candidates: frozenset[str], reduces: bool
+    ) -> CodeValue:
         """The value of an operator, named as in the graph, applied to operands."""
         known = [operand for operand in operands if not operand.is_number]
         if not known:
@@ -90,17 +92,17 @@ class ExpressionValues:
         if not reduces:
             matching = frozenset(name for name in candidates if self._is(name, names, known))
             if matching:
-                return Value(matching)
+                return CodeValue(matching)
         read = frozenset(node for operand in known for node in operand.nodes)
         parts = frozenset(node for operand in known for node in operand.part_of) & candidates
         if parts:
-            return Value(part_of=parts)
+            return CodeValue(part_of=parts)
         readers = self._reading(read, candidates)
         reducing = frozenset(filter(self._values.reduces, readers))
         compound = reducing if reduces else frozenset(n for n in readers if not self._is_simple(n)) - reducing
-        return Value(part_of=compound)
+        return CodeValue(part_of=compound)
 
-    def reduced(self, operands: Iterable[Value], candidates: frozenset[str]) -> Value:
+    def reduced(self, operands: Iterable[CodeValue], candidates: frozenset[str]) -> CodeValue:
         """The value of a reduction of operands along an axis."""
         return self.applied(frozenset(), tuple(operands), candidates, reduces=True)
 
@@ -109,7 +111,7 @@ class ExpressionValues:
         readers = frozenset(reader for value in values for reader in self._values.readers(value)) & candidates
         return frozenset(reader for reader in readers if not self._values.gathers(reader))
 
-    def _is(self, name: str, names: frozenset[str], operands: Sequence[Value]) -> bool:
+    def _is(self, name: str, names: frozenset[str], operands: Sequence[CodeValue]) -> bool:
         """True if a node has one of the names and reads exactly these operands."""
         if operator(self._graph.by_name[name]) not in names:
             return False
@@ -118,7 +120,7 @@ class ExpressionValues:
         covered = all(found is None or found & inputs for found in possible)
         return covered and all(any(found is None or read in found for found in possible) for read in inputs)
 
-    def _possible(self, operand: Value) -> frozenset[str] | None:
+    def _possible(self, operand: CodeValue) -> frozenset[str] | None:
         """The values that an operand may be; None: any."""
         if operand.is_unknown:
             return None
@@ -138,7 +140,7 @@ class _Evaluation:
     def __init__(
         self,
         expressions: ExpressionValues,
-        variable: Callable[[str], Value],
+        variable: Callable[[str], CodeValue],
         candidates: frozenset[str],
         reduces: bool,
     ) -> None:
@@ -147,7 +149,7 @@ class _Evaluation:
         self._candidates = candidates
         self._reduces = reduces
 
-    def of(self, node: ast.expr) -> Value:
+    def of(self, node: ast.expr) -> CodeValue:
         match node:
             case ast.Constant():
                 return NUMBER
@@ -165,7 +167,7 @@ class _Evaluation:
                 return self._call(node)
         return UNKNOWN
 
-    def _call(self, node: ast.Call) -> Value:
+    def _call(self, node: ast.Call) -> CodeValue:
         called = ast.unparse(node.func)
         name = called.rpartition(".")[2]
         receiver, is_method = (node.func.value, True) if isinstance(node.func, ast.Attribute) else (node.func, False)
@@ -186,6 +188,6 @@ class _Evaluation:
             return self.of(operands[1])  # padding beyond the end
         return self._apply(name, operands)
 
-    def _apply(self, name: str, operands: Sequence[ast.expr]) -> Value:
+    def _apply(self, name: str, operands: Sequence[ast.expr]) -> CodeValue:
         names = _OPERATORS.get(name, frozenset({name}))
         return self._expressions.applied(names, [self.of(o) for o in operands], self._candidates, self._reduces)

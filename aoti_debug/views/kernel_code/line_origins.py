@@ -15,7 +15,7 @@ from aoti_debug.package.reference.program import Graph, Reference
 from aoti_debug.runs.show.fx_nodes import own_nodes
 from aoti_debug.triage.kernel_source.result_slices import kernel_slices, statements
 from aoti_debug.triage.kernel_source.statements import Statement
-from aoti_debug.views.kernel_code.expression_values import NUMBER, UNKNOWN, ExpressionValues, Value
+from aoti_debug.views.kernel_code.expression_values import NUMBER, UNKNOWN, CodeValue, ExpressionValues
 from aoti_debug.views.kernel_code.graph_values import GraphValues
 from aoti_debug.views.kernel_code.infer_backwards import adds_to_its_target, backwards
 
@@ -51,7 +51,7 @@ class StatementNodes:
         }
         self._ancestors = {p: self._values.ancestors(node) for p, node in self._held.items() if node}
         self._memory = {p: self._loaded(p) for p in parameters}
-        self._variables: dict[str, Value] = {}
+        self._variables: dict[str, CodeValue] = {}
 
     def nodes(self, code: Sequence[Statement]) -> Mapping[int, str]:
         """The node of the launch that each line computes, or a part of, by line; without lines that are not clear."""
@@ -60,7 +60,7 @@ class StatementNodes:
         code = [statement for statement in code if not aliases.keys() & set(statement.targets) or statement.store]
         first = self._forwards(code, aliases)
         completed = backwards(code, first, self._values, self._own)
-        found: dict[int, Value] = {}
+        found: dict[int, CodeValue] = {}
         for statement, loaded, value in zip(code, first, completed, strict=True):
             if statement.store and not self._memory.keys() & {aliases.get(t, t) for t in statement.targets}:
                 value = loaded  # an array of its own
@@ -79,9 +79,9 @@ class StatementNodes:
                     aliases[statement.targets[0]] = owner
         return aliases
 
-    def _forwards(self, code: Sequence[Statement], aliases: Mapping[str, str]) -> list[Value]:
+    def _forwards(self, code: Sequence[Statement], aliases: Mapping[str, str]) -> list[CodeValue]:
         """The value of each statement, from what it loads."""
-        found: list[Value] = []
+        found: list[CodeValue] = []
         final = {target: number for number, s in enumerate(code) if s.store for target in s.targets}
         for number, statement in enumerate(code):
             value = self._value(statement, aliases)
@@ -93,25 +93,25 @@ class StatementNodes:
             found.append(value)
         return found
 
-    def _stored(self, parameter: str, value: Value, is_last: bool) -> Value:
+    def _stored(self, parameter: str, value: CodeValue, is_last: bool) -> CodeValue:
         """What a store leaves in memory: what is last stored to a parameter is the node that its buffer holds."""
         held = self._held.get(parameter, "")
         if held:
             result = self._values.value(held)
             made = frozenset().union(*(self._values.results(name) for name in value.part_of))
             if result in made or (value.is_unknown and is_last):
-                value = Value(frozenset({result}))
+                value = CodeValue(frozenset({result}))
         if parameter in self._memory:
             self._memory[parameter] = value
         return value
 
-    def _name(self, value: Value) -> str:
+    def _name(self, value: CodeValue) -> str:
         """The one node of the launch that a value is, or is a part of; "" if there is none or several."""
         names = {self._values.computed(name) for name in (value.nodes & self._own) or value.nodes or value.part_of}
         return names.pop() if len(names) == 1 and names <= self._own else ""
 
-    def _value(self, statement: Statement, aliases: Mapping[str, str]) -> Value:
-        def variable(name: str) -> Value:
+    def _value(self, statement: Statement, aliases: Mapping[str, str]) -> CodeValue:
+        def variable(name: str) -> CodeValue:
             owner = aliases.get(name, name)
             return self._memory.get(owner) or self._variables.get(name, UNKNOWN)
 
@@ -133,13 +133,13 @@ class StatementNodes:
             return variable
         return self._graph.weights.get(weights.get(variable, ""), "")
 
-    def _loaded(self, parameter: str) -> Value:
+    def _loaded(self, parameter: str) -> CodeValue:
         """What a parameter points to before the kernel."""
         held = self._held[parameter]
         if not held or parameter in self._written:
             return UNKNOWN
         value = self._values.value(held)
-        return Value(frozenset({value}) | self._values.gathered(value))
+        return CodeValue(frozenset({value}) | self._values.gathered(value))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.views.memory.growth import KeptMemory, growth_per_call, kept_memory
 from aoti_debug.views.memory.memory import RunMemory
-from aoti_debug.views.memory.storage_timeline import CallMemory, Storage, Use
+from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock, Use
 
 FORMAT = 1
 
@@ -72,7 +72,7 @@ def _call(call: CallMemory) -> dict[str, Any]:
     }
 
 
-def _storage(storage: Storage, call: CallMemory) -> dict[str, Any]:
+def _storage(storage: MemoryBlock, call: CallMemory) -> dict[str, Any]:
     return {
         "names": list(storage.names),
         "use": storage.use.value,

@@ -9,7 +9,7 @@ from statistics import median
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.runs.rundir.memory_file import LaunchHeap, MeasuredMemory
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.views.memory.storage_timeline import CallMemory, Memory, Storage
+from aoti_debug.views.memory.storage_timeline import CallMemory, Memory, MemoryBlock
 
 _LEAST = 512  # bytes per call; handles and small objects come and go
 _PER_RESULT = ((128 << 10, 1 << 10), (1 << 62, 10 << 10))  # what an allocator adds to a result smaller than the first
@@ -80,7 +80,7 @@ def _never_reused(memory: Memory) -> Iterator[KeptMemory]:
             yield KeptMemory(last.launches[storage.first], storage.bytes, len(addresses), is_measured=False)
 
 
-def _address(call: CallMemory, storage: Storage) -> int:
+def _address(call: CallMemory, storage: MemoryBlock) -> int:
     """Where a storage of that name lay in a call; 0 if it is not known."""
     if storage.first >= len(call.launches):
         return 0

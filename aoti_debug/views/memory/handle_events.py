@@ -22,7 +22,7 @@ _STATEMENTS = re.compile(
 )
 
 
-class Action(str, Enum):
+class HandleUse(str, Enum):
     """The effect of a statement on handles."""
 
     MOVE = "move"  # the tensor has another name from here on: its memory is used again
@@ -44,7 +44,7 @@ class HandleEvent:
 
     function: str
     line: int
-    action: Action
+    action: HandleUse
     name: str
     source: str = ""
 
@@ -68,15 +68,15 @@ def _in_body(masked: str, body: Body, names: Mapping[int, str]) -> Iterator[Hand
     for match in _STATEMENTS.finditer(masked, body.opening, body.closing):
         line += masked.count("\n", counted, match.start())
         counted = match.start()
-        action, name, source = Action.VIEW, match["view"], match["viewed"]
+        action, name, source = HandleUse.VIEW, match["view"], match["viewed"]
         if match["moved"]:
-            action, name, source = Action.MOVE, match["moved"], match["old"]
+            action, name, source = HandleUse.MOVE, match["moved"], match["old"]
         elif match["copy"]:
             name, source = match["copy"], match["assigned"]
         elif match["pool"]:
             name, source = names.get(line, ""), match["pool"]
         elif match["dropped"]:
-            action, name, source = Action.DROP, match["dropped"], ""
+            action, name, source = HandleUse.DROP, match["dropped"], ""
         elif match["loop"]:
-            action, name, source = Action.LOOP, "", ""
+            action, name, source = HandleUse.LOOP, "", ""
         yield HandleEvent(body.name, line, action, name, source)

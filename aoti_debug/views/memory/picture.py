@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.views.memory.storage_timeline import CallMemory, Storage
+from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock
 
 WIDTH, HEIGHT = 1000.0, 320.0
 MOST_AREAS = 400  # the largest ones; the others are drawn as one
@@ -68,10 +68,10 @@ def _area(begin: int, end: int, base: int, bytes_: int, units: tuple[float, floa
 
 
 def _runs(
-    call: CallMemory, drawn: set[Storage], colours: Mapping[Storage, str]
+    call: CallMemory, drawn: set[MemoryBlock], colours: Mapping[MemoryBlock, str]
 ) -> Iterator[tuple[int, int, int, int, str, str]]:
     """(first launch, launch behind the last, bytes below it, bytes, colour, title) of each rectangle."""
-    open_: dict[Storage | None, tuple[int, int, int]] = {}  # first launch, bytes below, bytes
+    open_: dict[MemoryBlock | None, tuple[int, int, int]] = {}  # first launch, bytes below, bytes
     for position in range(len(call.launches) + 1):
         now = _stacked(call, drawn, position) if position < len(call.launches) else {}
         for storage, (begin, base, bytes_) in list(open_.items()):
@@ -89,9 +89,9 @@ def _runs(
             open_.setdefault(storage, (position, base, bytes_))
 
 
-def _stacked(call: CallMemory, drawn: set[Storage], position: int) -> dict[Storage | None, tuple[int, int]]:
+def _stacked(call: CallMemory, drawn: set[MemoryBlock], position: int) -> dict[MemoryBlock | None, tuple[int, int]]:
     """The storages of a launch from below, each with the bytes below it and its own; None for those not drawn alone."""
-    stacked: dict[Storage | None, tuple[int, int]] = {}
+    stacked: dict[MemoryBlock | None, tuple[int, int]] = {}
     base = others = 0
     for storage in sorted(call.live(position), key=lambda s: (s.first, s.names)):
         if storage in drawn:
@@ -102,7 +102,7 @@ def _stacked(call: CallMemory, drawn: set[Storage], position: int) -> dict[Stora
     return {**stacked, None: (base, others)} if others else stacked
 
 
-def _title(storage: Storage | None, call: CallMemory) -> str:
+def _title(storage: MemoryBlock | None, call: CallMemory) -> str:
     if storage is None:
         return "smaller buffers"
     launches = f"{call.launches[storage.first].id} to {call.launches[storage.last].id}"

@@ -14,8 +14,8 @@ from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
-from aoti_debug.views.memory.handle_events import Action, HandleEvent, handle_events
-from aoti_debug.views.memory.storage_timeline import CallMemory, Memory, Storage, Use
+from aoti_debug.views.memory.handle_events import HandleEvent, HandleUse, handle_events
+from aoti_debug.views.memory.storage_timeline import CallMemory, Memory, MemoryBlock, Use
 from aoti_debug.views.memory.workspace import workspaces
 
 
@@ -64,7 +64,7 @@ class _Call:
         self._blocks: list[_Block] = []
         self._by_handle: dict[str, _Block] = {}
 
-    def follow(self, launches: Sequence[Launch]) -> tuple[Storage, ...]:
+    def follow(self, launches: Sequence[Launch]) -> tuple[MemoryBlock, ...]:
         """The storages of the call."""
         function = launches[0].site.function
         lines = sorted({site.line for site in self._manifest.sites if site.function == function and site.line})
@@ -90,25 +90,25 @@ class _Call:
         found: dict[int, list[HandleEvent]] = {}
         events = [e for e in self._events if e.function == function]
         in_pools = {(e.name, e.line) for e in events}
-        made = [HandleEvent(function, line, Action.VIEW, name) for name, line in self._allocated - in_pools]
+        made = [HandleEvent(function, line, HandleUse.VIEW, name) for name, line in self._allocated - in_pools]
         for event in sorted((*events, *made), key=lambda e: e.line):
             gap = bisect_left(lines, event.line)
-            if event.line not in lines or event.action is Action.DROP:  # an operator's output is made by its launch
+            if event.line not in lines or event.action is HandleUse.DROP:  # an operator's output is made by its launch
                 found.setdefault(gap, []).append(event)
         return found
 
     def _apply(self, events: Sequence[HandleEvent], position: int) -> None:
         for number, event in enumerate(events):
             following = events[number + 1] if number + 1 < len(events) else None
-            if event.action is Action.LOOP:
+            if event.action is HandleUse.LOOP:
                 continue
-            if event.action is Action.DROP:
+            if event.action is HandleUse.DROP:
                 if not self._is_of_other_branch(event, following):
                     self._drop(event.name, position - 1)
             elif not event.source:
                 self._make(event.name, position)
             elif (block := self._by_handle.get(event.source)) is not None:
-                if event.action is Action.MOVE:
+                if event.action is HandleUse.MOVE:
                     self._release(event.source, block)
                 if self._by_handle.get(event.name) is not block:
                     self._drop(event.name, position - 1)
@@ -118,7 +118,7 @@ class _Call:
 
     def _is_of_other_branch(self, event: HandleEvent, following: HandleEvent | None) -> bool:
         """True for `buf4.reset(); buf4 = std::move(false_graph_0_buf2)` where that branch was not taken."""
-        replaces = following is not None and following.action is Action.MOVE and following.name == event.name
+        replaces = following is not None and following.action is HandleUse.MOVE and following.name == event.name
         return replaces and following is not None and following.source not in self._by_handle
 
     def _make(self, name: str, position: int) -> _Block:
@@ -176,7 +176,7 @@ class _Call:
             block.made_by = launch.site.op or launch.kernel
         return block
 
-    def _storage(self, block: _Block, end: int) -> Storage:
+    def _storage(self, block: _Block, end: int) -> MemoryBlock:
         use = block.use
         if use is Use.BUFFER and self._outputs & set(block.names) and block.last is None:
             use = Use.OUTPUT
@@ -187,14 +187,14 @@ class _Call:
             first, last = block.first, dropped if block.last is None else block.last
         last = end if use is Use.OUTPUT else last
         names = tuple(dict.fromkeys(block.names))
-        return Storage(
+        return MemoryBlock(
             names, use, block.bytes, block.device, min(first, end), max(min(last, end), min(first, end)), block.made_by
         )
 
 
 def _of_iteration(events: Sequence[HandleEvent]) -> Sequence[HandleEvent]:
     """The events before the first launch of an iteration that are in the loop."""
-    loops = [number for number, event in enumerate(events) if event.action is Action.LOOP]
+    loops = [number for number, event in enumerate(events) if event.action is HandleUse.LOOP]
     return events[loops[-1] :] if loops else events
 
 

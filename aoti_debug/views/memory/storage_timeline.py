@@ -26,7 +26,7 @@ class Use(str, Enum):
 
 
 @dataclass(frozen=True)
-class Storage:
+class MemoryBlock:
     """A block of memory in one call.
 
     Attributes:
@@ -69,7 +69,7 @@ class CallMemory:
     kind: CallKind
     call: int
     launches: tuple[Launch, ...]
-    storages: tuple[Storage, ...]
+    storages: tuple[MemoryBlock, ...]
     workspace: Mapping[int, int] = field(default_factory=dict)
 
     @cached_property
@@ -82,7 +82,7 @@ class CallMemory:
         """The bytes that the call has allocated, workspace included, at the worst moment of each launch."""
         return tuple(count + self.workspace.get(position, 0) for position, count in enumerate(self.allocated))
 
-    def live(self, position: int) -> tuple[Storage, ...]:
+    def live(self, position: int) -> tuple[MemoryBlock, ...]:
         """The storages of the call that are there while a launch runs, largest first."""
         there = (s for s in self.storages if s.is_of_call and s.first <= position <= s.last)
         return tuple(sorted(there, key=lambda s: -s.bytes))

@@ -9,7 +9,7 @@ from aoti_debug.runs.show import terminal_cells
 from aoti_debug.runs.show import text as shown
 from aoti_debug.views.memory.growth import growth_per_call, kept_memory
 from aoti_debug.views.memory.memory import RunMemory
-from aoti_debug.views.memory.storage_timeline import CallMemory, Storage, Use
+from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock, Use
 
 MOST = 40  # storages of a table
 _LEAST_GROWTH = 4096  # bytes per call that are worth a line without a launch
@@ -112,7 +112,7 @@ def _kept(found: RunMemory) -> Iterator[str]:
             yield f"  keeps    it may be {_size(one.bytes)} per call in {where}: {seen}"
 
 
-def _table(storages: Sequence[Storage], call: CallMemory, most: int | None) -> Iterator[str]:
+def _table(storages: Sequence[MemoryBlock], call: CallMemory, most: int | None) -> Iterator[str]:
     rows = _rows(storages[:most], call)
     widths = [max(terminal_cells.count(row[column]) for row in rows) for column in range(6)]
     for row in rows:
@@ -122,7 +122,7 @@ def _table(storages: Sequence[Storage], call: CallMemory, most: int | None) -> I
         yield f"  and {len(storages) - most} more (--all)"
 
 
-def _rows(storages: Sequence[Storage], call: CallMemory) -> list[tuple[str, ...]]:
+def _rows(storages: Sequence[MemoryBlock], call: CallMemory) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("bytes", "buffer", "from", "to", "first in", "model line", "")]
     for storage in storages:
         first, last = call.launches[storage.first], call.launches[storage.last]
@@ -132,7 +132,7 @@ def _rows(storages: Sequence[Storage], call: CallMemory) -> list[tuple[str, ...]
     return rows
 
 
-def _remarks(storage: Storage) -> str:
+def _remarks(storage: MemoryBlock) -> str:
     words = ["an output"] if storage.use is Use.OUTPUT else []
     words += [f"made by {storage.made_by}"] if storage.made_by else []
     words += [f"used again as {', '.join(storage.names[1:])}"] if storage.names[1:] else []

@@ -8,7 +8,7 @@ from aoti_debug.base import wording
 from aoti_debug.package.manifest import Site
 from aoti_debug.runs.show import text, text_table
 from aoti_debug.runs.show.text_table import Column
-from aoti_debug.views.profile.changes import LEAST_CHANGE, Change, Changes, Verdict
+from aoti_debug.views.profile.changes import LEAST_CHANGE, Change, Changes, ChangeVerdict
 from aoti_debug.views.profile.site_groups import SiteGroup
 
 _UNKNOWN = "-"
@@ -31,7 +31,7 @@ def change_lines(changes: Changes, one: str, width: int) -> list[str]:
     Args:
         one: the word for what was measured: "call".
     """
-    told = [change for change in changes.launches if change.verdict is not Verdict.UNCHANGED]
+    told = [change for change in changes.launches if change.verdict is not ChangeVerdict.UNCHANGED]
     told.sort(key=lambda change: change.old_seconds - change.new_seconds)
     lines = [
         f"against {changes.old.name}, in {changes.rounds} rounds: {_sentence(changes)}",
@@ -47,8 +47,8 @@ def change_lines(changes: Changes, one: str, width: int) -> list[str]:
 
 
 def _sentence(changes: Changes) -> str:
-    slower = sum(change.verdict is Verdict.SLOWER for change in changes.launches)
-    faster = sum(change.verdict is Verdict.FASTER for change in changes.launches)
+    slower = sum(change.verdict is ChangeVerdict.SLOWER for change in changes.launches)
+    faster = sum(change.verdict is ChangeVerdict.FASTER for change in changes.launches)
     found = [
         f"{wording.count(count, 'launch')} {word}" for count, word in ((slower, "slower"), (faster, "faster")) if count
     ]

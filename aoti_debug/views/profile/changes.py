@@ -46,7 +46,7 @@ _CHANCE = 0.01  # of any false alarm in a comparison
 Round = tuple[MeasuredCall, ...]  # the measured calls of one process
 
 
-class Verdict(str, Enum):
+class ChangeVerdict(str, Enum):
     """The relation of a launch to that of the older model."""
 
     SLOWER = "slower"
@@ -68,7 +68,7 @@ class Change:
     old: tuple[float, ...]
     new: tuple[float, ...]
     chance: float
-    verdict: Verdict
+    verdict: ChangeVerdict
 
     @property
     def old_seconds(self) -> float:
@@ -109,7 +109,7 @@ class Changes:
     @property
     def slower(self) -> tuple[Change, ...]:
         """The launches that have become slower, and the call if it has."""
-        return tuple(change for change in (self.call, *self.launches) if change.verdict is Verdict.SLOWER)
+        return tuple(change for change in (self.call, *self.launches) if change.verdict is ChangeVerdict.SLOWER)
 
 
 def find_changes(
@@ -142,12 +142,12 @@ def _change(group: SiteGroup | None, rounds: Sequence[tuple[Round, Round]], allo
     old = tuple(_least(calls, None if group is None else [site.id for site in group.old]) for calls, _ in rounds)
     new = tuple(_least(calls, None if group is None else [site.id for site in group.new]) for _, calls in rounds)
     slower, faster = chance_of_larger(new, old), chance_of_larger(old, new)
-    found = Change(group, old, new, min(slower, faster), Verdict.UNCHANGED)
+    found = Change(group, old, new, min(slower, faster), ChangeVerdict.UNCHANGED)
     is_certain = found.chance <= allowed
     if is_certain and slower < faster and found.ratio >= 1 + LEAST_CHANGE:
-        return Change(group, old, new, slower, Verdict.SLOWER)
+        return Change(group, old, new, slower, ChangeVerdict.SLOWER)
     if is_certain and faster < slower and found.ratio <= 1 / (1 + LEAST_CHANGE):
-        return Change(group, old, new, faster, Verdict.FASTER)
+        return Change(group, old, new, faster, ChangeVerdict.FASTER)
     return found
 
 

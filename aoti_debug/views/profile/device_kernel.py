@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.package.manifest import Kernel, Origin
+from aoti_debug.package.manifest import ConfigOrigin, Kernel
 from aoti_debug.repro.kernel_binary import kernel_binary
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Grid, Launch
@@ -141,7 +141,7 @@ def device_kernels(run: RunDir, launches: Iterable[Launch]) -> dict[int, DeviceK
 
 
 def _device_kernel(run: RunDir, kernel: Kernel, grid: Grid) -> DeviceKernel:
-    config = tuple((name, value) for name, value in kernel.config if kernel.origin(name) is Origin.RECORDED)
+    config = tuple((name, value) for name, value in kernel.config if kernel.origin(name) is ConfigOrigin.RECORDED)
     binary, _ = kernel_binary(run, kernel)
     resources = None if binary is None else kernel_resources(binary, kernel.mangled or kernel.name)
     if resources is None:

@@ -18,7 +18,7 @@ from aoti_debug.views.profile.device_calls import DeviceCall
 from aoti_debug.views.profile.device_kernel import DeviceKernel, device_kernels
 from aoti_debug.views.profile.measured_call import MeasuredCall, complete_calls
 from aoti_debug.views.profile.measuring_cost import MeasuringCost
-from aoti_debug.views.profile.roofline import Peaks, Placement, place
+from aoti_debug.views.profile.roofline import Peaks, RooflinePlacement, place
 from aoti_debug.views.profile.work import Work
 
 _NS = 1e-9
@@ -51,7 +51,7 @@ class SiteProfile:
     samples: tuple[float, ...]
     share: float
     work: Work
-    placement: Placement | None
+    placement: RooflinePlacement | None
     kernel: DeviceKernel | None = None
 
     @property

@@ -42,7 +42,7 @@ class Peaks:
 
 
 @dataclass(frozen=True)
-class Placement:
+class RooflinePlacement:
     """The place of launches below the roofline.
 
     Attributes:
@@ -56,7 +56,7 @@ class Placement:
     bound: Bound
 
 
-def place(work: Work, seconds: float, count: int, peaks: Peaks) -> Placement | None:
+def place(work: Work, seconds: float, count: int, peaks: Peaks) -> RooflinePlacement | None:
     """Places launches below the roofline.
 
     Args:
@@ -76,4 +76,4 @@ def place(work: Work, seconds: float, count: int, peaks: Peaks) -> Placement | N
         bound = Bound.LAUNCH
     else:
         bound = Bound.COMPUTE if computing > moving else Bound.MEMORY
-    return Placement(least, least / seconds, bound)
+    return RooflinePlacement(least, least / seconds, bound)

@@ -18,7 +18,7 @@ CALL, LAUNCH = "call", "launch"
 
 
 @dataclass(frozen=True)
-class Slice:
+class TimeSlice:
     """A call or a launch in time.
 
     Attributes:
@@ -37,7 +37,7 @@ class Slice:
     on_device: bool = False
 
 
-def slices(run: RunDir, warm_up: int, on_device: Sequence[DeviceCall] | None = None) -> Iterator[Slice]:
+def slices(run: RunDir, warm_up: int, on_device: Sequence[DeviceCall] | None = None) -> Iterator[TimeSlice]:
     """Yields the calls that returned, and their launches that did; with the profiler of a GPU, its kernels instead.
 
     Args:
@@ -47,33 +47,33 @@ def slices(run: RunDir, warm_up: int, on_device: Sequence[DeviceCall] | None = N
     return _on_host(run, warm_up) if on_device is None else _on_device(on_device)
 
 
-def _on_device(calls: Sequence[DeviceCall]) -> Iterator[Slice]:
+def _on_device(calls: Sequence[DeviceCall]) -> Iterator[TimeSlice]:
     """Yields calls or replays, and the work of the GPU in them."""
     start = calls[0].begin_ns if calls else 0
     for call in calls:
         streams = Counter(work.activity.stream for work in call.works)
         kind = "call" if call.replay_of is None else "replay"
         ((main, _),) = streams.most_common(1) or ((0, 0),)
-        yield Slice(
+        yield TimeSlice(
             f"{kind} {call.number}", CALL, call.begin_ns - start, call.end_ns - call.begin_ns, main, on_device=True
         )
         for work in call.works:
             one = work.activity
             facts = {} if work.launch is None else _facts(work.launch)
-            yield Slice(one.name, LAUNCH, one.begin_ns - start, one.duration_ns, one.stream, facts, on_device=True)
+            yield TimeSlice(one.name, LAUNCH, one.begin_ns - start, one.duration_ns, one.stream, facts, on_device=True)
 
 
-def _on_host(run: RunDir, warm_up: int) -> Iterator[Slice]:
+def _on_host(run: RunDir, warm_up: int) -> Iterator[TimeSlice]:
     known = set()
     for call in complete_calls(run):
         known.add(call.call)
         assert call.end_ns is not None
         facts = {"warm-up": "yes"} if call.call < warm_up else {}
-        yield Slice(f"call {call.call}", CALL, call.begin_ns, call.end_ns - call.begin_ns, call.thread, facts)
+        yield TimeSlice(f"call {call.call}", CALL, call.begin_ns, call.end_ns - call.begin_ns, call.thread, facts)
     for launch in run.launches:
         if launch.end_ns is not None and launch.key.kind is CallKind.MODEL and launch.key.call in known:
             duration = launch.end_ns - launch.begin_ns
-            yield Slice(launch.kernel, LAUNCH, launch.begin_ns, duration, launch.thread, _facts(launch))
+            yield TimeSlice(launch.kernel, LAUNCH, launch.begin_ns, duration, launch.thread, _facts(launch))
 
 
 def _facts(launch: Launch) -> dict[str, str]:

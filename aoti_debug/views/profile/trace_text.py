@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from aoti_debug.views.profile.slices import Slice
+from aoti_debug.views.profile.slices import TimeSlice
 
 _NS_PER_UNIT = 1000  # times of the format are in microseconds
 _PROCESS = 1
 
 
-def trace_text(slices: Iterable[Slice], title: str) -> str:
+def trace_text(slices: Iterable[TimeSlice], title: str) -> str:
     """A trace in Chrome's JSON format: a slice that lies within another one of its thread is drawn below it.
 
     Args:
@@ -31,7 +31,7 @@ def _name(what: str, name: str, thread: int) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": _PROCESS, "tid": thread, "args": {"name": name}}
 
 
-def _event(one: Slice) -> dict[str, Any]:
+def _event(one: TimeSlice) -> dict[str, Any]:
     return {
         "ph": "X",
         "name": one.name,

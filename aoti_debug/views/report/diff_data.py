@@ -9,14 +9,14 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.document import document
-from aoti_debug.compare.diff.pairing.pair import Outcome
+from aoti_debug.compare.diff.pairing.pair import PairRelation
 from aoti_debug.compare.diff.text import OUTCOMES, explanation_text
 from aoti_debug.package.manifest import Site
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.views.report.compact_launches import Table
 
 ONLY_A, ONLY_B = "only in A", "only in B"
-_VERDICTS = (*(outcome.value for outcome in Outcome), ONLY_A, ONLY_B)
+_VERDICTS = (*(outcome.value for outcome in PairRelation), ONLY_A, ONLY_B)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.summaries import Sample, Series, Summaries
+from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries
 from aoti_debug.views.report.page import PageParts, render
 from aoti_debug.views.summaries.drift import drift
 from aoti_debug.views.summaries.headroom import PRECISIONS, overflow_headroom, underflow_headroom
@@ -63,7 +63,7 @@ def _series(series: Series, changes: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _points(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
+def _points(samples: Sequence[CallSample]) -> Iterator[Sequence[CallSample]]:
     """The samples that each point of a curve stands for."""
     step = math.ceil(len(samples) / MOST_POINTS)
     for start in range(0, len(samples), step):
@@ -71,8 +71,8 @@ def _points(samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
 
 
 def _curve(
-    points: Sequence[Sequence[Sample]],
-    quantity: Callable[[Sample], float],
+    points: Sequence[Sequence[CallSample]],
+    quantity: Callable[[CallSample], float],
     of_several: Callable[[Sequence[float]], float],
 ) -> list[float | None]:
     """The values of a curve with six digits; None where there is none."""

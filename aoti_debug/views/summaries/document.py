@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.summaries import Sample, Series, Summaries
+from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries
 from aoti_debug.views.summaries.drift import drift
 from aoti_debug.views.summaries.headroom import PRECISIONS, least_headroom
 
@@ -57,7 +57,7 @@ def _tensor(series: Series) -> dict[str, Any]:
     }
 
 
-def _sample(sample: Sample) -> dict[str, Any]:
+def _sample(sample: CallSample) -> dict[str, Any]:
     return {
         "call": sample.call,
         "replay": sample.replay,

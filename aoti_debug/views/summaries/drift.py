@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
-from aoti_debug.runs.rundir.summaries import Sample, Series, finite
+from aoti_debug.runs.rundir.summaries import CallSample, Series, finite
 
 FEWEST_CALLS = 8
 _MEAN_SHIFT = 0.5  # standard deviations of the elements
@@ -42,7 +42,7 @@ def drift(series: Series) -> tuple[str, ...]:
     return found
 
 
-def _nonfinite(samples: Sequence[Sample], unit: str) -> tuple[str, ...]:
+def _nonfinite(samples: Sequence[CallSample], unit: str) -> tuple[str, ...]:
     """Non-finite elements that were not there in the first call, or replay."""
     begun = next((sample for sample in samples if sample.nonfinite), None)
     return () if begun is None or begun is samples[0] else (f"not finite from {unit} {begun.number} on",)

@@ -6,7 +6,7 @@ import math
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.runs.rundir.summaries import Sample, Series, finite
+from aoti_debug.runs.rundir.summaries import CallSample, Series, finite
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ PRECISIONS = (
 )
 
 
-def overflow_headroom(sample: Sample, precision: Precision) -> float:
+def overflow_headroom(sample: CallSample, precision: Precision) -> float:
     """The bits by which the largest magnitude can grow before it overflows; negative: it overflows.
 
     NaN without finite elements, infinite if all are zero.
@@ -48,7 +48,7 @@ def overflow_headroom(sample: Sample, precision: Precision) -> float:
     return _bits(precision.largest, sample.absmax)
 
 
-def underflow_headroom(sample: Sample, precision: Precision) -> float:
+def underflow_headroom(sample: CallSample, precision: Precision) -> float:
     """The bits by which a typical magnitude, the root mean square, can shrink and still be a normal number.
 
     Negative: a typical element has lost precision. NaN without finite elements or if all are zero.

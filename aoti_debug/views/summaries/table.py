@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from aoti_debug.base import wording
-from aoti_debug.runs.rundir.summaries import Sample, Series, Summaries, finite
+from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries, finite
 from aoti_debug.runs.show import text_table
 from aoti_debug.runs.show.text_table import Column
 from aoti_debug.views.summaries.drift import drift
@@ -102,11 +102,11 @@ def headroom_text(series: Series, precision: Precision) -> str:
     return _UNKNOWN if bits is None else " ".join(map(_bits, bits))
 
 
-def _least(samples: Sequence[Sample], quantity: Callable[[Sample], float]) -> float:
+def _least(samples: Sequence[CallSample], quantity: Callable[[CallSample], float]) -> float:
     return min(finite(map(quantity, samples)), default=math.nan)
 
 
-def _most(samples: Sequence[Sample], quantity: Callable[[Sample], float]) -> float:
+def _most(samples: Sequence[CallSample], quantity: Callable[[CallSample], float]) -> float:
     return max(finite(map(quantity, samples)), default=math.nan)
 
 

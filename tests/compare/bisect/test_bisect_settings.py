@@ -16,40 +16,40 @@ from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.compare.bisect.bisect_settings import AS_IT_IS, bisect_settings, key_of, suspects
 from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part
-from aoti_debug.compare.bisect.build_results import NAME, Finding, Trial, Trials
+from aoti_debug.compare.bisect.build_results import NAME, BuildFault, BuildTrial, BuildTrials
 from aoti_debug.compare.bisect.options import SettingsOptions
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import (
     BuildFailure,
     BuildFailureError,
+    BuildStage,
     Ending,
     Position,
-    Stage,
 )
 from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
 from tests.compare import chains
 from tests.wrong_model import CONFIGS, Wrong
 
 module = importlib.import_module("aoti_debug.compare.bisect.bisect_settings")
-WRONG = Trial(AS_IT_IS, finding=Finding.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
+WRONG = BuildTrial(AS_IT_IS, finding=BuildFault.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
 
 
 def bisect(folder: Path, *words: str | Path) -> Result:
     return CliRunner().invoke(group, ["bisect", *map(str, words), "--settings", "--out", str(folder)])
 
 
-def interrupted(options: SettingsOptions, *trials: Trial) -> Path:
+def interrupted(options: SettingsOptions, *trials: BuildTrial) -> Path:
     """The folder of a bisection that has made these builds."""
     key = key_of(options)
     folder = options.out / f"settings-{key[:12]}"
     folder.mkdir(parents=True)
-    state = Trials(folder, key, options.inductor_configs)
+    state = BuildTrials(folder, key, options.inductor_configs)
     for trial in trials:
         state.add(trial)
     return folder
 
 
-def tried(*changes: Change, like: Trial = WRONG) -> Trial:
+def tried(*changes: Change, like: BuildTrial = WRONG) -> BuildTrial:
     """A build with changes."""
     return replace(like, name="changed", changes=tuple(change.option for change in changes))
 
@@ -78,9 +78,9 @@ def test_the_lowering_of_an_operator(wrong: Wrong, tmp_path: Path) -> None:
 
 
 PASSES = (LeaveOut(Part.PASS, "first"), LeaveOut(Part.PASS, "second"))
-RIGHT = Trial("right")
-FAILED = Trial("failed", failure="it cannot be lowered")
-CRASHED = Trial("crashed", finding=Finding.END, wrong="it was killed")
+RIGHT = BuildTrial("right")
+FAILED = BuildTrial("failed", failure="it cannot be lowered")
+CRASHED = BuildTrial("crashed", finding=BuildFault.END, wrong="it was killed")
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ CRASHED = Trial("crashed", finding=Finding.END, wrong="it was killed")
     ],
 )
 def test_wrong_outputs_without_a_wrong_launch_are_searched_in_the_passes(
-    wrong: Wrong, tmp_path: Path, trials: tuple[Trial, ...], found: tuple[Change, ...]
+    wrong: Wrong, tmp_path: Path, trials: tuple[BuildTrial, ...], found: tuple[Change, ...]
 ) -> None:
     options = SettingsOptions(wrong.program, out=tmp_path)
-    as_it_is = Trial(
-        AS_IT_IS, finding=Finding.OUTPUT, wrong="output 0 is 0.1 off", applied=Applied(("first", "second"))
+    as_it_is = BuildTrial(
+        AS_IT_IS, finding=BuildFault.OUTPUT, wrong="output 0 is 0.1 off", applied=Applied(("first", "second"))
     )
     interrupted(options, as_it_is, *trials)
     bisection = bisect_settings(options)
@@ -110,7 +110,7 @@ def test_wrong_outputs_without_a_wrong_launch_are_searched_in_the_passes(
 def builds_without_relu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code of relu cannot be generated; what is built without it is right."""
     reference = chains.reference(("aten.relu.default", "aten.erf.default"))
-    position = Position(Stage.CODE, "aten.relu.default", "node_0", nodes=("node_0", "node_1"))
+    position = Position(BuildStage.CODE, "aten.relu.default", "node_0", nodes=("node_0", "node_1"))
     failure = BuildFailure(position, Ending.DEATH, "SIGSEGV", (), reference, ("aten.relu.default", "aten.erf.default"))
     run = SimpleNamespace(manifest=SimpleNamespace(device="cpu"))
     right = SimpleNamespace(run=run, coverage=SimpleNamespace(compared=1), outputs=(), directory=Path("nowhere"))
@@ -121,7 +121,7 @@ def builds_without_relu(monkeypatch: pytest.MonkeyPatch) -> None:
         return right
 
     monkeypatch.setattr(module, "compare", compare)
-    monkeypatch.setattr(module, "_finding", lambda _: (Finding.NONE, ""))
+    monkeypatch.setattr(module, "_finding", lambda _: (BuildFault.NONE, ""))
 
 
 @pytest.mark.usefixtures("builds_without_relu")

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from aoti_debug.compare.bisect.delta_debugging import Outcome, smallest
+from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
 
 
 class Program:
@@ -17,11 +17,11 @@ class Program:
         self.breaking = breaking or set()
         self.builds: list[tuple[int, ...]] = []
 
-    def outcome(self, changes: tuple[int, ...]) -> Outcome:
+    def outcome(self, changes: tuple[int, ...]) -> SetOutcome:
         self.builds.append(changes)
         if self.breaking & set(changes):
-            return Outcome.UNKNOWN
-        return Outcome.YES if self.needed <= set(changes) else Outcome.NO
+            return SetOutcome.UNKNOWN
+        return SetOutcome.YES if self.needed <= set(changes) else SetOutcome.NO
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 16, 33])

@@ -8,10 +8,10 @@ import pytest
 
 from aoti_debug.compare.bisect.bisect_settings import SettingsBisection
 from aoti_debug.compare.bisect.build_changes import LeaveOut, Part, SettingChange
-from aoti_debug.compare.bisect.build_results import Finding, Trial
+from aoti_debug.compare.bisect.build_results import BuildFault, BuildTrial
 from aoti_debug.compare.bisect.packages_text import bisection_lines
 from aoti_debug.compare.bisect.settings_text import settings_lines
-from aoti_debug.compare.bisect.wrong_launches import Bisection, Suspect
+from aoti_debug.compare.bisect.wrong_launches import Bisection, SuspectLaunch
 from aoti_debug.compare.diff.pairing.pair import PairedBy
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
@@ -28,8 +28,8 @@ def found(
     folder: Path, outputs: Outputs, culprits: tuple[int, ...] = (), rounding: tuple[int, ...] = (), between: int = 0
 ) -> Bisection:
     run = chain(folder, ("aten.add.Tensor",) * 3)
-    suspects = [Suspect(run.launches[i], (), LaunchVerdict.WRONG, True) for i in culprits]
-    suspects += [Suspect(run.launches[i], (), LaunchVerdict.OK, False) for i in rounding]
+    suspects = [SuspectLaunch(run.launches[i], (), LaunchVerdict.WRONG, True) for i in culprits]
+    suspects += [SuspectLaunch(run.launches[i], (), LaunchVerdict.OK, False) for i in rounding]
     return Bisection(
         run, run, PairedBy.LAUNCH, 3, 3 - len(suspects), tuple(suspects), run.launches[:between], outputs, 4, ()
     )
@@ -72,9 +72,9 @@ def test_launches_that_differ_by_rounding_are_counted(tmp_path: Path) -> None:
 
 def test_earlier_builds_and_the_change_that_heals() -> None:
     trials = (
-        Trial("as it is", finding=Finding.LAUNCH, wrong="0.1 relu is wrong", seconds=8.7),
-        Trial("--inductor-config a=1", ("a",), failure="there is no a", seconds=0.4),
-        Trial("--inductor-config b=1", ("b",), seconds=9),
+        BuildTrial("as it is", finding=BuildFault.LAUNCH, wrong="0.1 relu is wrong", seconds=8.7),
+        BuildTrial("--inductor-config a=1", ("a",), failure="there is no a", seconds=0.4),
+        BuildTrial("--inductor-config b=1", ("b",), seconds=9),
     )
     changes = (SettingChange("b", 1, "the vector width"), LeaveOut(Part.PASS, "c"))
     assert settings_lines(SettingsBisection(trials, 2, changes)) == [

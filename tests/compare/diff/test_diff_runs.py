@@ -12,7 +12,7 @@ from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.compare.diff.budget import Budget
 from aoti_debug.compare.diff.diff_runs import diff_runs
-from aoti_debug.compare.diff.pairing.pair import Outcome, PairedBy
+from aoti_debug.compare.diff.pairing.pair import PairedBy, PairRelation
 from aoti_debug.compare.diff.text import diff_lines
 from aoti_debug.package.reference.program import Node, NodeKind, TensorType
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -36,7 +36,7 @@ def test_the_launch_that_parts_and_its_consequences(wrong: int, tmp_path: Path) 
     assert not found.is_same
     assert [item.launch.id for item in found.parted] == [f"0.{wrong}"]
     assert found.first == found.parted[0]
-    assert [item.outcome for item in found.launches[1:]] == [Outcome.CONSEQUENCE] * (5 - wrong)
+    assert [item.outcome for item in found.launches[1:]] == [PairRelation.CONSEQUENCE] * (5 - wrong)
     (tensor,) = found.parted[0].tensors
     assert tensor.elements is not None
     assert (tensor.name, tensor.elements.different, tensor.elements.max_absolute) == (f"buf{wrong}", 4, 1.0)
@@ -81,7 +81,7 @@ def test_fusion_in_the_first_run(tmp_path: Path) -> None:
     assert [launch.id for launch in found.only_b] == ["0.0", "0.2", "0.4"]
     assert found.first is not None
     assert found.first.launch.id == "0.3"
-    assert found.first.outcome is Outcome.INPUTS_UNKNOWN
+    assert found.first.outcome is PairRelation.INPUTS_UNKNOWN
     assert found.first.notes == ("without a counterpart: buf2",)
     assert not found.is_same
 
@@ -113,7 +113,7 @@ X = torch.arange(4.0)
 def test_other_inputs_and_weights(tmp_path: Path) -> None:
     found = diff_runs(record(tmp_path / "a", X), record(tmp_path / "b", X + 1, weight=3.0))
     assert [item.name for item in found.inputs] == ["x", "scale.weight"]
-    assert [item.outcome for item in found.launches] == [Outcome.CONSEQUENCE] * 2
+    assert [item.outcome for item in found.launches] == [PairRelation.CONSEQUENCE] * 2
     assert not found.parted
     assert not found.is_same
 
@@ -191,7 +191,7 @@ def test_what_fresh_memory_held_is_no_input(tmp_path: Path) -> None:
     assert diff_runs(partial(tmp_path / "a", 1.0, 0.0), partial(tmp_path / "b", 2.0, 0.0)).is_same
     found = diff_runs(partial(tmp_path / "c", 1.0, 0.0), partial(tmp_path / "d", 2.0, 5.0))
     assert [item.launch.id for item in found.parted] == ["0.0"]
-    assert [item.outcome for item in found.launches] == [Outcome.PARTS, Outcome.CONSEQUENCE]
+    assert [item.outcome for item in found.launches] == [PairRelation.PARTS, PairRelation.CONSEQUENCE]
 
 
 def test_different_programs_are_refused(tmp_path: Path) -> None:

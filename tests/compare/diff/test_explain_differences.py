@@ -17,7 +17,7 @@ from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.document import document
 from aoti_debug.compare.diff.explain_differences import explain_differences
-from aoti_debug.compare.diff.explanation import Cause
+from aoti_debug.compare.diff.explanation import DiffCause
 from aoti_debug.compare.diff.options import DiffOptions
 from aoti_debug.compare.diff.text import diff_lines
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
@@ -41,13 +41,17 @@ def explained(a: RunDir, b: RunDir) -> Diff:
     return explain_differences(diff_runs(a, b), DiffOptions(a.path, b.path), Steps(None))
 
 
-def causes(diff: Diff) -> list[tuple[str, Cause]]:
+def causes(diff: Diff) -> list[tuple[str, DiffCause]]:
     return [(item.launch.id, item.explanation.cause) for item in diff.launches if item.explanation is not None]
 
 
 def test_rounding_and_its_consequences(tmp_path: Path) -> None:
     found = explained(chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=3, error=ULP))
-    assert causes(found) == [("0.3", Cause.ROUNDING), ("0.4", Cause.CONSEQUENCE), ("0.5", Cause.CONSEQUENCE)]
+    assert causes(found) == [
+        ("0.3", DiffCause.ROUNDING),
+        ("0.4", DiffCause.CONSEQUENCE),
+        ("0.5", DiffCause.CONSEQUENCE),
+    ]
     assert found.is_rounding
     assert found.launches[0].tensors[0].nearer == "a"
     lines = diff_lines(found)
@@ -61,7 +65,7 @@ def test_rounding_and_its_consequences(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [1.0, 1e-3, 64 * ULP, -1e-3])
 def test_a_planted_value_is_not_rounding(error: float, tmp_path: Path) -> None:
     found = explained(chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=3, error=error))
-    assert causes(found) == [("0.3", Cause.WRONG), ("0.4", Cause.CONSEQUENCE), ("0.5", Cause.CONSEQUENCE)]
+    assert causes(found) == [("0.3", DiffCause.WRONG), ("0.4", DiffCause.CONSEQUENCE), ("0.5", DiffCause.CONSEQUENCE)]
     assert found.launches[0].explanation is not None
     assert found.launches[0].explanation.wrong == ("b",)
     assert [item.launch.id for item in found.unexplained] == ["0.3"]
@@ -84,8 +88,8 @@ def test_the_wrong_side_is_named(tmp_path: Path) -> None:
 def test_a_wrong_launch_among_consequences(tmp_path: Path) -> None:
     rounded = chain(tmp_path / "a", ADD, wrong=1, error=ULP / 2)  # the numbers are from 2 to 4 there
     found = explained(rounded, chain(tmp_path / "b", ADD, wrong=2))
-    assert dict(causes(found))["0.2"] is Cause.WRONG
-    assert dict(causes(found))["0.1"] is Cause.ROUNDING
+    assert dict(causes(found))["0.2"] is DiffCause.WRONG
+    assert dict(causes(found))["0.1"] is DiffCause.ROUNDING
     lines = [line for line in diff_lines(found) if line.startswith("NOT EXPLAINED")]
     assert lines == ["NOT EXPLAINED 0.2 cpp_fused_add_2: b is wrong: 4 of 4 elements of buf2"]
 
@@ -96,12 +100,12 @@ def test_a_wrong_launch_without_a_counterpart(wrong: int, tmp_path: Path) -> Non
     found = explained(chain(tmp_path / "a", ADD, wrong=wrong), chain(tmp_path / "b", ADD, step=3))
     first = found.launches[0].explanation
     assert first is not None
-    assert (first.cause, first.wrong) == (Cause.WRONG, ("a",))
+    assert (first.cause, first.wrong) == (DiffCause.WRONG, ("a",))
     assert [item.launch.id for item in found.wrong_alone] == ([f"0.{wrong}"] if wrong < 2 else [])
     turned = explained(chain(tmp_path / "c", ADD, step=3), chain(tmp_path / "d", ADD, wrong=wrong))
     first = turned.launches[0].explanation
     assert first is not None
-    assert (first.cause, first.wrong) == (Cause.WRONG, ("b",))
+    assert (first.cause, first.wrong) == (DiffCause.WRONG, ("b",))
 
 
 def test_another_program_is_not_rounding(tmp_path: Path) -> None:
@@ -109,25 +113,25 @@ def test_another_program_is_not_rounding(tmp_path: Path) -> None:
     found = explained(chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, altered=2))
     first = found.launches[0].explanation
     assert first is not None
-    assert first.cause is Cause.UNKNOWN
+    assert first.cause is DiffCause.UNKNOWN
     assert first.reason == (
         "the two programs compute it in other ways, and buf2 differs by 1, where the errors are 0 and 0"
     )
-    assert causes(found)[1:] == [(f"0.{at}", Cause.CONSEQUENCE) for at in (3, 4, 5)]
+    assert causes(found)[1:] == [(f"0.{at}", DiffCause.CONSEQUENCE) for at in (3, 4, 5)]
     assert found.is_rounding is False
 
 
 def test_another_program_behind_other_inputs(tmp_path: Path) -> None:
     found = explained(chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=1, error=2.0**-20, altered=3))
-    assert dict(causes(found))["0.3"] is Cause.UNKNOWN
-    assert dict(causes(found))["0.2"] is Cause.CONSEQUENCE
+    assert dict(causes(found))["0.3"] is DiffCause.UNKNOWN
+    assert dict(causes(found))["0.2"] is DiffCause.CONSEQUENCE
 
 
 @pytest.mark.parametrize("step", [1, 3])
 def test_another_input_that_a_launch_without_a_counterpart_reads(step: int, tmp_path: Path) -> None:
     found = explained(chain(tmp_path / "a", ADD, step=4 - step), chain(tmp_path / "b", ADD, step=step, first=0.5))
     assert [item.name for item in found.inputs] == ["x"]
-    assert {cause for _, cause in causes(found)} == {Cause.CONSEQUENCE}
+    assert {cause for _, cause in causes(found)} == {DiffCause.CONSEQUENCE}
     assert found.is_rounding is False
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
-from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed, Source
+from aoti_debug.compare.protocol.bad_operand import BadOperand, BadSource, Computed
 from aoti_debug.compare.protocol.origin import Operand
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
@@ -66,7 +66,7 @@ def first(
 )
 def test_an_index_past_the_end(target: str, args: tuple[Any, ...], dimension: int, size: int) -> None:
     found = first({"table": TABLE, "index": INDEX}, call("use", target, *args))
-    source = Source("index", 3, (1, 1), "9", "", True)
+    source = BadSource("index", 3, (1, 1), "9", "", True)
     assert found == BadOperand("0.1", "use", target, "index", (1, 1), 9, 1, "table", dimension, size, source=source)
 
 
@@ -141,7 +141,7 @@ def test_a_divisor_of_zero() -> None:
     values = {"total": torch.arange(3), "size": torch.tensor([1, 0, 2])}
     division = call("pages", "aten.div.Tensor_mode", node("total"), node("size"), dtype="int64")
     found = first(values, division)
-    source = Source("size", 1, (1,), "0", "", True)
+    source = BadSource("size", 1, (1,), "0", "", True)
     assert found == BadOperand("0.1", "pages", "aten.div.Tensor_mode", "size", (1,), 0, 1, source=source)
     assert first(values, call("ratio", "aten.div.Tensor", node("total"), node("size"))) is None
 
@@ -199,4 +199,4 @@ def test_what_launches_wrote_is_taken_where_the_graph_computes_something_else() 
         recorded={"scaled": torch.tensor([10, 777])},
     )
     assert found is not None
-    assert found.source == Source("scaled", 1, (1,), "777", "", True)
+    assert found.source == BadSource("scaled", 1, (1,), "777", "", True)

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.compare.replay.substitution import Source, Substitution, parse
+from aoti_debug.compare.replay.substitution import ResultSource, Substitution, parse
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("0.36=eager", Substitution("0.36", Source.EAGER)),
-        ("36=fp64", Substitution("0.36", Source.DOUBLE)),
-        ("c0.1=skip", Substitution("c0.1", Source.SKIP)),
-        ("0.36=a=b.pt2", Substitution("0.36", Source.PACKAGE, Path("a=b.pt2"))),
+        ("0.36=eager", Substitution("0.36", ResultSource.EAGER)),
+        ("36=fp64", Substitution("0.36", ResultSource.DOUBLE)),
+        ("c0.1=skip", Substitution("c0.1", ResultSource.SKIP)),
+        ("0.36=a=b.pt2", Substitution("0.36", ResultSource.PACKAGE, Path("a=b.pt2"))),
     ],
 )
 def test_a_launch_and_what_replaces_it(text: str, expected: Substitution) -> None:

@@ -18,7 +18,7 @@ from aoti_debug.base.machine import cache, compiler
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.instrument.frontend import exported_program
 from aoti_debug.instrument.frontend.protocol import messages
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, Ending, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, BuildStage, Ending
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request, TritonConfig
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
@@ -186,7 +186,7 @@ def test_a_lowering_that_fails_is_named(
     assert error.hint.startswith(f"{how} the lowering of aten.relu.default, ")
     assert "; aoti-debug triage MODEL.pt2 names what is to blame" in error.hint
     failure = error.failure
-    assert (failure.position.stage, failure.position.name) == (Stage.LOWERING, "aten.relu.default")
+    assert (failure.position.stage, failure.position.name) == (BuildStage.LOWERING, "aten.relu.default")
     assert (failure.ending, failure.what) == (ending, what)
     assert failure.stack[0] == f"{modules / 'breaks_relu.py'}:7 in broken"
     assert failure.reference is not None

@@ -13,14 +13,14 @@ import pytest
 
 from aoti_debug.instrument.wrapper.callees.kernels import functions, triton_kernels
 from aoti_debug.package import manifest
-from aoti_debug.package.manifest import Kernel, Origin
+from aoti_debug.package.manifest import ConfigOrigin, Kernel
 from aoti_debug.package.triton_config.infer import MAX_CONFIGS, infer_config, result_affecting_parameters
 from tests import archives
 from tests.compiled_triton import as_compiled
 from tests.paths import GOLDEN, RECORDED
 
 RUNS = ("mixed", "reductions", "two_specialisations")
-DERIVED, CHOSEN = Origin.DERIVED, Origin.CHOSEN
+DERIVED, CHOSEN = ConfigOrigin.DERIVED, ConfigOrigin.CHOSEN
 
 
 def of_wrapper(name: str) -> dict[str, Kernel]:
@@ -28,7 +28,7 @@ def of_wrapper(name: str) -> dict[str, Kernel]:
     return {kernel.name: infer_config(kernel) for kernel in triton_kernels(functions(text).values())}
 
 
-def origins(kernel: Kernel) -> dict[str, Origin]:
+def origins(kernel: Kernel) -> dict[str, ConfigOrigin]:
     return {name: kernel.origin(name) for name, _ in kernel.config if name != "num_warps"}
 
 
@@ -128,7 +128,7 @@ def test_one_of_two_fitting_configurations_is_chosen() -> None:
 def test_stages_do_not_affect_the_results_of_a_user_kernel() -> None:
     stages = "user_autotune(configs=[{'BLOCK': 64, 'num_warps': 4}], triton_meta=META)"
     inferred = infer_config(described(stages, 4))
-    assert origins(inferred) == {"BLOCK": Origin.RECORDED, "num_stages": CHOSEN}
+    assert origins(inferred) == {"BLOCK": ConfigOrigin.RECORDED, "num_stages": CHOSEN}
     assert result_affecting_parameters(inferred) == ()
     assert result_affecting_parameters(infer_config(described(TUNED, 2, grid("8L")))) == ()
 

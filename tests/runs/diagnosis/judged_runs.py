@@ -10,7 +10,7 @@ from aoti_debug.package.manifest import Kind, Manifest, Role
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 X = tensor(8, 32)
@@ -25,15 +25,15 @@ CUDA = make_manifest(*SITES, device="cuda")
 CPP, PROXY, TRITON, ITEM = range(4)
 NO_SLOT = 0xFFFF
 
-SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")
-ABRT = Exit(ExitKind.FAULT, "killed by SIGABRT", Stage.CALL, "SIGABRT")
-KILLED = Exit(ExitKind.ABORTED, "killed by SIGKILL", Stage.CALL, "SIGKILL")
-RAISED = Exit(ExitKind.FAULT, "RuntimeError: run_func_ failed", Stage.CALL, exception="RuntimeError")
-TIMEOUT = Exit(ExitKind.TIMEOUT, "it was killed after 5 s", Stage.CALL)
+SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", RunStage.CALL, "SIGSEGV")
+ABRT = Exit(ExitKind.FAULT, "killed by SIGABRT", RunStage.CALL, "SIGABRT")
+KILLED = Exit(ExitKind.ABORTED, "killed by SIGKILL", RunStage.CALL, "SIGKILL")
+RAISED = Exit(ExitKind.FAULT, "RuntimeError: run_func_ failed", RunStage.CALL, exception="RuntimeError")
+TIMEOUT = Exit(ExitKind.TIMEOUT, "it was killed after 5 s", RunStage.CALL)
 DEVICE = Exit(
-    ExitKind.FAULT, "AcceleratorError: an illegal memory access", Stage.SYNCHRONISE, exception="AcceleratorError"
+    ExitKind.FAULT, "AcceleratorError: an illegal memory access", RunStage.SYNCHRONISE, exception="AcceleratorError"
 )
-CLEAN = Exit(ExitKind.CLEAN, "", Stage.UNLOAD)
+CLEAN = Exit(ExitKind.CLEAN, "", RunStage.UNLOAD)
 ILLEGAL = "CUDA error 700: an illegal memory access was encountered"
 
 

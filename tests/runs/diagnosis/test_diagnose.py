@@ -8,7 +8,7 @@ from aoti_debug.base.abi import FaultDomain
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests import factories
 from tests.factories import JournalWriter, run_directory
 from tests.runs.diagnosis.judged_runs import (
@@ -101,7 +101,7 @@ def test_a_crash_before_the_first_launch(tmp_path: Path) -> None:
 
 
 def test_a_crash_after_the_last_call(tmp_path: Path) -> None:
-    exit_ = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.UNLOAD, "SIGSEGV")
+    exit_ = Exit(ExitKind.FAULT, "killed by SIGSEGV", RunStage.UNLOAD, "SIGSEGV")
     verdict = judge(tmp_path, started(CPP), exit_)
     assert verdict
     assert verdict.why == "it happened after the last call; every launch had returned, 0.0 last"

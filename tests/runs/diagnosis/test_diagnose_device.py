@@ -6,7 +6,7 @@ import pytest
 
 from aoti_debug.base.abi import FaultDomain, LaunchFlag, NoteCode
 from aoti_debug.runs.diagnosis.verdict import Proof
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests import factories
 from tests.factories import JournalWriter
 from tests.runs.diagnosis.judged_runs import (
@@ -110,7 +110,7 @@ def test_a_fault_that_the_last_wait_notices(tmp_path: Path) -> None:
 
 def test_a_device_code_in_the_hosts_exception(tmp_path: Path) -> None:
     writer = started(TRITON, TRITON, crumb_every=1)
-    exit_ = Exit(ExitKind.FAULT, "AcceleratorError: x", Stage.CALL, exception="AcceleratorError", code=700)
+    exit_ = Exit(ExitKind.FAULT, "AcceleratorError: x", RunStage.CALL, exception="AcceleratorError", code=700)
     assert summary(judge(tmp_path, writer, exit_, CUDA, crumbs=factories.crumbs(1))) == (
         ILLEGAL,
         Proof.CERTAIN,

@@ -8,7 +8,7 @@ from aoti_debug.runs.diagnosis import verdict_finding
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests.factories import JournalWriter, crumbs, run_directory, tensor
 from tests.views.report.subjects import manifest, run
 
@@ -39,7 +39,7 @@ def test_a_hang_and_several_suspects(tmp_path: Path) -> None:
     for launch in range(3):
         writer.launch(launch, 0, on_device, on_device)
     writer.fault(2, FaultDomain.CUDA, 700, "CUDA_ERROR_ILLEGAL_ADDRESS")
-    end = Exit(ExitKind.FAULT, "RuntimeError: x", Stage.CALL, exception="RuntimeError")
+    end = Exit(ExitKind.FAULT, "RuntimeError: x", RunStage.CALL, exception="RuntimeError")
     opened = open_run(run_directory(tmp_path, package, writer, exit=end, crumbs=crumbs(0, every=4)))
     found = finding_of(opened)
     assert found.where is None

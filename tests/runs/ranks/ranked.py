@@ -11,7 +11,7 @@ from typing import Any
 
 from aoti_debug.base.abi import FaultDomain, Phase
 from aoti_debug.base.native import crash_stacks
-from aoti_debug.package.manifest import Constant, Manifest, Operand, Role
+from aoti_debug.package.manifest import Constant, Manifest, ProxyArgument, Role
 from aoti_debug.runs.ranks.ranks_run import RanksRun, open_ranks
 from aoti_debug.runs.rundir import ranks_directory
 from aoti_debug.runs.rundir.ranks_directory import RanksInfo
@@ -30,7 +30,9 @@ def manifest(weight: Sequence[int] = (4, 4), group: str = "0", device: str = "cp
     made = make_manifest(
         site("mm", arg("buf0", Role.OUT), arg("x"), arg("layer_weight")),
         site(
-            REDUCE, arg("buf0", Role.INOUT), operands=(Operand("group_name", False, json.dumps({"as_string": group})),)
+            REDUCE,
+            arg("buf0", Role.INOUT),
+            operands=(ProxyArgument("group_name", False, json.dumps({"as_string": group})),),
         ),
         site(WAIT, arg("buf0")),
         site("softmax", arg("buf0"), arg("buf1", Role.OUT)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from aoti_debug.runs.ranks.agreement import Disagreement, Expectation, Subject, agreement
+from aoti_debug.runs.ranks.agreement import AgreementReason, Disagreement, Expectation, agreement
 from aoti_debug.runs.ranks.ranks_run import open_ranks
 from tests.runs.ranks.ranked import REDUCE, Rank, manifest, opened, write_rank
 
@@ -18,7 +18,7 @@ def test_equal_ones(tmp_path: Path) -> None:
 def test_the_odd_weight(tmp_path: Path) -> None:
     ranks = opened(tmp_path, Rank(), Rank(), Rank(hashes=(7, 2)), Rank()).ranks
     (found,) = agreement(ranks, Expectation()).disagreements
-    assert found == Disagreement(Subject.WEIGHT, "layer.weight", "0.0 mm", ((0, 1, 3), (2,)))
+    assert found == Disagreement(AgreementReason.WEIGHT, "layer.weight", "0.0 mm", ((0, 1, 3), (2,)))
     assert found.odd == (2,)
     assert agreement(ranks, Expectation(sharded=("layer.*",))).disagreements == ()
 
@@ -26,7 +26,7 @@ def test_the_odd_weight(tmp_path: Path) -> None:
 def test_the_odd_result_of_a_collective(tmp_path: Path) -> None:
     ranks = opened(tmp_path, Rank(hashes=(1, 5)), Rank(), Rank()).ranks
     (found,) = agreement(ranks, Expectation()).disagreements
-    assert (found.subject, found.name, found.odd, found.times) == (Subject.COLLECTIVE, REDUCE, (0,), 2)
+    assert (found.subject, found.name, found.odd, found.times) == (AgreementReason.COLLECTIVE, REDUCE, (0,), 2)
 
 
 def test_results_of_some_ranks_are_not_compared(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_results_of_different_replays_are_not_compared(tmp_path: Path) -> None:
     assert (found.compared, found.disagreements) == (3, ())  # the weight, and the sum of each call by two ranks
     other = opened(tmp_path / "same", Rank(replays=8), Rank(replays=8), Rank(hashes=(1, 5), replays=8)).ranks
     (odd,) = agreement(other, Expectation()).disagreements
-    assert (odd.subject, odd.odd) == (Subject.COLLECTIVE, (2,))
+    assert (odd.subject, odd.odd) == (AgreementReason.COLLECTIVE, (2,))
 
 
 def test_without_a_majority_no_rank_is_the_odd_one(tmp_path: Path) -> None:
@@ -56,7 +56,9 @@ def test_without_a_majority_no_rank_is_the_odd_one(tmp_path: Path) -> None:
 def test_a_named_tensor(tmp_path: Path) -> None:
     ranks = opened(tmp_path, Rank(), Rank(), Rank(hashes=(7, 2))).ranks
     found = agreement(ranks, Expectation(agree=("mm:layer_*",), sharded=("*",))).disagreements
-    assert [(one.subject, one.name, one.odd, one.times) for one in found] == [(Subject.NAMED, "layer_weight", (2,), 2)]
+    assert [(one.subject, one.name, one.odd, one.times) for one in found] == [
+        (AgreementReason.NAMED, "layer_weight", (2,), 2)
+    ]
 
 
 def test_ranks_of_another_program_are_not_compared(tmp_path: Path) -> None:

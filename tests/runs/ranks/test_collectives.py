@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.package.manifest import Form, Operand, Role
+from aoti_debug.package.manifest import Form, ProxyArgument, Role
 from aoti_debug.runs.ranks import collectives
 from aoti_debug.runs.rundir.run_directory import open_run
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
@@ -30,7 +30,7 @@ def test_a_wait_is_for_the_collective_on_its_tensor(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("group", "is_of_all"), [("0", True), ("3", False)])
 def test_groups(group: str, is_of_all: bool) -> None:
-    value = Operand("group_name", False, json.dumps({"as_string": group}))
+    value = ProxyArgument("group_name", False, json.dumps({"as_string": group}))
     text = arg("group_name", Role.IN, Form.STRING, text=f'"{group}"')
     for begins in (site(REDUCE, operands=(value,)), site(REDUCE, arg("buf0"), text)):
         assert collectives.is_of_all_ranks(begins) == is_of_all

@@ -11,26 +11,26 @@ from aoti_debug.runs.run import protocol
 from aoti_debug.runs.run.protocol import (
     CallsBegun,
     CallsDone,
-    Failed,
     InterposedLibraries,
     Message,
+    RunFailed,
     RunRequest,
     StageReached,
     TorchImported,
     Unloaded,
 )
-from aoti_debug.runs.rundir.run_json import CallPurpose, Stage
+from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        StageReached(Stage.SYNCHRONISE),
+        StageReached(RunStage.SYNCHRONISE),
         TorchImported("2.13.0"),
         CallsBegun(CallPurpose.UNPROFILED, 20),
         CallsDone(0.25),
         Unloaded(),
-        Failed(ErrorData("RuntimeError", "two\nlines", code=700)),
+        RunFailed(ErrorData("RuntimeError", "two\nlines", code=700)),
     ],
 )
 def test_a_message_is_one_line_that_reads_back(message: Message) -> None:

@@ -23,7 +23,7 @@ from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import load_tensors
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.runs.rundir.run_json import ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 from tests import archives
 from tests.paths import ROOT
 
@@ -43,13 +43,13 @@ def guilty(result: RunResult) -> tuple[ExitKind, str, Proof]:
 class Recorder(Observer):
     def __init__(self) -> None:
         self.run: Path | None = None
-        self.stages: list[Stage] = []
+        self.stages: list[RunStage] = []
         self.text = {"stdout": b"", "stderr": b""}
 
     def started(self, run: Path) -> None:
         self.run = run
 
-    def reached(self, stage: Stage) -> None:
+    def reached(self, stage: RunStage) -> None:
         self.stages.append(stage)
 
     def output(self, stream: str, data: bytes) -> None:
@@ -65,7 +65,7 @@ def test_a_clean_run(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.M
     assert ACT in result.run.kernels()
     assert len(result.run.launches) == 2 * len(result.run.manifest.sites)
     assert recorder.run == result.run.path
-    assert recorder.stages == [Stage.IMPORT, Stage.INPUTS, Stage.LOAD, Stage.CALL, Stage.UNLOAD]
+    assert recorder.stages == [RunStage.IMPORT, RunStage.INPUTS, RunStage.LOAD, RunStage.CALL, RunStage.UNLOAD]
     assert recorder.text["stdout"] == b"to stdout\n" * 2
     assert (result.run.path / "stdout.log").read_bytes() == recorder.text["stdout"]
     assert (result.run.path / "stderr.log").read_bytes() == recorder.text["stderr"]
@@ -180,7 +180,7 @@ def test_an_exception(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.
     assert result.verdict is not None
     assert result.verdict.what.startswith("ValueError: the answer is not 42")
     assert result.run.info.exit.exception == "RuntimeError"
-    assert result.run.info.exit.stage is Stage.CALL
+    assert result.run.info.exit.stage is RunStage.CALL
 
 
 def test_a_hang(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from aoti_debug.runs.run import runner, supervise
 from aoti_debug.runs.run.protocol import RunRequest
 from aoti_debug.runs.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.runs.run.watchdog import Limits
-from aoti_debug.runs.rundir.run_json import ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 
 ACT = "faulty::act.default"
 
@@ -34,7 +34,7 @@ def watch(run: Path, monkeypatch: pytest.MonkeyPatch, worker: str = "") -> Repor
 
 def test_an_error_of_the_library_arrives_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = watch(tmp_path, monkeypatch)
-    assert (report.stage, report.returncode, report.signal) == (Stage.INPUTS, 1, "")
+    assert (report.stage, report.returncode, report.signal) == (RunStage.INPUTS, 1, "")
     assert report.torch_version
     assert report.error is not None
     error = report.error.to_error()
@@ -46,7 +46,7 @@ def test_an_error_of_the_library_arrives_whole(tmp_path: Path, monkeypatch: pyte
 
 def test_output_and_signal_of_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = watch(tmp_path, monkeypatch, "os.write(1, b'out'); os.write(2, b'err'); os.abort()")
-    assert (report.signal, report.stage, report.error) == ("SIGABRT", Stage.IMPORT, None)
+    assert (report.signal, report.stage, report.error) == ("SIGABRT", RunStage.IMPORT, None)
     assert ((tmp_path / "stdout.log").read_text(), (tmp_path / "stderr.log").read_text()) == ("out", "err")
 
 

@@ -16,7 +16,7 @@ from aoti_debug.base.native import crash_stacks
 from aoti_debug.runs.run import watchdog
 from aoti_debug.runs.run.watchdog import Limits, Watchdog, progress
 from aoti_debug.runs.rundir import breadcrumbs
-from aoti_debug.runs.rundir.run_json import Stage
+from aoti_debug.runs.rundir.run_json import RunStage
 from tests import factories
 from tests.factories import JournalWriter
 
@@ -114,38 +114,38 @@ def test_a_look_at_a_long_journal_is_cheap(tmp_path: Path) -> None:
 
 def test_a_timeout_counts_from_the_loading(tmp_path: Path, clock: Clock) -> None:
     patience = Watchdog(Limits(timeout=5), tmp_path)
-    for stage in (Stage.IMPORT, Stage.INPUTS, Stage.LOAD):
+    for stage in (RunStage.IMPORT, RunStage.INPUTS, RunStage.LOAD):
         assert patience.exceeded_limit(stage) == ""
         clock += 4
     clock += 0.5
-    assert patience.exceeded_limit(Stage.CALL) == ""
+    assert patience.exceeded_limit(RunStage.CALL) == ""
     clock += 1
-    assert patience.exceeded_limit(Stage.CALL) == "it was killed after 5 s"
+    assert patience.exceeded_limit(RunStage.CALL) == "it was killed after 5 s"
 
 
 def test_a_stall_counts_from_the_last_progress(tmp_path: Path, clock: Clock) -> None:
     patience = Watchdog(Limits(stall=30), tmp_path)
-    assert patience.exceeded_limit(Stage.LOAD) == ""
+    assert patience.exceeded_limit(RunStage.LOAD) == ""
     clock += 100
     writer = JournalWriter()
     for launch in range(3):
         writer.launch(launch, 0, X)
         write(tmp_path, writer)
-        assert patience.exceeded_limit(Stage.CALL) == ""
+        assert patience.exceeded_limit(RunStage.CALL) == ""
         clock += 29
     clock += 0.9
-    assert patience.exceeded_limit(Stage.CALL) == ""
+    assert patience.exceeded_limit(RunStage.CALL) == ""
     clock += 1.2
-    assert patience.exceeded_limit(Stage.CALL) == "no progress for 30 s"
+    assert patience.exceeded_limit(RunStage.CALL) == "no progress for 30 s"
 
 
 def test_another_stage_is_progress(tmp_path: Path, clock: Clock) -> None:
     patience = Watchdog(Limits(stall=2), tmp_path)
-    for stage in (Stage.CALL, Stage.SYNCHRONISE, Stage.UNLOAD):
+    for stage in (RunStage.CALL, RunStage.SYNCHRONISE, RunStage.UNLOAD):
         assert patience.exceeded_limit(stage) == ""
         clock += 1.9
     clock += 1
-    assert patience.exceeded_limit(Stage.UNLOAD) == "no progress for 2 s"
+    assert patience.exceeded_limit(RunStage.UNLOAD) == "no progress for 2 s"
 
 
 def test_the_journal_is_looked_at_once_a_second(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_the_journal_is_looked_at_once_a_second(tmp_path: Path, clock: Clock, mo
     monkeypatch.setattr(watchdog, "progress", looks.append)
     patience = Watchdog(Limits(stall=60), tmp_path)
     for _ in range(100):
-        patience.exceeded_limit(Stage.CALL)
+        patience.exceeded_limit(RunStage.CALL)
         clock += 0.1
     assert len(looks) in (10, 11)
 
@@ -161,7 +161,7 @@ def test_the_journal_is_looked_at_once_a_second(tmp_path: Path, clock: Clock, mo
 def test_without_limits_there_is_no_end(tmp_path: Path, clock: Clock) -> None:
     patience = Watchdog(Limits(), tmp_path)
     for _ in range(3):
-        assert patience.exceeded_limit(Stage.CALL) == ""
+        assert patience.exceeded_limit(RunStage.CALL) == ""
         clock += 1e6
 
 

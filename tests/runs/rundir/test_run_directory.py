@@ -18,7 +18,7 @@ from aoti_debug.runs.rundir import run_directory as rundir
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
@@ -219,7 +219,7 @@ def test_run_json_of_the_runtime(tmp_path: Path) -> None:
 
 
 def test_exit_details_come_back(tmp_path: Path) -> None:
-    exit_ = Exit(ExitKind.FAULT, "SIGSEGV", Stage.CALL, "SIGSEGV", "", None, 0.25)
+    exit_ = Exit(ExitKind.FAULT, "SIGSEGV", RunStage.CALL, "SIGSEGV", "", None, 0.25)
     assert open_run(run_directory(tmp_path, PACKAGE, exit=exit_)).info.exit == exit_
 
 

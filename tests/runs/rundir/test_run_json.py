@@ -8,14 +8,14 @@ import pytest
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.runs.rundir import run_json
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, RunStage
 from tests.factories import run_info
 from tests.wrong_types import assert_refused
 
 WHOLE = run_info(
     filters=("a*",),
     phase="both",
-    exit=Exit(ExitKind.FAULT, "RuntimeError: x", Stage.CALL, "SIGSEGV", "RuntimeError", 700, 0.5),
+    exit=Exit(ExitKind.FAULT, "RuntimeError: x", RunStage.CALL, "SIGSEGV", "RuntimeError", 700, 0.5),
     imports=("ops",),
     libraries=("/lib/ops.so",),
     guards=True,

@@ -9,7 +9,7 @@ from aoti_debug.base.abi import CallFlag, FaultDomain, Level, NoteCode, Phase, S
 from aoti_debug.package.manifest import Certainty, CType, Form, Kernel, Kind, ModelLine, Provenance, Role
 from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
 
@@ -44,8 +44,8 @@ KERNELS = (
     "triton_per_fused__to_copy_add_native_layer_norm_native_layer_norm_backward_view_12",
     "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu",
 )
-CLEAN = Exit(ExitKind.CLEAN, "", Stage.UNLOAD, seconds=0.0123)
-SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, "SIGSEGV")
+CLEAN = Exit(ExitKind.CLEAN, "", RunStage.UNLOAD, seconds=0.0123)
+SEGV = Exit(ExitKind.FAULT, "killed by SIGSEGV", RunStage.CALL, "SIGSEGV")
 
 
 def replayed(base: Path) -> RunDir:
@@ -132,7 +132,7 @@ def device_fault(base: Path, every: int = 1) -> RunDir:
     writer.launch_begin(5, 0, *on_device)
     writer.launch_end(5, status=-1)
     writer.fault(5, FaultDomain.CUDA, 700, "CUDA_ERROR_ILLEGAL_ADDRESS")
-    raised = Exit(ExitKind.FAULT, "RuntimeError: x", Stage.CALL, exception="RuntimeError")
+    raised = Exit(ExitKind.FAULT, "RuntimeError: x", RunStage.CALL, exception="RuntimeError")
     crumbs = factories.crumbs(1 if every == 1 else 0, every=every)
     return open_run(run_directory(base, CUDA, writer, exit=raised, crumbs=crumbs))
 

@@ -11,7 +11,14 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.show.argument_statistics import HASH_ONLY, Measurement, Measurer, hash_text, phases, worst_value
+from aoti_debug.runs.show.argument_statistics import (
+    HASH_ONLY,
+    Measurer,
+    PhaseStatistics,
+    hash_text,
+    phases,
+    worst_value,
+)
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.runs.show.recorded import crashed, hashes, level_2
 
@@ -136,8 +143,8 @@ def test_when_an_argument_is_worth_a_look(tmp_path: Path) -> None:
 def test_a_hash_is_no_statistics(tmp_path: Path) -> None:
     run = hashes(tmp_path)
     out = run.launch("0").args[0]
-    assert Measurer(run).measure(out, Phase.AFTER) == Measurement(None, HASH_ONLY)
-    assert Measurer(run).measure(out, Phase.BEFORE) == Measurement(None, "uninitialised")
+    assert Measurer(run).measure(out, Phase.AFTER) == PhaseStatistics(None, HASH_ONLY)
+    assert Measurer(run).measure(out, Phase.BEFORE) == PhaseStatistics(None, "uninitialised")
     assert worst(run) == "-"
 
 

@@ -13,7 +13,7 @@ from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.rundir.run_json import ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 from aoti_debug.runs.show.argument_statistics import Measurer
 from aoti_debug.runs.show.document import document
@@ -73,7 +73,7 @@ def test_the_schema_names_every_member_of_our_enums() -> None:
         (schema.SCHEMA["properties"]["verdict"]["properties"]["proof"]["enum"], [proof.value for proof in Proof]),
         (
             schema.SCHEMA["properties"]["exit"]["properties"]["stage"]["enum"],
-            [*(stage.value for stage in Stage), None],
+            [*(stage.value for stage in RunStage), None],
         ),
     ]
     for described, ours in pairs:

@@ -10,7 +10,7 @@ from aoti_debug.package.manifest import CType, Form, Kind, Role
 from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from aoti_debug.runs.show.fault import verdict_lines
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor, triton_kernel
@@ -121,7 +121,7 @@ def test_a_hang_on_the_device_shows_its_grid(tmp_path: Path) -> None:
     writer.launch_begin(0, 0, tensor(8, device="cuda:0"))
     writer.grid(0, 0, (16, 2, 1), 0x1000, 0x2000, 8)
     writer.launch_end(0)
-    exit_ = Exit(ExitKind.TIMEOUT, "no progress for 30 s", Stage.SYNCHRONISE)
+    exit_ = Exit(ExitKind.TIMEOUT, "no progress for 30 s", RunStage.SYNCHRONISE)
     run = open_run(run_directory(tmp_path, package, writer, exit=exit_, crumbs=factories.crumbs(0)))
     assert lines(run)[:6] == [
         "FAULT no end: no progress for 30 s",
@@ -134,7 +134,7 @@ def test_a_hang_on_the_device_shows_its_grid(tmp_path: Path) -> None:
 
 
 def test_a_killed_process(tmp_path: Path) -> None:
-    exit_ = Exit(ExitKind.ABORTED, "killed by SIGKILL", Stage.CALL, "SIGKILL")
+    exit_ = Exit(ExitKind.ABORTED, "killed by SIGKILL", RunStage.CALL, "SIGKILL")
     assert lines(crash(tmp_path, exit_=exit_))[:2] == [
         "FAULT SIGKILL (Killed)",
         "  while launch 0.0  cpp_fused_0 was running",
@@ -160,7 +160,7 @@ def test_nothing_to_name(tmp_path: Path) -> None:
 
 
 def test_a_message_of_many_lines_shows_its_first(tmp_path: Path) -> None:
-    exit_ = Exit(ExitKind.FAULT, "\n ValueError: no\nAt:\n  x.py(3)", Stage.CALL, exception="ValueError")
+    exit_ = Exit(ExitKind.FAULT, "\n ValueError: no\nAt:\n  x.py(3)", RunStage.CALL, exception="ValueError")
     run = open_run(run_directory(tmp_path, make_manifest(), JournalWriter(), exit=exit_))
     assert lines(run)[0] == "FAULT ValueError: no"
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Compilation, Ending, Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import (
+    BuildFailure,
+    BuildStage,
+    Compilation,
+    Ending,
+    Position,
+)
 from aoti_debug.package.manifest import ModelLine
 from tests.compare import chains
 
@@ -14,17 +20,21 @@ LINES = (
     ModelLine("/home/u/model.py", 2, "forward", "erf(y)"),
 )
 LOWERING = BuildFailure(
-    Position(Stage.LOWERING, "aten.erf.default", "node_1"),
+    Position(BuildStage.LOWERING, "aten.erf.default", "node_1"),
     Ending.EXCEPTION,
     "RuntimeError: no such layout",
     ("/site-packages/torch/a.py:1 in f", "/home/u/ops.py:4 in broken"),
     REFERENCE,
 )
 PASS = BuildFailure(
-    Position(Stage.PASS, "my_pass"), Ending.TIMEOUT, "no end within 30 s", ("/home/u/p.py:5 in endless",), REFERENCE
+    Position(BuildStage.PASS, "my_pass"),
+    Ending.TIMEOUT,
+    "no end within 30 s",
+    ("/home/u/p.py:5 in endless",),
+    REFERENCE,
 )
 KERNEL = BuildFailure(
-    Position(Stage.CPP, "cpp_fused_erf_1", "node_1"),
+    Position(BuildStage.CPP, "cpp_fused_erf_1", "node_1"),
     Ending.EXCEPTION,
     "internal compiler error: Segmentation fault",
     reference=REFERENCE,
@@ -32,12 +42,12 @@ KERNEL = BuildFailure(
     compilation=Compilation("void f();\n", ("g++", "-O3", "-DA=1")),
 )
 CANDIDATE = BuildFailure(
-    Position(Stage.AUTOTUNING, "triton_mm_3", "node_1", candidate="BLOCK_M=128"), Ending.DEATH, "SIGSEGV"
+    Position(BuildStage.AUTOTUNING, "triton_mm_3", "node_1", candidate="BLOCK_M=128"), Ending.DEATH, "SIGSEGV"
 )
 (GRAPH,) = REFERENCE.graphs
 NUMBERED = tuple(replace(node, line=at - 1) for at, node in enumerate(GRAPH.nodes))
 CODE = BuildFailure(
-    Position(Stage.CODE, nodes=("node_1", "node_0")),
+    Position(BuildStage.CODE, nodes=("node_1", "node_0")),
     Ending.EXCEPTION,
     "RuntimeError: no such code",
     ("/site-packages/torch/a.py:1 in f",),

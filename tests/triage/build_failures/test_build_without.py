@@ -16,11 +16,11 @@ from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import (
     BuildFailure,
     BuildFailureError,
+    BuildStage,
     Ending,
     Position,
-    Stage,
 )
-from aoti_debug.instrument.frontend.protocol.inductor_parts import Candidate, LeftOut
+from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut, TunedChoice
 from aoti_debug.triage.build_failures import build_without as build
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.proof_script import Replay
@@ -79,7 +79,7 @@ def test_each_part_that_fails_is_left_out(builds: Builds) -> None:
     )
     assert [options.left_out for options in asked[:2]] == [None, LeftOut(lowerings=("aten.erf.default",))]
     assert asked[3].inductor_configs == {"max_autotune": True, "disabled_passes": "my_pass"}
-    assert asked[3].left_out == LeftOut((), ("aten.erf.default",), (Candidate("triton_mm_3", "BLOCK_M=128"),))
+    assert asked[3].left_out == LeftOut((), ("aten.erf.default",), (TunedChoice("triton_mm_3", "BLOCK_M=128"),))
 
 
 def test_a_kernel_is_left_out_with_all_its_operators(builds: Builds) -> None:
@@ -94,7 +94,7 @@ def test_code_is_left_out_with_the_operator_that_was_at_work_or_with_all(builds:
 
 
 def test_code_of_no_operator_is_a_finding_where_the_graph_fails_again(builds: Builds) -> None:
-    failure = replace(failures.CODE, position=Position(Stage.CODE), operators=())
+    failure = replace(failures.CODE, position=Position(BuildStage.CODE), operators=())
     result, _ = builds(failure)
     (finding,) = result.failures
     assert finding.what == "code generation: RuntimeError: no such code"
@@ -117,7 +117,7 @@ def test_what_does_not_fail_alone_and_does_not_help_stays_an_error(builds: Build
 
 
 def test_what_the_build_has_found_out_is_a_finding_without_a_script(builds: Builds) -> None:
-    position = Position(Stage.TRACING, "while_loop", "while_loop")
+    position = Position(BuildStage.TRACING, "while_loop", "while_loop")
     failure = BuildFailure(position, Ending.EXCEPTION, "RuntimeError: refused", note="mylib.add_ overwrites arg1_1")
     result, asked = builds(failure, failure, is_same=False)
     assert (result.summary, len(asked)) == (None, 2)
@@ -155,7 +155,7 @@ def test_a_part_that_fails_in_another_way_without_it_is_told_once(builds: Builds
 
 
 def test_deaths_that_wander_end_in_an_error(builds: Builds) -> None:
-    deaths = [replace(DEATH, position=Position(Stage.PASS, f"pass_{number}")) for number in range(build.MOST + 1)]
+    deaths = [replace(DEATH, position=Position(BuildStage.PASS, f"pass_{number}")) for number in range(build.MOST + 1)]
     with pytest.raises(ToolchainError, match="Inductor cannot lower the model"):
         builds(*deaths, *deaths[-1:], is_same=False)
 

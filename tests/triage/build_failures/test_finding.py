@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import aoti_debug
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildStage, Position
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, Finding
 from aoti_debug.runs.show.finding import finding_lines
 from aoti_debug.triage.build_failures.finding import all_failures, finding_of, with_failures
@@ -58,7 +58,7 @@ def test_code_of_a_kernel_blames_no_operator() -> None:
 
 
 def test_code_of_a_kernel_blames_the_operator_that_fails_alone() -> None:
-    erf = Position(Stage.CODE, "aten.erf.default", "node_1")
+    erf = Position(BuildStage.CODE, "aten.erf.default", "node_1")
     finding = finding_of(failures.CODE, Replay(FOLDER, failures.CODE.what, True, erf, ("node node_0 alone: no",)))
     assert finding.what == "code generation of aten.erf.default: RuntimeError: no such code"
     assert finding.where is not None
@@ -68,7 +68,7 @@ def test_code_of_a_kernel_blames_the_operator_that_fails_alone() -> None:
 
 
 def test_code_blames_the_operator_that_was_at_work() -> None:
-    position = Position(Stage.CODE, "aten.erf.default", "node_1", nodes=("node_1", "node_0"))
+    position = Position(BuildStage.CODE, "aten.erf.default", "node_1", nodes=("node_1", "node_0"))
     finding = found(replace(failures.CODE, position=position), "it compiles", is_same=False)
     assert finding.what == "code generation of aten.erf.default: RuntimeError: no such code"
     assert finding.where is not None

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildStage, Position
 from aoti_debug.triage.build_failures.build_without import MOST_ALONE, proved
 from aoti_debug.triage.build_failures.proof_script import Replay
 from tests.triage.build_failures import failures
 
 NODES = ("node_1", "node_0")
-WHOLE = Position(Stage.CODE)
+WHOLE = Position(BuildStage.CODE)
 KERNEL = replace(WHOLE, nodes=NODES)
 RELU = replace(WHOLE, name="aten.relu.default", node="node_0")
 ERF = replace(WHOLE, name="aten.erf.default", node="node_1")

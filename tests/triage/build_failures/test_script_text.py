@@ -10,7 +10,7 @@ import pytest
 from aoti_debug.compare.fx_repro.module_text import module_text
 from aoti_debug.triage.build_failures import proof_script
 from aoti_debug.triage.build_failures.script_text import (
-    Given,
+    ModuleTensors,
     Surroundings,
     compiler_text,
     loading_text,
@@ -24,8 +24,10 @@ AROUND = Surroundings({"max_autotune": True}, ("/home/u/model",), ("my_ops",), (
 GRAPH = failures.REFERENCE.graphs[0]
 MODULE = module_text(failures.REFERENCE, GRAPH, proof_script.region_of(GRAPH, ["node_1"]))
 TEXTS = {
-    "lowering": lambda: script_text(HEADER, MODULE, Given({"node_0": "torch.randn([4])"}), AROUND),
-    "weights": lambda: script_text(HEADER, MODULE, Given({}, {"node_0": "torch.randn([4])"}, "cuda"), Surroundings()),
+    "lowering": lambda: script_text(HEADER, MODULE, ModuleTensors({"node_0": "torch.randn([4])"}), AROUND),
+    "weights": lambda: script_text(
+        HEADER, MODULE, ModuleTensors({}, {"node_0": "torch.randn([4])"}, "cuda"), Surroundings()
+    ),
     "program": lambda: loading_text(HEADER, "/home/u/model.pt2", AROUND),
     "compiler": lambda: compiler_text(HEADER, ("g++", "-O3", '-DA="x"'), "kernel.cpp"),
 }

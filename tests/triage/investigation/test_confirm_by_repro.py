@@ -12,16 +12,16 @@ from aoti_debug.repro.evidence import Evidence, Mode
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.investigation import confirm_by_repro
-from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, Trial
+from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, ReproTrial
 
 FAULT = Finding(findings.FAULT, "SIGSEGV")
 
 
-def trial(name: str, outcome: str, what: str = "", code: int = 11) -> Trial:
-    return Trial(Mode(name, ()), Evidence("0.0 k", name, "", "", outcome, code, what, (), ()), 1.0)
+def trial(name: str, outcome: str, what: str = "", code: int = 11) -> ReproTrial:
+    return ReproTrial(Mode(name, ()), Evidence("0.0 k", name, "", "", outcome, code, what, (), ()), 1.0)
 
 
-def confirmed(*trials: Trial) -> Confirmation:
+def confirmed(*trials: ReproTrial) -> Confirmation:
     return Confirmation(Path("triage/repro"), trials, ())
 
 

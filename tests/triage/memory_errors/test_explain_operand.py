@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from aoti_debug.compare.locate.operand import LocatedOperand
-from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed, Source
+from aoti_debug.compare.protocol.bad_operand import BadOperand, BadSource, Computed
 from aoti_debug.compare.protocol.origin import Operand
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
@@ -67,25 +67,25 @@ def test_the_origin_of_an_index_stays_what_it_is() -> None:
     ("source", "element", "sentence"),
     [
         (
-            Source("arg0_1", 7, (1, 3), "3000", "4", True),
+            BadSource("arg0_1", 7, (1, 3), "3000", "4", True),
             7,
             "it comes from ids[1, 3], which is 3000: with 4 there, the graph gives a number that can be used",
         ),
         (
-            Source("arg0_1", 7, (1, 3), "3000", "4", False),
+            BadSource("arg0_1", 7, (1, 3), "3000", "4", False),
             7,
             "it comes from ids[1, 3], which is 3000; other elements make it, too",
         ),
         (
-            Source("arg0_1", None, (), "", "4", False),
+            BadSource("arg0_1", None, (), "", "4", False),
             None,
             "it comes from ids: several of its elements together make it",
         ),
-        (Source("arg0_1", 5, (5,), "1000000", "", True), 5, ""),
+        (BadSource("arg0_1", 5, (5,), "1000000", "", True), 5, ""),
     ],
 )
 def test_the_origin_is_the_element_of_the_input_that_the_graph_shows(
-    source: Source, element: int | None, sentence: str
+    source: BadSource, element: int | None, sentence: str
 ) -> None:
     made = Place("0.0", "cpp_fused_mul_0", argument="buf0", element=5)
     finding = Finding(FAULT, "SIGSEGV", Place("0.1", "cpp_fused_0"), origin=made, chain=(made, Place("0.1")))
@@ -96,7 +96,7 @@ def test_the_origin_is_the_element_of_the_input_that_the_graph_shows(
 
 
 def test_an_operand_of_an_unknown_source_leaves_the_origin_with_its_operator() -> None:
-    source = Source("buf0", 5, (5,), "1000000", "", True)
+    source = BadSource("buf0", 5, (5,), "1000000", "", True)
     finding = Finding(FAULT, "SIGSEGV", Place("0.1", "cpp_fused_0"))
     found = with_operand(finding, LocatedOperand(replace(BAD, source=source), LINE, None, ""))
     assert found.origin is not None

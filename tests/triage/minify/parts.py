@@ -7,7 +7,7 @@ from pathlib import Path
 from aoti_debug.compare.fx_repro.request import InputTensor
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, ValueKey
-from aoti_debug.triage.minify.start.request import END, Value
+from aoti_debug.triage.minify.start.request import END, EagerValue
 from aoti_debug.triage.minify.start.start import Start
 from tests.compare import chains
 from tests.compare.chains import KIND
@@ -32,15 +32,15 @@ def of_graph(
     reference: Reference, nodes: tuple[str, ...], missing: tuple[str, ...] = (), random: tuple[str, ...] = ()
 ) -> Start:
     region = Region("", (), "", MODEL, nodes, (KnownValue(ValueKey("x"), Recorded("", "", "")),), ())
-    lines = [Value("x", file="0.pt", tensor=TENSOR)]
+    lines = [EagerValue("x", file="0.pt", tensor=TENSOR)]
     for name in nodes:
-        lines.append(Value(name))
+        lines.append(EagerValue(name))
         if name in missing:
-            lines.append(Value(name, failure="it fails here"))
+            lines.append(EagerValue(name, failure="it fails here"))
         if name in random:
-            lines.append(Value(name, is_random=True))
+            lines.append(EagerValue(name, is_random=True))
         elif name not in missing:
-            lines.append(Value(name, file=f"{name}.pt", tensor=TENSOR))
+            lines.append(EagerValue(name, file=f"{name}.pt", tensor=TENSOR))
     return Start("launch 0.3", reference, region, (*lines, END), Path("values"), "cpu")
 
 

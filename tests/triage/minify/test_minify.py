@@ -18,8 +18,8 @@ from aoti_debug.runs.diagnosis.findings import CLEAN, Finding, Place
 from aoti_debug.runs.run import runner
 from aoti_debug.triage.minify.minify import key_of, minify
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.scripts.script_results import Known, Trial, Trials
-from aoti_debug.triage.minify.scripts.triage_verdict import Confirmation, Verdict
+from aoti_debug.triage.minify.scripts.script_results import Known, ScriptTrial, ScriptTrials
+from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict, TriageAnswer
 from aoti_debug.triage.minify.text import minified_lines
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record
@@ -59,7 +59,7 @@ def know(options: MinifyOptions, finding: Finding, triaged: Path) -> None:
     key = key_of(options)
     folder = options.out / key[:12]
     folder.mkdir()
-    Trials(folder, key).know(Known(str(triaged), findings.to_json(finding)))
+    ScriptTrials(folder, key).know(Known(str(triaged), findings.to_json(finding)))
 
 
 class Scripts:
@@ -69,15 +69,15 @@ class Scripts:
         self.words = words
         self.count = 0
 
-    def __call__(self, path: Path, trial: Trial, stall: float) -> Trial:
+    def __call__(self, path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
         self.count += 1
         text = path.read_text()
         is_shown = all(word in text for word in self.words)
         return replace(trial, observed="relu: not close", shown=trial.runs) if is_shown else trial
 
 
-def confirms(*_: object) -> Verdict:
-    return Verdict(Confirmation.YES, "WRONG VALUE")
+def confirms(*_: object) -> ScriptVerdict:
+    return ScriptVerdict(TriageAnswer.YES, "WRONG VALUE")
 
 
 def test_one_operator_of_the_guilty_launch(options: MinifyOptions, triaged: Path) -> None:
@@ -108,7 +108,7 @@ def test_an_interrupted_search_goes_on(options: MinifyOptions, triaged: Path) ->
     know(options, OF_OUTPUTS, triaged)
     scripts = Scripts(RELU, ARGMAX)
 
-    def interrupted(path: Path, trial: Trial, stall: float) -> Trial:
+    def interrupted(path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
         if scripts.count == 3:
             raise KeyboardInterrupt
         return scripts(path, trial, stall)
@@ -120,12 +120,12 @@ def test_an_interrupted_search_goes_on(options: MinifyOptions, triaged: Path) ->
     assert "note: the first 3 scripts had been run before" in minified_lines(found)
 
 
-def flaky(path: Path, trial: Trial, stall: float) -> Trial:
+def flaky(path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
     shown = 1 if trial.runs == 1 else trial.runs // 2
     return replace(trial, observed="relu: not close", shown=shown)
 
 
-def never(path: Path, trial: Trial, stall: float) -> Trial:
+def never(path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
     return trial
 
 
@@ -137,7 +137,7 @@ def never(path: Path, trial: Trial, stall: float) -> Trial:
     ],
 )
 def test_what_does_not_show_itself_every_time(
-    run: Callable[[Path, Trial, float], Trial], line: str, options: MinifyOptions, triaged: Path
+    run: Callable[[Path, ScriptTrial, float], ScriptTrial], line: str, options: MinifyOptions, triaged: Path
 ) -> None:
     know(options, OF_LAUNCH, triaged)
     found = minify(options, run=run, confirm=confirms)

@@ -15,9 +15,9 @@ from aoti_debug.triage.checks.nonfinite import KIND as NONFINITE
 from aoti_debug.triage.minify import minify as module
 from aoti_debug.triage.minify.minify import Confirm, minify
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.scripts.script_results import Trial
+from aoti_debug.triage.minify.scripts.script_results import ScriptTrial
 from aoti_debug.triage.minify.scripts.script_runs import Run
-from aoti_debug.triage.minify.scripts.triage_verdict import Confirmation, Verdict
+from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict, TriageAnswer
 from aoti_debug.triage.minify.start.start import Start
 from aoti_debug.triage.minify.text import minified_lines
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
@@ -52,8 +52,8 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     return searched
 
 
-def confirms(script: Path, *_: object) -> Verdict:
-    return Verdict(Confirmation.YES, "FAULT SIGSEGV")
+def confirms(script: Path, *_: object) -> ScriptVerdict:
+    return ScriptVerdict(TriageAnswer.YES, "FAULT SIGSEGV")
 
 
 class Triage:
@@ -63,26 +63,26 @@ class Triage:
         self.operators = operators
         self.asked: list[int] = []
 
-    def __call__(self, script: Path, *_: object) -> Verdict:
+    def __call__(self, script: Path, *_: object) -> ScriptVerdict:
         count = script.read_text().count("torch.ops")
         self.asked.append(count)
         script.with_name("program.pt2").write_text(str(count))
-        return confirms(script) if count >= self.operators else Verdict(Confirmation.NO, "CLEAN nothing is wrong")
+        return confirms(script) if count >= self.operators else ScriptVerdict(TriageAnswer.NO, "CLEAN nothing is wrong")
 
 
-def shows(trial: Trial, shown: int) -> Trial:
+def shows(trial: ScriptTrial, shown: int) -> ScriptTrial:
     return replace(trial, observed="SIGSEGV", shown=shown)
 
 
 def test_a_look_that_cannot_be_judged_is_no_look(search: Search) -> None:
-    def run(path: Path, trial: Trial, stall: float) -> Trial:
+    def run(path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
         return shows(trial, 1) if trial.runs == 1 else replace(trial, failure="no end within 1860 s")
 
     assert "  shown    in 1 of 1 run, every time" in search(parts.start(RELU), run)
 
 
 def test_many_looks_that_cannot_be_judged_leave_the_few(search: Search) -> None:
-    def run(path: Path, trial: Trial, stall: float) -> Trial:
+    def run(path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
         return shows(trial, 1) if trial.runs < 20 else replace(trial, failure="no end within 1860 s")
 
     assert "  shown    in 2 of 5 runs, FLAKY: not every time" in search(parts.start(RELU), run)
@@ -102,7 +102,7 @@ def test_inputs_of_nan_stay_the_recorded_ones(search: Search, tmp_path: Path) ->
 
 
 def test_no_more_scripts_than_allowed(search: Search) -> None:
-    def run(path: Path, trial: Trial, stall: float) -> Trial:
+    def run(path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
         return shows(trial, trial.runs) if path.read_text().count("torch.ops") > 1 else trial
 
     start = parts.start(*[RELU, ADD] * 4)
@@ -142,12 +142,12 @@ def test_no_more_parts_are_triaged_than_four(search: Search, tmp_path: Path) -> 
 def test_a_triage_that_is_interrupted_is_not_asked_again_of_smaller_parts(search: Search) -> None:
     triage = Triage(2)
 
-    def interrupted(script: Path, *_: object) -> Verdict:
+    def interrupted(script: Path, *_: object) -> ScriptVerdict:
         if len(triage.asked) == 2:
             raise KeyboardInterrupt
         return triage(script)
 
-    def run(path: Path, trial: Trial, stall: float) -> Trial:
+    def run(path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
         return shows(trial, trial.runs)
 
     start = parts.start(*[RELU, ADD] * 4)

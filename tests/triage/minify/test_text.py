@@ -15,8 +15,8 @@ from aoti_debug.triage.minify.confirm_by_triage import verdict_of
 from aoti_debug.triage.minify.document import document
 from aoti_debug.triage.minify.minified import Minified, Smallest
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.scripts.script_results import Trial
-from aoti_debug.triage.minify.scripts.triage_verdict import Candidate, Confirmation, Verdict
+from aoti_debug.triage.minify.scripts.script_results import ScriptTrial
+from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict, TriageAnswer, TriagedScript
 from aoti_debug.triage.minify.text import minified_lines
 from tests import schema
 
@@ -32,9 +32,9 @@ SMALLEST = Smallest(
     fails_in_eager=True,
     shown=5,
     runs=5,
-    verdict=Verdict(Confirmation.YES, "FAULT SIGSEGV (Segmentation fault)"),
+    verdict=ScriptVerdict(TriageAnswer.YES, "FAULT SIGSEGV (Segmentation fault)"),
 )
-FOUND = Minified(FINDING, (Trial("hash", "1 of 3 calls of launch 0.2"),), 0, SMALLEST)
+FOUND = Minified(FINDING, (ScriptTrial("hash", "1 of 3 calls of launch 0.2"),), 0, SMALLEST)
 
 
 def test_the_smallest_part() -> None:
@@ -61,11 +61,15 @@ def test_no_part_and_starts_that_could_not_be_used() -> None:
 
 
 def test_parts_that_a_triage_did_not_confirm() -> None:
-    clean = Candidate("1 of 3 calls of launch 0.2, inputs random", Verdict(Confirmation.NO, "CLEAN nothing is wrong"))
+    clean = TriagedScript(
+        "1 of 3 calls of launch 0.2, inputs random", ScriptVerdict(TriageAnswer.NO, "CLEAN nothing is wrong")
+    )
     lines = minified_lines(replace(FOUND, refused=(clean,)))
     assert "  verdict  FAULT SIGSEGV (Segmentation fault)" in lines
     assert "  refused  1 of 3 calls of launch 0.2, inputs random: NOT CONFIRMED: CLEAN nothing is wrong" in lines
-    larger = Candidate("3 of 3 calls of launch 0.2", Verdict(Confirmation.UNKNOWN, "the part cannot be exported"))
+    larger = TriagedScript(
+        "3 of 3 calls of launch 0.2", ScriptVerdict(TriageAnswer.UNKNOWN, "the part cannot be exported")
+    )
     refused = replace(SMALLEST, verdict=clean.verdict)
     lines = minified_lines(replace(FOUND, smallest=refused, refused=(clean, larger)))
     assert lines[3] == "  verdict  NOT CONFIRMED: CLEAN nothing is wrong"
@@ -77,7 +81,7 @@ def test_parts_that_a_triage_did_not_confirm() -> None:
 
 @pytest.mark.parametrize("smallest", [SMALLEST, replace(SMALLEST, program=Path("program.pt2")), None])
 def test_json(smallest: Smallest | None) -> None:
-    refused = (Candidate("1 of 3 calls", Verdict(Confirmation.NO, "CLEAN")),)
+    refused = (TriagedScript("1 of 3 calls", ScriptVerdict(TriageAnswer.NO, "CLEAN")),)
     data = json.loads(json.dumps(document(replace(FOUND, smallest=smallest, refused=refused))))
     assert schema.problems(data, json.loads((schema.DOCS / "minify.schema.json").read_text())) == []
     assert data["confirmed"] is (smallest is not None)
@@ -93,10 +97,10 @@ def test_a_part_that_cannot_be_exported_has_no_verdict(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("confirmation", "code"), [(Confirmation.YES, 1), (Confirmation.NO, 7), (Confirmation.UNKNOWN, 7), (None, 7)]
+    ("confirmation", "code"), [(TriageAnswer.YES, 1), (TriageAnswer.NO, 7), (TriageAnswer.UNKNOWN, 7), (None, 7)]
 )
-def test_exit_codes(confirmation: Confirmation | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    smallest = None if confirmation is None else replace(SMALLEST, verdict=Verdict(confirmation, "text"))
+def test_exit_codes(confirmation: TriageAnswer | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    smallest = None if confirmation is None else replace(SMALLEST, verdict=ScriptVerdict(confirmation, "text"))
     monkeypatch.setattr("aoti_debug.app.cli.commands.minify.minify", lambda *_: replace(FOUND, smallest=smallest))
     result = CliRunner().invoke(group, ["minify", "program.pt2", "--json"])
     assert (result.exit_code, json.loads(result.stdout)["confirmed"]) == (code, code == 1)

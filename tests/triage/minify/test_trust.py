@@ -13,7 +13,7 @@ from aoti_debug.runs.diagnosis.findings import FAULT, Finding
 from aoti_debug.triage.minify import minify as module
 from aoti_debug.triage.minify.minify import key_of, minify
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.scripts.script_results import Known, Trials
+from aoti_debug.triage.minify.scripts.script_results import Known, ScriptTrials
 
 
 def test_a_search_that_goes_on_asks_for_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +23,7 @@ def test_a_search_that_goes_on_asks_for_trust(tmp_path: Path, monkeypatch: pytes
     options = MinifyOptions(program, out=tmp_path / "out")
     folder = options.out / key_of(options)[:12]
     folder.mkdir(parents=True)
-    Trials(folder, key_of(options)).know(Known("triage", findings.to_json(Finding(FAULT, "SIGSEGV"))))
+    ScriptTrials(folder, key_of(options)).know(Known("triage", findings.to_json(Finding(FAULT, "SIGSEGV"))))
     monkeypatch.setattr(module, "known_finding", lambda *_: pytest.fail("it goes on"))
     with pytest.raises(UsageError, match="can be written by other users; torch would unpickle its objects"):
         minify(options)

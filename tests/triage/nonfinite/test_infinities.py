@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.package.manifest import Kernel, Kind, Operand
+from aoti_debug.package.manifest import Kernel, Kind, ProxyArgument
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite.infinities import infinite_constants, intended_signs
 from tests.triage import kernel_sources as sources
@@ -50,7 +50,7 @@ def test_numbers_of_an_operator_s_call(tmp_path: Path) -> None:
 )
 def test_numbers_behind_the_proxy_executor(tmp_path: Path, text: str, signs: set[int]) -> None:
     recorder = Recorder(tmp_path)
-    operands = (Operand("value", False, text), Operand("name", False, '{"as_string": "information"}'))
+    operands = (ProxyArgument("value", False, text), ProxyArgument("name", False, '{"as_string": "information"}'))
     recorder.launch("mylib::fill", {"x": ONE}, {"buf0": ONE}, kind=Kind.PROXY, operands=operands)
     assert signs_of(recorder.run(), "buf0") == signs
 

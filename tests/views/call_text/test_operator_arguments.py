@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.package.manifest import CType, Form, Operand, OperatorSchema, Parameter, Role
+from aoti_debug.package.manifest import CType, Form, OperatorSchema, Parameter, ProxyArgument, Role
 from aoti_debug.package.recording.values import Number, Value
 from aoti_debug.runs.rundir.timeline import Argument
 from aoti_debug.views.call_text.operator_arguments import argument_texts, operator_name
@@ -53,7 +53,9 @@ def number(value: float, param: str) -> Argument:
     return given(param, Number(value, CType.F64), param, Role.NONE, Form.SCALAR)
 
 
-def texts(schema: OperatorSchema | None, *arguments: Argument, operands: tuple[Operand, ...] = ()) -> tuple[str, ...]:
+def texts(
+    schema: OperatorSchema | None, *arguments: Argument, operands: tuple[ProxyArgument, ...] = ()
+) -> tuple[str, ...]:
     return argument_texts(site("k", operands=operands), schema, arguments, lambda a: a.name)
 
 
@@ -68,7 +70,7 @@ def test_lists_flags_and_constants() -> None:
     sizes = [given(f"sizes[{n}]", Number(n, CType.I64), f"sizes[{n}]", Role.NONE, Form.INTS) for n in (8, 4)]
     assert texts(JOIN, *xs, *sizes) == ("[buf0, buf1]", "[8, 4]")
     assert texts(JOIN, *xs, *sizes, number(1, "deep")) == ("[buf0, buf1]", "[8, 4]", "True")
-    mode = (Operand("mode", False, '{"as_string": "add"}'),)
+    mode = (ProxyArgument("mode", False, '{"as_string": "add"}'),)
     assert texts(JOIN, *xs, *sizes, operands=mode) == ("[buf0, buf1]", "[8, 4]", "False", "'add'")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from aoti_debug.app.cli import main
 from aoti_debug.runs.rundir import memory_file
-from aoti_debug.runs.rundir.memory_file import LaunchHeap, MeasuredCall, MeasuredMemory
+from aoti_debug.runs.rundir.memory_file import CallCounters, LaunchHeap, MeasuredMemory
 from aoti_debug.views.memory.growth import KeptMemory, growth_per_call, kept_memory
 from aoti_debug.views.memory.run_memory import call_memory
 from aoti_debug.views.memory.storage_timeline import CallMemory, Memory
@@ -27,7 +27,7 @@ def call(base: Path, number: int = 0, made_by: str = "") -> CallMemory:
 def measured(step: int, *launches: LaunchHeap, calls: int = 8) -> MeasuredMemory:
     """Calls before each of which so much more is allocated; the first two fill caches."""
     heaps = [0, 9000 * KIB, *(10_000 * KIB + step * number for number in range(calls - 2))]
-    return MeasuredMemory(tuple(MeasuredCall(1, 1, heap=heap) for heap in heaps), launches=launches)
+    return MeasuredMemory(tuple(CallCounters(1, 1, heap=heap) for heap in heaps), launches=launches)
 
 
 def test_what_is_allocated_at_each_call() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.package.manifest import Allocation
-from aoti_debug.views.memory.handle_events import Action, HandleEvent, handle_events
+from aoti_debug.views.memory.handle_events import HandleEvent, HandleUse, handle_events
 
 WRAPPER = """\
 void AOTInductorModel::run_impl(
@@ -24,20 +24,20 @@ void AOTInductorModel::run_impl(
 """
 
 
-def event(line: int, action: Action, name: str, source: str = "") -> HandleEvent:
+def event(line: int, action: HandleUse, name: str, source: str = "") -> HandleEvent:
     return HandleEvent("run_impl", line, action, name, source)
 
 
 def test_statements_that_make_rename_and_drop_handles() -> None:
     assert handle_events(WRAPPER, [Allocation("buf3", 8, False)]) == (
-        event(6, Action.VIEW, "buf2", "buf0"),
-        event(6, Action.DROP, "buf0"),
-        event(7, Action.MOVE, "buf4", "buf2"),
-        event(8, Action.VIEW, "buf3", "pool0"),
-        event(9, Action.LOOP, ""),
-        event(10, Action.VIEW, "body_arg0_1", "buf7"),
-        event(11, Action.DROP, "buf7"),
-        event(12, Action.MOVE, "buf7", "body_buf3"),
+        event(6, HandleUse.VIEW, "buf2", "buf0"),
+        event(6, HandleUse.DROP, "buf0"),
+        event(7, HandleUse.MOVE, "buf4", "buf2"),
+        event(8, HandleUse.VIEW, "buf3", "pool0"),
+        event(9, HandleUse.LOOP, ""),
+        event(10, HandleUse.VIEW, "body_arg0_1", "buf7"),
+        event(11, HandleUse.DROP, "buf7"),
+        event(12, HandleUse.MOVE, "buf7", "body_buf3"),
     )
 
 

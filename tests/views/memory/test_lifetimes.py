@@ -5,7 +5,7 @@ from pathlib import Path
 
 from aoti_debug.package.manifest import Allocation
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.views.memory.handle_events import Action, HandleEvent
+from aoti_debug.views.memory.handle_events import HandleEvent, HandleUse
 from aoti_debug.views.memory.run_memory import call_memory, run_memory
 from aoti_debug.views.memory.storage_timeline import CallMemory, Use
 from tests.factories import tensor
@@ -42,7 +42,7 @@ def test_a_buffer_that_is_never_dropped_lives_until_the_end(tmp_path: Path) -> N
 
 
 def test_a_view_keeps_the_memory(tmp_path: Path) -> None:
-    view = HandleEvent("run_impl", 15, Action.VIEW, "buf9", "buf0")
+    view = HandleEvent("run_impl", 15, HandleUse.VIEW, "buf9", "buf0")
     call = followed(recorded(tmp_path), view, *EVENTS)
     assert lives(call)["buf0", "buf9"] == (Use.BUFFER, 0, 2)
 
@@ -50,7 +50,9 @@ def test_a_view_keeps_the_memory(tmp_path: Path) -> None:
 def test_a_pool_is_counted_once(tmp_path: Path) -> None:
     """buf0 and buf1 lie in a pool of 2 KiB."""
     manifest = replace(MANIFEST, allocations=(Allocation("pool0", 5, True), *MANIFEST.allocations))
-    events = [HandleEvent("run_impl", line, Action.VIEW, name, "pool0") for name, line in (("buf0", 9), ("buf1", 19))]
+    events = [
+        HandleEvent("run_impl", line, HandleUse.VIEW, name, "pool0") for name, line in (("buf0", 9), ("buf1", 19))
+    ]
     first = tensor(256, data_ptr=0x2000, storage_bytes=2 * KIB)
     second = tensor(256, data_ptr=0x2000 + KIB, storage_offset=256, storage_bytes=2 * KIB)
     call = call_memory(manifest, recorded(tmp_path, buf0=first, buf1=second).launches, [*events, *EVENTS])
@@ -61,8 +63,8 @@ def test_a_pool_is_counted_once(tmp_path: Path) -> None:
 
 def test_a_branch_that_was_not_taken_replaces_nothing(tmp_path: Path) -> None:
     other = [
-        HandleEvent("run_impl", 15, Action.DROP, "buf0"),
-        HandleEvent("run_impl", 15, Action.MOVE, "buf0", "other"),
+        HandleEvent("run_impl", 15, HandleUse.DROP, "buf0"),
+        HandleEvent("run_impl", 15, HandleUse.MOVE, "buf0", "other"),
     ]
     assert lives(followed(recorded(tmp_path), *other, *EVENTS))["buf0",] == (Use.BUFFER, 0, 1)
 

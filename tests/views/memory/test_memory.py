@@ -11,7 +11,7 @@ import pytest
 from aoti_debug.app.cli import main
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.runs.rundir import memory_file
-from aoti_debug.runs.rundir.memory_file import MeasuredCall, MeasuredMemory
+from aoti_debug.runs.rundir.memory_file import CallCounters, MeasuredMemory
 from tests.built_model import Built
 from tests.schema import DOCS, problems
 from tests.views.memory.small_call import KIB, recorded
@@ -21,7 +21,7 @@ SCHEMA = json.loads((DOCS / "memory.schema.json").read_text())
 
 def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = recorded(tmp_path, calls=3)
-    calls = tuple(MeasuredCall(10 * KIB + n * KIB, 14 * KIB) for n in range(3))
+    calls = tuple(CallCounters(10 * KIB + n * KIB, 14 * KIB) for n in range(3))
     memory_file.write(MeasuredMemory(calls), run.path)
     assert main.run(["memory", str(run.path)]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]

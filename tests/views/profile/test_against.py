@@ -15,7 +15,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile import profile
 from aoti_debug.views.profile.change_text import change_lines
-from aoti_debug.views.profile.changes import Verdict
+from aoti_debug.views.profile.changes import ChangeVerdict
 from aoti_debug.views.profile.profile import ROUNDS, compare_with
 from tests.views.profile.on_gpu import PRODUCT, REDUCE, RELU, replayed
 
@@ -51,9 +51,9 @@ def test_replays_of_both_are_compared(runs: Callable[..., list[str]]) -> None:
     assert (found[0].old_seconds, found[0].new_seconds) == (pytest.approx(6e-6), pytest.approx(9e-6))
     assert (found[1].old_seconds, found[1].new_seconds) == (pytest.approx(6e-6), pytest.approx(6e-6))
     assert [found[0].verdict, found[1].verdict, changes.call.verdict] == [
-        Verdict.SLOWER,
-        Verdict.UNCHANGED,
-        Verdict.SLOWER,
+        ChangeVerdict.SLOWER,
+        ChangeVerdict.UNCHANGED,
+        ChangeVerdict.SLOWER,
     ]
     assert (changes.call.old_seconds, changes.call.new_seconds) == (pytest.approx(15e-6), pytest.approx(18e-6))
     assert changes.unpaired == ()
@@ -65,7 +65,7 @@ def test_the_same_replays_have_not_changed(runs: Callable[..., list[str]]) -> No
     runs(KERNELS, KERNELS)
     changes = compare_with(Path("old.pt2"), OLD, NEW, Steps())
     assert changes.slower == ()
-    assert {change.verdict for change in (changes.call, *changes.launches)} == {Verdict.UNCHANGED}
+    assert {change.verdict for change in (changes.call, *changes.launches)} == {ChangeVerdict.UNCHANGED}
 
 
 def test_an_older_model_that_cannot_be_captured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

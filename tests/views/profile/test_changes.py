@@ -12,7 +12,7 @@ import pytest
 
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.change_text import change_lines
-from aoti_debug.views.profile.changes import Changes, Verdict, chance_of_larger, find_changes
+from aoti_debug.views.profile.changes import Changes, ChangeVerdict, chance_of_larger, find_changes
 from aoti_debug.views.profile.document import document
 from aoti_debug.views.profile.measured_call import MeasuredCall
 from aoti_debug.views.profile.profile import profile_of
@@ -45,15 +45,15 @@ def test_equal_models_raise_no_alarm() -> None:
     chance = random.Random(0)
     for _ in range(50):
         drawn = compared(lambda site, is_new: 20_000 * chance.lognormvariate(0, 0.3))
-        assert all(change.verdict is Verdict.UNCHANGED for change in [drawn.call, *drawn.launches])
+        assert all(change.verdict is ChangeVerdict.UNCHANGED for change in [drawn.call, *drawn.launches])
 
 
 def test_a_launch_that_is_slower_is_found_and_no_other() -> None:
     chance = random.Random(0)
     drawn = compared(lambda site, is_new: 20_000 * (1.1 if site == 3 and is_new else 1) * (1 + chance.expovariate(20)))
     verdicts = [change.verdict for change in drawn.launches]
-    assert verdicts[3] is Verdict.SLOWER
-    assert set(verdicts[:3] + verdicts[4:]) == {Verdict.UNCHANGED}
+    assert verdicts[3] is ChangeVerdict.SLOWER
+    assert set(verdicts[:3] + verdicts[4:]) == {ChangeVerdict.UNCHANGED}
     assert [change.group for change in drawn.slower] == [GROUPS[3]]
     lines = change_lines(drawn, "call", UNLIMITED)
     assert lines[0] == "against old.pt2, in 10 rounds: 1 launch slower"
@@ -64,12 +64,12 @@ def test_a_launch_that_is_slower_is_found_and_no_other() -> None:
 def test_a_certain_change_of_less_than_five_percent_is_none() -> None:
     drawn = compared(lambda site, is_new: 20_000 * (1.04 if is_new else 1))
     assert drawn.launches[0].chance < 1e-5
-    assert drawn.launches[0].verdict is Verdict.UNCHANGED
+    assert drawn.launches[0].verdict is ChangeVerdict.UNCHANGED
 
 
 def test_faster_launches() -> None:
     drawn = compared(lambda site, is_new: 20_000 * (0.5 if is_new and site == 0 else 1))
-    assert drawn.launches[0].verdict is Verdict.FASTER
+    assert drawn.launches[0].verdict is ChangeVerdict.FASTER
     assert drawn.slower == ()
 
 
@@ -107,7 +107,7 @@ def test_launches_of_one_model_only_are_named_and_not_judged() -> None:
     calls = (MeasuredCall(0, 30_000, {NAMES.id: 20_000}, {NAMES.id: 1}),)
     found = find_changes(Path("old.pt2"), alone, [(calls, calls)] * ROUNDS)
     assert found.launches == ()
-    assert {change.verdict for change in found.unpaired} == {Verdict.UNCHANGED}
+    assert {change.verdict for change in found.unpaired} == {ChangeVerdict.UNCHANGED}
     assert change_lines(found, "call", UNLIMITED)[-2:] == [
         "only in the new model: cpp_fused_relu_0 (20.0 µs)",
         "only in the old model: cpp_fused_relu_0 (20.0 µs)",

@@ -11,7 +11,7 @@ import pytest
 
 from aoti_debug.base.machine import cuda_toolkit
 from aoti_debug.package import manifest as manifests
-from aoti_debug.package.manifest import Inferred, Kind, Origin, Role
+from aoti_debug.package.manifest import ConfigOrigin, Inferred, Kind, Role
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
@@ -66,7 +66,7 @@ def launched(base: Path, cubin: bytes | None) -> ModelProfile:
         factories.triton_kernel("scale"),
         cubin="scale.cubin",
         config=(("XBLOCK", "128"), ("R0_BLOCK", "64")),
-        inferred=(Inferred("R0_BLOCK", Origin.CHOSEN),),
+        inferred=(Inferred("R0_BLOCK", ConfigOrigin.CHOSEN),),
     )
     site = factories.site(
         "scale", factories.arg("x"), factories.arg("buf0", Role.OUT), kind=Kind.TRITON, launches=("scale",)

@@ -13,7 +13,7 @@ from aoti_debug.base.machine.processes.error_data import ErrorData
 from aoti_debug.runs.run.device_profiler import CaptureError, MeasuringError, NoWorkError, TooMuchWorkError
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import run_directory
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from aoti_debug.views.profile import recorded
 from tests import factories
 from tests.factories import JournalWriter, tensor
@@ -40,7 +40,7 @@ def test_the_launch_that_cannot_be_captured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str
 ) -> None:
     exit_ = Exit(
-        ExitKind.FAULT, "CaptureError: a CUDA graph cannot capture it: x", Stage.CALL, exception="CaptureError"
+        ExitKind.FAULT, "CaptureError: a CUDA graph cannot capture it: x", RunStage.CALL, exception="CaptureError"
     )
     with pytest.raises(CaptureError) as raised:
         recorded.run_to_the_end(ending(tmp_path, monkeypatch, exit_, fault))
@@ -50,7 +50,7 @@ def test_the_launch_that_cannot_be_captured(
 
 def test_a_capture_that_fails_outside_of_any_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exit_ = Exit(
-        ExitKind.FAULT, "CaptureError: a CUDA graph cannot capture it: x", Stage.CALL, exception="CaptureError"
+        ExitKind.FAULT, "CaptureError: a CUDA graph cannot capture it: x", RunStage.CALL, exception="CaptureError"
     )
     with pytest.raises(CaptureError, match=r"^the model: a CUDA graph cannot capture it: x$"):
         recorded.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
@@ -61,14 +61,14 @@ def test_what_cannot_be_measured_keeps_its_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[MeasuringError]
 ) -> None:
     sent = ErrorData.from_exception(error("why: x"))
-    exit_ = Exit(ExitKind.FAULT, f"{sent.type}: {sent.message}", Stage.CALL, exception=sent.type)
+    exit_ = Exit(ExitKind.FAULT, f"{sent.type}: {sent.message}", RunStage.CALL, exception=sent.type)
     with pytest.raises(error, match=r"^the model: why: x$") as raised:
         recorded.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
     assert (raised.value.exit_code, raised.value.hint) == (2, error.advice)
 
 
 def test_another_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    exit_ = Exit(ExitKind.FAULT, "killed by SIGSEGV", Stage.CALL, signal="SIGSEGV")
+    exit_ = Exit(ExitKind.FAULT, "killed by SIGSEGV", RunStage.CALL, signal="SIGSEGV")
     with pytest.raises(UsageError, match=r"^model\.pt2 does not end well: killed by SIGSEGV$") as raised:
         recorded.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
     assert raised.value.hint == "aoti-debug triage says why"

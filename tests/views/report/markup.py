@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aoti_debug.package.manifest import Certainty, Kernel, Kind, ModelLine, Provenance, Role
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 
 EVIL = (
@@ -28,7 +28,7 @@ def hostile(base: Path) -> RunDir:
     writer = JournalWriter()
     writer.call_begin()
     writer.launch_begin(0, 0, tensor(2), tensor(2, data_ptr=0x2000))
-    end = Exit(ExitKind.FAULT, EVIL, Stage.CALL, "SIGSEGV")
+    end = Exit(ExitKind.FAULT, EVIL, RunStage.CALL, "SIGSEGV")
     return open_run(run_directory(base, package, writer, exit=end, command=("aoti-debug", "run", EVIL)))
 
 

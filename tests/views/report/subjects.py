@@ -20,7 +20,7 @@ from aoti_debug.package.manifest import Certainty, CType, Form, Kernel, Kind, Ma
 from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.rundir.run_json import Exit, ExitKind, Stage
+from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
 from tests.factories import (
@@ -90,7 +90,7 @@ def journal(level: int, *, fault: bool) -> JournalWriter:
 
 
 def run(base: Path, level: int = 3, *, fault: bool = True, name: str = "20261120-231501-4711") -> RunDir:
-    end = Exit(ExitKind.FAULT, f"IndexError: 314159\n{STACK}", Stage.CALL, exception="IndexError")
+    end = Exit(ExitKind.FAULT, f"IndexError: 314159\n{STACK}", RunStage.CALL, exception="IndexError")
     exit_ = end if fault else Exit(ExitKind.CLEAN, seconds=0.02)
     path = run_directory(base, manifest(), journal(level, fault=fault), name=name, exit=exit_)
     (path / "stderr.log").write_text(f"buf0 max 271828.25\n{MODEL_LINE}\n")
@@ -236,5 +236,5 @@ def device_fault(base: Path) -> RunDir:
         writer.grid(launch, 0, (4, 1, 1), 0x7F00, 0x7F80, 256)
         writer.launch_end(launch)
     writer.fault(1, FaultDomain.CUDA, 700, "CUDA_ERROR_ILLEGAL_ADDRESS")
-    end = Exit(ExitKind.FAULT, "RuntimeError: x", Stage.CALL, exception="RuntimeError")
+    end = Exit(ExitKind.FAULT, "RuntimeError: x", RunStage.CALL, exception="RuntimeError")
     return open_run(run_directory(base, package, writer, exit=end, crumbs=crumbs(1)))

@@ -36,7 +36,7 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Level(click.ParamType):  # type: ignore[type-arg]
+class LevelType(click.ParamType):  # type: ignore[type-arg]
     """A recording level, as its number."""
 
     name = "level"

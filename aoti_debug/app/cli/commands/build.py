@@ -46,7 +46,7 @@ STAGES = {
 @click.option(
     "--level",
     metavar="LEVEL",
-    type=options.Level(),
+    type=options.LevelType(),
     default=3,
     show_default=True,
     help=f"The level of a run that does not set AOTI_DEBUG_LEVEL: {levels.MEANINGS}.",

@@ -37,7 +37,7 @@ from aoti_debug.package.recording import levels
 @click.option(
     "--level",
     metavar="LEVEL",
-    type=options.Level(levels.WITH_HASHES),
+    type=options.LevelType(levels.WITH_HASHES),
     default=1,
     show_default=True,
     help="Of the runs of models: 1 saves tensors; 2 records hashes and statistics, hash only hashes: where they part, "

@@ -41,7 +41,7 @@ from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.watchpoints import Watchpoint
 from aoti_debug.runs.show.fault import verdict_lines
 from aoti_debug.runs.show.finding import finding_lines
-from aoti_debug.runs.show.timings import START, Phase, timing_lines
+from aoti_debug.runs.show.timings import START, TimedPhase, timing_lines
 from aoti_debug.runs.show.watchpoint_hits import watch_lines
 from aoti_debug.triage.memory_errors import overruns
 
@@ -70,7 +70,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--level",
     metavar="LEVEL",
-    type=options.Level(),
+    type=options.LevelType(),
     help=f"{levels.MEANINGS}.  [default: the level of the package]",
 )
 @click.option(
@@ -234,7 +234,7 @@ def command(
     The records are in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch is named
     and the exit code is 1.
     """
-    start = Phase(START, since_process_start())
+    start = TimedPhase(START, since_process_start())
     if freq is not None and not summaries:
         raise UsageError("--freq needs --summaries", hint="aoti-debug run PACKAGE.pt2 --calls N --summaries --freq K")
     if repeat is not None:
@@ -295,7 +295,7 @@ def command(
     if overrun is not None:
         print_lines(["", *finding_lines(overrun, width())])
     if timings:
-        phases = [start, *(Phase(name, seconds) for name, seconds in result.run.info.timings.items())]
+        phases = [start, *(TimedPhase(name, seconds) for name, seconds in result.run.info.timings.items())]
         print_lines(["", *timing_lines(phases, since_process_start())])
     found = (
         stopped

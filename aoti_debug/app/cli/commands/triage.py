@@ -30,7 +30,7 @@ from aoti_debug.runs.ranks import ranks_run
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
-from aoti_debug.runs.show.timings import START, Phase, timing_lines
+from aoti_debug.runs.show.timings import START, TimedPhase, timing_lines
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.results import triage_directory
@@ -119,7 +119,7 @@ def command(
     RANKS is the directory of a run of several ranks (torchrun), or its name. Nothing is run then: the verdict is the
     rank that failed first with its launch, and the ranks that wait for it.
     """
-    start = Phase(START, since_process_start())
+    start = TimedPhase(START, since_process_start())
     lines_of = all_finding_lines if verbose else finding_lines
     ranks = None if model.is_file() else run_directory.find_ranks(model)
     if ranks is not None:
@@ -166,9 +166,9 @@ def command(
         record = finished.record
         phases = [
             start,
-            *(Phase(step.name, step.seconds, step.timings, step.began) for step in record.steps),
-            *(Phase(name, seconds) for name, seconds in record.between.items()),
-            Phase(_REPORT, report_seconds),
+            *(TimedPhase(step.name, step.seconds, step.timings, step.began) for step in record.steps),
+            *(TimedPhase(name, seconds) for name, seconds in record.between.items()),
+            TimedPhase(_REPORT, report_seconds),
         ]
         print_lines(["", *timing_lines(phases, since_process_start())], err=True)
     context.exit(finished.finding.kind.exit_code)

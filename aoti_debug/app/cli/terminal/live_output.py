@@ -15,7 +15,7 @@ from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_directory
-from aoti_debug.runs.rundir.run_json import Stage
+from aoti_debug.runs.rundir.run_json import RunStage
 
 _REFRESH = 0.25  # seconds
 
@@ -42,9 +42,9 @@ class LiveOutput(Observer):
         package = manifest.from_json((run / run_directory.MANIFEST).read_bytes())
         self._saved = SavedSoFar(run / "tensors", launches_per_call(package), self._calls)
 
-    def reached(self, stage: Stage) -> None:
+    def reached(self, stage: RunStage) -> None:
         """Starts the progress line when the package is loaded."""
-        if stage is Stage.LOAD and is_live(self._console):
+        if stage is RunStage.LOAD and is_live(self._console):
             columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
             self._progress = Progress(*columns, console=self._console, transient=True, redirect_stdout=False)
             self._progress.add_task("running", total=None)

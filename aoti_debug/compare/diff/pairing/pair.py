@@ -16,7 +16,7 @@ class PairedBy(str, Enum):
     VALUE = "value"  # the values of the program that they write
 
 
-class Outcome(str, Enum):
+class PairRelation(str, Enum):
     """The relation of a launch to its counterpart."""
 
     SAME = "same"  # it wrote the same bytes
@@ -73,16 +73,16 @@ class LaunchPair:
     numbers: tuple[str, ...] = ()
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> PairRelation:
         """The relation of the launch to its counterpart."""
         written = [pair.equal for pair in self.writes]
         if False not in written:
             is_known = written and None not in written and not self.unpaired_writes
-            return Outcome.SAME if is_known else Outcome.NOT_RECORDED
+            return PairRelation.SAME if is_known else PairRelation.NOT_RECORDED
         read = [pair.equal for pair in self.reads]
         if False in read:
-            return Outcome.CONSEQUENCE
-        return Outcome.INPUTS_UNKNOWN if None in read or self.unpaired_reads else Outcome.PARTS
+            return PairRelation.CONSEQUENCE
+        return PairRelation.INPUTS_UNKNOWN if None in read or self.unpaired_reads else PairRelation.PARTS
 
 
 @dataclass(frozen=True)

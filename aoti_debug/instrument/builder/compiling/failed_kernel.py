@@ -15,10 +15,10 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
     HINT,
     BuildFailure,
     BuildFailureError,
+    BuildStage,
     Compilation,
     Ending,
     Position,
-    Stage,
 )
 from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels
 from aoti_debug.instrument.wrapper.provenance.provenance import kernel_information
@@ -88,7 +88,7 @@ def _described(error: CompileError, kernel: Kernel, lowered: LoweredModel) -> Bu
     nodes = tuple(_nodes(kernel.name, lowered.sources.provenance, reference))
     what = error_text(error.code, error.output)
     return BuildFailure(
-        position=Position(Stage.CPP, kernel.name, nodes[0].name if nodes else ""),
+        position=Position(BuildStage.CPP, kernel.name, nodes[0].name if nodes else ""),
         ending=Ending.DEATH if error.code < 0 else Ending.EXCEPTION,
         what=what,
         reference=reference,

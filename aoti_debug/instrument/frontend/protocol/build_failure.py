@@ -21,7 +21,7 @@ LOWERED_GRAPHS = "lowered_graphs.json"
 HINT = "aoti-debug triage MODEL.pt2 names what is to blame, and goes on without it"
 
 
-class Stage(str, Enum):
+class BuildStage(str, Enum):
     """A stage of a build."""
 
     TRACING = "tracing"  # of the exported program by torch's AOTAutograd, with Inductor's decompositions
@@ -45,7 +45,7 @@ class Position:
         nodes: the FX nodes of the kernel whose code is generated, the likelier ones first; one of them may be `node`.
     """
 
-    stage: Stage
+    stage: BuildStage
     name: str = ""
     node: str = ""
     graph: str = ""

@@ -21,7 +21,7 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TunedChoice:
     """A candidate of autotuning.
 
     Attributes:
@@ -45,5 +45,5 @@ class LeftOut:
 
     decompositions: tuple[str, ...] = ()
     lowerings: tuple[str, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[TunedChoice, ...] = ()
     log: str = ""

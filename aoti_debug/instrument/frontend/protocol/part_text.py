@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aoti_debug.base import wording
-from aoti_debug.instrument.frontend.protocol.build_failure import Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildStage, Position
 
 _MOST = 4  # nodes in a line
 
@@ -15,9 +15,9 @@ def part_text(position: Position) -> str:
 
     Where code of several nodes was generated, it names all: "code generation of nodes relu, erf".
     """
-    of = " of" if position.stage in (Stage.TRACING, Stage.LOWERING, Stage.CODE) else ""
+    of = " of" if position.stage in (BuildStage.TRACING, BuildStage.LOWERING, BuildStage.CODE) else ""
     name = f"{of} {position.name}" if position.name else ""
-    if position.stage is Stage.CODE and not position.name and position.nodes:
+    if position.stage is BuildStage.CODE and not position.name and position.nodes:
         name = f"{of} {nodes_text(position.nodes)}"
     return f"{position.stage.value}{name}{f' with {position.candidate}' if position.candidate else ''}"
 

@@ -7,8 +7,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from aoti_debug.instrument.frontend.protocol.build_failure import Position, Stage
-from aoti_debug.instrument.frontend.protocol.inductor_parts import Candidate
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildStage, Position
+from aoti_debug.instrument.frontend.protocol.inductor_parts import TunedChoice
 from aoti_debug.instrument.frontend.worker.patched_method import replaced
 from aoti_debug.instrument.frontend.worker.position_file import Positions
 
@@ -25,7 +25,7 @@ def noted(positions: Positions) -> Iterator[None]:
 
         @functools.wraps(original.__func__)
         def benchmark_choice(cls: Any, choice: Any, *args: Any, **kwargs: Any) -> Any:
-            with positions.at(_position(Stage.AUTOTUNING, choice_of(choice))):
+            with positions.at(_position(BuildStage.AUTOTUNING, choice_of(choice))):
                 return original.__func__(cls, choice, *args, **kwargs)
 
         return classmethod(benchmark_choice)
@@ -33,7 +33,7 @@ def noted(positions: Positions) -> Iterator[None]:
     def compile_config(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def compile_config(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-            with positions.at(_position(Stage.TRITON, config_of(self.fn.__name__, cfg))):
+            with positions.at(_position(BuildStage.TRITON, config_of(self.fn.__name__, cfg))):
                 return original(self, cfg, *args, **kwargs)
 
         return compile_config
@@ -41,7 +41,7 @@ def noted(positions: Positions) -> Iterator[None]:
     def time_config(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def bench(self: Any, launcher: Any, *args: Any, **kwargs: Any) -> Any:
-            with positions.at(_position(Stage.AUTOTUNING, config_of(self.fn.__name__, launcher.config))):
+            with positions.at(_position(BuildStage.AUTOTUNING, config_of(self.fn.__name__, launcher.config))):
                 return original(self, launcher, *args, **kwargs)
 
         return bench
@@ -55,7 +55,7 @@ def noted(positions: Positions) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def leaving_out(candidates: Sequence[Candidate]) -> Iterator[None]:
+def leaving_out(candidates: Sequence[TunedChoice]) -> Iterator[None]:
     """Inside the `with`, these are not compiled or timed; where no other candidate is left, they are."""
     if not candidates:
         yield
@@ -83,23 +83,23 @@ def leaving_out(candidates: Sequence[Candidate]) -> Iterator[None]:
 
 
 def remaining(
-    items: Sequence[Any], candidate_of: Callable[[Any], Candidate], without: Sequence[Candidate]
+    items: Sequence[Any], candidate_of: Callable[[Any], TunedChoice], without: Sequence[TunedChoice]
 ) -> list[Any]:
     """The items other than some candidates; all of them if none were left."""
     kept = [item for item in items if candidate_of(item) not in without]
     return kept or list(items)
 
 
-def choice_of(choice: Any) -> Candidate:
+def choice_of(choice: Any) -> TunedChoice:
     """The candidate that a torch._inductor.ir.ChoiceCaller is."""
-    return Candidate(str(choice.name), str(getattr(choice, "description", "") or ""))
+    return TunedChoice(str(choice.name), str(getattr(choice, "description", "") or ""))
 
 
-def config_of(kernel: str, config: Any) -> Candidate:
+def config_of(kernel: str, config: Any) -> TunedChoice:
     """The candidate that a triton.Config of a kernel is: "XBLOCK: 128, num_warps: 4, num_stages: 1"."""
     values = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
-    return Candidate(kernel, ", ".join(f"{name}: {value}" for name, value in values.items()))
+    return TunedChoice(kernel, ", ".join(f"{name}: {value}" for name, value in values.items()))
 
 
-def _position(stage: Stage, candidate: Candidate) -> Position:
+def _position(stage: BuildStage, candidate: TunedChoice) -> Position:
     return Position(stage, candidate.name, candidate=candidate.configuration)

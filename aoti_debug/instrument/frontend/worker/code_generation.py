@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from aoti_debug.instrument.frontend.protocol.build_failure import Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildStage, Position
 from aoti_debug.instrument.frontend.worker.patched_method import replaced
 from aoti_debug.instrument.frontend.worker.position_file import Positions
 from aoti_debug.package.reference.program import FOLDING, MODEL
@@ -60,7 +60,7 @@ def noted(positions: Positions) -> Iterator[None]:
     def generate(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def generate(*args: Any, **kwargs: Any) -> Any:
-            with positions.at(Position(Stage.CODE)):
+            with positions.at(Position(BuildStage.CODE)):
                 return original(*args, **kwargs)
 
         return generate
@@ -166,7 +166,7 @@ def _loops(positions: Positions) -> Iterator[None]:
         def create_node(self: Any, *args: Any, **kwargs: Any) -> Any:
             node = original(self, *args, **kwargs)
             current = positions.current
-            if current is not None and current.stage is Stage.CODE and current.node:
+            if current is not None and current.stage is BuildStage.CODE and current.node:
                 node.meta[_META] = current
             return node
 
@@ -269,7 +269,7 @@ def _lowered() -> Position | None:
     node = getattr(V.graph, "current_node", None)
     if node is None or node.op != "call_function":
         return None
-    return Position(Stage.CODE, str(node.target), node.name, *_graph(V.graph), nodes=(node.name,))
+    return Position(BuildStage.CODE, str(node.target), node.name, *_graph(V.graph), nodes=(node.name,))
 
 
 def _position(items: Iterable[Any]) -> Position | None:
@@ -286,7 +286,7 @@ def _position(items: Iterable[Any]) -> Position | None:
     first = next(iter(origins))
     is_one = len(origins) == 1
     return Position(
-        Stage.CODE,
+        BuildStage.CODE,
         str(first.target) if is_one else "",
         first.name if is_one else "",
         *_graph(graph),

@@ -18,7 +18,7 @@ from typing import Any
 
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.instrument.frontend.protocol.build_failure import LOWERED_GRAPHS, POSITION, Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import LOWERED_GRAPHS, POSITION, BuildStage, Position
 from aoti_debug.instrument.frontend.worker.node_at_work import traced_node
 from aoti_debug.instrument.frontend.worker.patched_method import replaced
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
@@ -91,7 +91,7 @@ class Positions:
 def _traced(error: BaseException | None) -> Position | None:
     """The call of the exported program that was traced when an exception was raised; None if none was."""
     node = traced_node(error)
-    return None if node is None else Position(Stage.TRACING, str(node.target), node.name)
+    return None if node is None else Position(BuildStage.TRACING, str(node.target), node.name)
 
 
 def _mapped(path: Path) -> mmap.mmap | None:
@@ -180,7 +180,7 @@ def _passes(positions: Positions) -> Iterator[None]:
         @functools.wraps(original)
         def __enter__(self: Any) -> Any:  # noqa: N807
             stack = begun[id(self)] = contextlib.ExitStack()
-            stack.enter_context(positions.at(Position(Stage.PASS, str(self.passname))))
+            stack.enter_context(positions.at(Position(BuildStage.PASS, str(self.passname))))
             try:
                 return original(self)
             except BaseException:
@@ -224,7 +224,7 @@ def _lowerings(positions: Positions, graphs: _Graphs) -> Iterator[None]:
             if n.op != "call_function":
                 return original(self, n)
             function = FOLDING if self.is_const_graph else MODEL
-            with positions.at(Position(Stage.LOWERING, str(n.target), n.name, self.name or "", function)):
+            with positions.at(Position(BuildStage.LOWERING, str(n.target), n.name, self.name or "", function)):
                 return original(self, n)
 
         return run_node

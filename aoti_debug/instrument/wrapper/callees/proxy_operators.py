@@ -10,7 +10,7 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
-from aoti_debug.package.manifest import Operand
+from aoti_debug.package.manifest import ProxyArgument
 
 _KEYWORD = 2  # ArgumentKind of torch's export schema
 _NUMBERS = ("as_int", "as_ints", "as_sym_int", "as_sym_ints")
@@ -26,7 +26,7 @@ class Flat:
 
 
 @dataclass(frozen=True)
-class Node:
+class ProxyNode:
     """One operator, and the content of its flattened arrays.
 
     Attributes:
@@ -41,11 +41,11 @@ class Node:
     inputs: tuple[Flat, ...]
     outputs: tuple[Flat, ...]
     numbers: tuple[Flat, ...]
-    operands: tuple[Operand, ...] = ()
+    operands: tuple[ProxyArgument, ...] = ()
     results: tuple[str, ...] = ()
 
 
-def parse(text: str) -> tuple[Node, ...]:
+def parse(text: str) -> tuple[ProxyNode, ...]:
     """Parses the nodes, by their index; () for an empty text.
 
     Raises:
@@ -95,7 +95,7 @@ class _TensorJson:
     name: str
 
 
-def _node(data: _NodeJson) -> Node:
+def _node(data: _NodeJson) -> ProxyNode:
     tensors: list[Flat] = []
     numbers: list[Flat] = []
     for entry in data.inputs:
@@ -107,9 +107,9 @@ def _node(data: _NodeJson) -> Node:
         argument_tensors, ints = _flatten(f"ret{i}", output)
         outputs += argument_tensors
         numbers += ints
-    operands = tuple(Operand(e.name, e.kind == _KEYWORD, json.dumps(e.arg)) for e in data.inputs)
+    operands = tuple(ProxyArgument(e.name, e.kind == _KEYWORD, json.dumps(e.arg)) for e in data.inputs)
     results = tuple(json.dumps(output) for output in data.outputs)
-    return Node(data.target, tuple(tensors), tuple(outputs), tuple(numbers), operands, results)
+    return ProxyNode(data.target, tuple(tensors), tuple(outputs), tuple(numbers), operands, results)
 
 
 def _flatten(name: str, arg: Mapping[str, Any]) -> tuple[list[Flat], list[Flat]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from aoti_debug.instrument.wrapper.callees.proxy_operators import Flat, Node
+from aoti_debug.instrument.wrapper.callees.proxy_operators import Flat, ProxyNode
 from aoti_debug.instrument.wrapper.callees.shim_operators import mutated, qualified, schema_of
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import PROXY, CallExpression
@@ -47,7 +47,7 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     return Reading(Kind.PROXY, name, tuple(arguments), op=name, operands=operands, results=results)
 
 
-def _node(index: int, ints: Sequence[str], tensors: Sequence[str], context: FunctionContext) -> Node | None:
+def _node(index: int, ints: Sequence[str], tensors: Sequence[str], context: FunctionContext) -> ProxyNode | None:
     """Returns the JSON's node of a call; None if it does not match: `_const_run_impl` counts another list."""
     if index >= len(context.proxy):
         return None
@@ -61,7 +61,7 @@ def _node(index: int, ints: Sequence[str], tensors: Sequence[str], context: Func
     return node if same else None
 
 
-def _roles(node: Node, tensors: Sequence[str], written: frozenset[str]) -> list[Role]:
+def _roles(node: ProxyNode, tensors: Sequence[str], written: frozenset[str]) -> list[Role]:
     inputs = [Role.INOUT if entry.param.partition("[")[0] in written else Role.IN for entry in node.inputs]
     keys = {expression.key for text in tensors[: len(inputs)] if (expression := expressions.tensor(text))}
     outputs = []

@@ -8,12 +8,12 @@ from dataclasses import field
 
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
-from aoti_debug.instrument.wrapper.callees.proxy_operators import Node
+from aoti_debug.instrument.wrapper.callees.proxy_operators import ProxyNode
 from aoti_debug.instrument.wrapper.callees.triton_functions import TritonFunction
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.variables import Variables
 from aoti_debug.instrument.wrapper.launches.slots import Slot
-from aoti_debug.package.manifest import Kind, Operand
+from aoti_debug.package.manifest import Kind, ProxyArgument
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class FunctionContext:
     shims: Mapping[str, Prototype]
     externs: Mapping[str, Prototype]
     triton: Mapping[str, TritonFunction]
-    proxy: tuple[Node, ...]
+    proxy: tuple[ProxyNode, ...]
     operators: Mapping[str, str]
     schemas: Mapping[str, str]
     variables: Variables
@@ -48,7 +48,7 @@ class Reading:
     slots: tuple[Slot, ...]
     op: str = ""
     launches: tuple[str, ...] = field(default=())
-    operands: tuple[Operand, ...] = ()
+    operands: tuple[ProxyArgument, ...] = ()
     results: tuple[str, ...] = ()
 
 

@@ -32,7 +32,7 @@ from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Kernel, Manifest, PackageOrigin
 from aoti_debug.package.pt2 import compatibility, extract
 from aoti_debug.package.pt2.archive import Artifact
-from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed_symbols
+from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, Symbol, SymbolUse, interposed_symbols
 
 _ENTRY = """\
 asm(R"(
@@ -219,7 +219,7 @@ def _describe(package: Artifact, model: str, files: Path, torch: Torch) -> tuple
     shims = [path.read_text() for name in SHIM_HEADERS if (path := include / name).exists()]
     prototypes = {name: prototype for text in shims for name, prototype in parse_prototypes(text).items()}
     symbols = interposed_symbols(called, prototypes, [node.target for node in nodes], [k.name for k in kernels[:-1]])
-    cuda = any(symbol.action in (Action.KERNEL, Action.CONFIG) for symbol in symbols)
+    cuda = any(symbol.action in (SymbolUse.KERNEL, SymbolUse.CONFIG) for symbol in symbols)
     return (
         Manifest(
             format=manifest.FORMAT,

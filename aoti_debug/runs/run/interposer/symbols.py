@@ -22,7 +22,7 @@ _NO_PROVENANCE = Provenance(Certainty.NONE)
 _LENGTH_SUFFIXES = ("_len_", "num_indices")
 
 
-class Action(int, Enum):
+class SymbolUse(int, Enum):
     """AotiDebugAction of interposer.h."""
 
     LAUNCH = 0
@@ -33,10 +33,10 @@ class Action(int, Enum):
 
 
 _DRIVER = {
-    "cuLaunchKernel": Action.KERNEL,
-    "cuLaunchCooperativeKernel": Action.KERNEL,
-    "cuLaunchKernelEx": Action.CONFIG,
-    "cuModuleGetFunction": Action.NAME,
+    "cuLaunchKernel": SymbolUse.KERNEL,
+    "cuLaunchCooperativeKernel": SymbolUse.KERNEL,
+    "cuLaunchKernelEx": SymbolUse.CONFIG,
+    "cuModuleGetFunction": SymbolUse.NAME,
 }
 
 
@@ -51,7 +51,7 @@ class Symbol:
     """
 
     name: str
-    action: Action
+    action: SymbolUse
     sites: tuple[Site, ...]
     params: tuple[CType, ...] = ()
     returns_status: bool = True
@@ -92,24 +92,24 @@ def _symbol(
         return None
     if kernel := _OWN_KERNEL.match(name):
         cpp = kernel.group(1) == "cpp"
-        return Symbol(name, Action.LAUNCH, (_site(name, Kind.CPP if cpp else Kind.CUTLASS, name),), (), not cpp)
+        return Symbol(name, SymbolUse.LAUNCH, (_site(name, Kind.CPP if cpp else Kind.CUTLASS, name),), (), not cpp)
     if name in _DRIVER:
-        launched = (*kernels, OTHER_KERNEL) if _DRIVER[name] is not Action.NAME else ()
+        launched = (*kernels, OTHER_KERNEL) if _DRIVER[name] is not SymbolUse.NAME else ()
         sites = tuple(replace(_site(k, Kind.TRITON, name), launches=(k,)) for k in launched)
         return Symbol(name, _DRIVER[name], sites)
     if name == PROXY:
         names = (*(qualified(target) for target in targets), "an operator of an unknown name")
-        return Symbol(name, Action.NODE, tuple(replace(_site(op, Kind.PROXY, name), op=op) for op in names))
+        return Symbol(name, SymbolUse.NODE, tuple(replace(_site(op, Kind.PROXY, name), op=op) for op in names))
     if not is_launch_name(name, {}):
         return None
     prototype = shims.get(name)
     if prototype is None:
-        return Symbol(name, Action.LAUNCH, (_site(name, Kind.CUSTOM_SHIM, name),))
+        return Symbol(name, SymbolUse.LAUNCH, (_site(name, Kind.CUSTOM_SHIM, name),))
     if not any("AtenTensorHandle" in param.ctype for param in prototype.params):
         return None
     kind = forms_shim.kind_of(name, prototype)
     site = replace(_site(name, kind, name), args=_args(kind, prototype), op=operator_of(name, {}))
-    return Symbol(name, Action.LAUNCH, (site,), tuple(_ctype(param.ctype) for param in prototype.params))
+    return Symbol(name, SymbolUse.LAUNCH, (site,), tuple(_ctype(param.ctype) for param in prototype.params))
 
 
 def _site(kernel: str, kind: Kind, callee: str) -> Site:

@@ -12,9 +12,9 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.fx_repro.module_text import ModuleText, module_text
-from aoti_debug.triage.minify.scripts.check import Check
-from aoti_debug.triage.minify.scripts.input_texts import SMALL, Given, InputForm, InputTexts, input_texts
-from aoti_debug.triage.minify.scripts.script_text import IN_EAGER, SCRIPT, Setting, script_text
+from aoti_debug.triage.minify.scripts.check import ScriptCheck
+from aoti_debug.triage.minify.scripts.input_texts import SMALL, InputForm, InputMode, InputTexts, input_texts
+from aoti_debug.triage.minify.scripts.script_text import IN_EAGER, SCRIPT, ScriptSetup, script_text
 from aoti_debug.triage.minify.start.part import part_of
 from aoti_debug.triage.minify.start.start import Start, Unit
 
@@ -29,7 +29,7 @@ class Attempt:
 
     start: Start
     units: tuple[Unit, ...]
-    check: Check
+    check: ScriptCheck
     form: InputForm = field(default_factory=InputForm)
     runs: int = 1
 
@@ -37,13 +37,13 @@ class Attempt:
     def name(self) -> str:
         """ "2 of 13 calls of launch 0.3, random inputs"."""
         calls = f"{len(self.units)} of {wording.count(len(self.start.units), 'call')} of {self.start.name}"
-        form = "" if self.form.given is Given.FILE else f", inputs {self.form.given.value}"
+        form = "" if self.form.given is InputMode.FILE else f", inputs {self.form.given.value}"
         sizes = f", {wording.comma_separated(map(str, self.form.sizes))} as {SMALL}" if self.form.sizes else ""
         return f"{calls}{form}{sizes}{f', {self.runs} runs' if self.runs > 1 else ''}"
 
 
 @dataclass(frozen=True)
-class Script:
+class AttemptScript:
     """The script of an attempt.
 
     Attributes:
@@ -82,7 +82,7 @@ class Script:
         return path
 
 
-def script_of(attempt: Attempt, title: str, setting: Setting) -> Script | None:
+def script_of(attempt: Attempt, title: str, setting: ScriptSetup) -> AttemptScript | None:
     """The script of an attempt; None where it would show nothing, or cannot be written.
 
     A part that begins with NaN shows no NaN of its own; one that draws random numbers is not the same in eager. Where
@@ -91,19 +91,19 @@ def script_of(attempt: Attempt, title: str, setting: Setting) -> Script | None:
     start = attempt.start
     region = part_of(start, attempt.units)
     calls = {name for unit in attempt.units for name in unit}
-    if region is None or (attempt.check is Check.SAME and calls & start.random):
+    if region is None or (attempt.check is ScriptCheck.SAME and calls & start.random):
         return None
     given = [start.values[item.value] for item in region.inputs]
-    if attempt.check is Check.NAN and any(value.has_nan for value in given):
+    if attempt.check is ScriptCheck.NAN and any(value.has_nan for value in given):
         return None
-    if attempt.check is Check.INFINITY and any(value.has_nan or value.has_infinity for value in given):
+    if attempt.check is ScriptCheck.INFINITY and any(value.has_nan or value.has_infinity for value in given):
         return None
     try:
         module = module_text(start.reference, start.graph, region)
     except UsageError:
         return None
     inputs = input_texts(start, module, attempt.form)
-    first = [IN_EAGER] if attempt.check is Check.ENDS and start.failing not in calls else []
+    first = [IN_EAGER] if attempt.check is ScriptCheck.ENDS and start.failing not in calls else []
     used = replace(setting, device=start.device)
     text = script_text(title, module, inputs.expressions, attempt.check, used, attempt.runs, first)
-    return Script(text, module, inputs)
+    return AttemptScript(text, module, inputs)

@@ -7,7 +7,7 @@ from enum import Enum
 from aoti_debug.runs.diagnosis.findings import Finding
 
 
-class Check(str, Enum):
+class ScriptCheck(str, Enum):
     """The expectation of a script."""
 
     SAME = "the compiled graph computes what eager computes"
@@ -18,21 +18,25 @@ class Check(str, Enum):
     PROMISED = "eager returns what the exported program promises"
 
 
-_BY_KIND: dict[str, tuple[Check, ...]] = {
-    "build_failure": (Check.BUILDS,),
-    "wrong_value": (Check.SAME,),
-    "differs": (Check.SAME,),
+_BY_KIND: dict[str, tuple[ScriptCheck, ...]] = {
+    "build_failure": (ScriptCheck.BUILDS,),
+    "wrong_value": (ScriptCheck.SAME,),
+    "differs": (ScriptCheck.SAME,),
     "refused_by_eager": (),  # every check begins with what eager computes
-    "fault": (Check.ENDS,),
-    "hang": (Check.ENDS,),
-    "contract": (Check.PROMISED, Check.ENDS, Check.SAME),
-    "overrun": (Check.ENDS, Check.SAME),
-    "uninitialised": (Check.SAME,),
+    "fault": (ScriptCheck.ENDS,),
+    "hang": (ScriptCheck.ENDS,),
+    "contract": (ScriptCheck.PROMISED, ScriptCheck.ENDS, ScriptCheck.SAME),
+    "overrun": (ScriptCheck.ENDS, ScriptCheck.SAME),
+    "uninitialised": (ScriptCheck.SAME,),
 }
 
 
-def checks_of(finding: Finding) -> tuple[Check, ...]:
+def checks_of(finding: Finding) -> tuple[ScriptCheck, ...]:
     """The checks that may show a finding, the likeliest first."""
     if finding.kind.value == "nonfinite":
-        return (Check.NAN, Check.INFINITY) if "NaN" in finding.what else (Check.INFINITY, Check.NAN)
+        return (
+            (ScriptCheck.NAN, ScriptCheck.INFINITY)
+            if "NaN" in finding.what
+            else (ScriptCheck.INFINITY, ScriptCheck.NAN)
+        )
     return _BY_KIND[finding.kind.value]

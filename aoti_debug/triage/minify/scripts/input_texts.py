@@ -13,13 +13,13 @@ from aoti_debug.compare.fx_repro.input_text import input_text
 from aoti_debug.compare.fx_repro.module_text import ModuleText
 from aoti_debug.compare.fx_repro.request import InputTensor
 from aoti_debug.repro import literals
-from aoti_debug.triage.minify.start.request import Value
+from aoti_debug.triage.minify.start.request import EagerValue
 from aoti_debug.triage.minify.start.start import Start
 
 SMALL = 2  # the size of a dimension that is made smaller
 
 
-class Given(str, Enum):
+class InputMode(str, Enum):
     """The form of the elements of inputs in a script."""
 
     SEED = "random"
@@ -48,7 +48,7 @@ class InputForm:
         sizes: other sizes of dimensions, by the recorded ones: of random inputs.
     """
 
-    given: Given = Given.FILE
+    given: InputMode = InputMode.FILE
     sizes: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -58,11 +58,11 @@ def input_texts(start: Start, module: ModuleText, form: InputForm) -> InputTexts
     for name, key in module.inputs.items():
         value = start.values[key]
         assert value.tensor is not None
-        if form.given is Given.SEED:
+        if form.given is InputMode.SEED:
             expressions[name] = input_text(_resized(replace(value.tensor, data=""), form.sizes), device)
         elif small := _small(value, device):
             expressions[name] = small
-        elif form.given is Given.LITERAL:
+        elif form.given is InputMode.LITERAL:
             expressions[name] = input_text(value.tensor, device)
         else:
             file = f"{name}.pt"
@@ -77,7 +77,7 @@ def sizes_of(start: Start, module: ModuleText) -> Iterator[int]:
     yield from sorted({size for t in tensors if t is not None for size in t.shape if size > SMALL}, reverse=True)
 
 
-def _small(value: Value, device: str) -> str:
+def _small(value: EagerValue, device: str) -> str:
     """An expression of the elements; "" if they are too many."""
     if value.literal:
         return value.literal + _to(device)

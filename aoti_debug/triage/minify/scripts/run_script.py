@@ -12,14 +12,14 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.machine.processes import child_process, tied_process
-from aoti_debug.triage.minify.scripts.script_results import Trial
+from aoti_debug.triage.minify.scripts.script_results import ScriptTrial
 from aoti_debug.triage.minify.scripts.script_text import OBSERVED
 
 COMPILING = 1800.0  # seconds that compiling a part may take
 _LINE = re.compile(re.escape(OBSERVED) + r"(?P<what>.*?)(, in (?P<shown>\d+) of \d+ runs)?; expected: .*")
 
 
-def run_script(path: Path, trial: Trial, stall: float) -> Trial:
+def run_script(path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
     """The trial with what running its script shows.
 
     Args:

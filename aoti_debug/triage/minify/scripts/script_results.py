@@ -10,14 +10,14 @@ from typing import Any
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.compare.bisect.search_state import interrupted
-from aoti_debug.triage.minify.scripts.triage_verdict import Verdict
+from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict
 
 FORMAT = 1
 NAME = "minify.json"
 
 
 @dataclass(frozen=True)
-class Trial:
+class ScriptTrial:
     """A script that was run.
 
     Attributes:
@@ -56,12 +56,12 @@ class _State:
     format: int
     key: str
     known: Known | None = None
-    trials: tuple[Trial, ...] = ()
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    trials: tuple[ScriptTrial, ...] = ()
+    verdicts: Mapping[str, ScriptVerdict] = field(default_factory=dict)
     is_done: bool = False
 
 
-class Trials:
+class ScriptTrials:
     """The trials of one minimisation.
 
     Args:
@@ -80,7 +80,7 @@ class Trials:
         self.earlier = len(self._state.trials)
 
     @property
-    def all(self) -> tuple[Trial, ...]:
+    def all(self) -> tuple[ScriptTrial, ...]:
         """The finished trials, in order."""
         return self._state.trials
 
@@ -89,7 +89,7 @@ class Trials:
         """The result of the triage; None if there was none yet."""
         return self._state.known
 
-    def find(self, script: str) -> Trial | None:
+    def find(self, script: str) -> ScriptTrial | None:
         """The finished trial of a script, by the hash of its text."""
         return next((trial for trial in self._state.trials if trial.script == script), None)
 
@@ -97,15 +97,15 @@ class Trials:
         """Keeps the result of the triage."""
         self._write(replace(self._state, known=known))
 
-    def add(self, trial: Trial) -> None:
+    def add(self, trial: ScriptTrial) -> None:
         """Adds a trial, and writes it down."""
         self._write(replace(self._state, trials=(*self._state.trials, trial)))
 
-    def verdict(self, script: str) -> Verdict | None:
+    def verdict(self, script: str) -> ScriptVerdict | None:
         """The verdict of a triage of a script, by the hash of its text; None if there was none."""
         return self._state.verdicts.get(script)
 
-    def judge(self, script: str, verdict: Verdict) -> None:
+    def judge(self, script: str, verdict: ScriptVerdict) -> None:
         """Keeps the verdict of a script."""
         self._write(replace(self._state, verdicts={**self._state.verdicts, script: verdict}))
 

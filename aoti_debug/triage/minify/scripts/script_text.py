@@ -10,7 +10,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.compare.fx_repro.script_text import standard_modules, torch_modules, user_statements
 from aoti_debug.repro import literals
-from aoti_debug.triage.minify.scripts.check import Check
+from aoti_debug.triage.minify.scripts.check import ScriptCheck
 
 SCRIPT = "repro.py"
 _MODULE = "Launch().eval()"  # in the templates
@@ -24,7 +24,7 @@ def observed(compiled):
             return f"{{count}} of {{tensor.numel()}} elements of {{name}} are {what}"
 """
 _OBSERVED = {
-    Check.SAME: """
+    ScriptCheck.SAME: """
 def double():
     try:
         return Launch().eval().double()(*(x.double() if x.is_floating_point() else x for x in make_inputs()))
@@ -39,14 +39,14 @@ def observed(compiled):
         except AssertionError as error:
             return f"{{name}}: {{' '.join(str(error).split())}}"
 """,
-    Check.PROMISED: """
+    ScriptCheck.PROMISED: """
 def observed(program):
     for name, node, tensor in zip({outputs}, program.graph.output_node().args[0], Launch().eval()(*make_inputs())):
         one, other = ((t.dtype, list(t.shape), t.stride(), t.device.type) for t in (tensor, node.meta["val"]))
         if one != other:
             return f"{{name}}: {{one}}, promised {{other}}"
 """,
-    Check.ENDS: """
+    ScriptCheck.ENDS: """
 def observed(package):
     try:
         child = subprocess.run([sys.executable, __file__, package], capture_output=True, text=True, timeout={seconds:g})
@@ -56,7 +56,7 @@ def observed(package):
         return signal.Signals(-child.returncode).name
     return child.stderr.strip().rpartition("\\n")[2] or "an error" if child.returncode else ""
 """,
-    Check.BUILDS: """
+    ScriptCheck.BUILDS: """
 def observed(program):
     try:
         child = subprocess.run([sys.executable, __file__, "build"], capture_output=True, text=True, timeout={seconds:g})
@@ -68,8 +68,8 @@ def observed(program):
     last = next((x for x in reversed(lines) if "Error: " in x), lines[-1])
     return last.lstrip(" )") if child.returncode else ""
 """,
-    Check.NAN: _OF_TENSORS,
-    Check.INFINITY: _OF_TENSORS,
+    ScriptCheck.NAN: _OF_TENSORS,
+    ScriptCheck.INFINITY: _OF_TENSORS,
 }
 _MAIN = """
 if __name__ == "__main__":
@@ -95,19 +95,19 @@ _BUILDER = """    if sys.argv[1:]:
 """
 _ONLY_SOURCES = {"aot_inductor.package_cpp_only": True}  # nothing is compiled
 _EXPECTED = {
-    Check.SAME: "what eager computes",
-    Check.NAN: "numbers, as the inputs are",
-    Check.INFINITY: "finite numbers, as the inputs are",
-    Check.ENDS: "that it returns",
-    Check.BUILDS: "that it compiles",
-    Check.PROMISED: "what was promised",
+    ScriptCheck.SAME: "what eager computes",
+    ScriptCheck.NAN: "numbers, as the inputs are",
+    ScriptCheck.INFINITY: "finite numbers, as the inputs are",
+    ScriptCheck.ENDS: "that it returns",
+    ScriptCheck.BUILDS: "that it compiles",
+    ScriptCheck.PROMISED: "what was promised",
 }
-_MODULES = {Check.ENDS: ("signal", "subprocess"), Check.BUILDS: ("signal", "subprocess")}
-_OF_PROGRAM = (Check.PROMISED, Check.BUILDS)
+_MODULES = {ScriptCheck.ENDS: ("signal", "subprocess"), ScriptCheck.BUILDS: ("signal", "subprocess")}
+_OF_PROGRAM = (ScriptCheck.PROMISED, ScriptCheck.BUILDS)
 
 
 @dataclass(frozen=True)
-class Setting:
+class ScriptSetup:
     """The things of the user that a script needs to show a finding.
 
     Attributes:
@@ -130,8 +130,8 @@ def script_text(
     title: str,
     module: ModuleText,
     inputs: Mapping[str, str],
-    check: Check,
-    setting: Setting,
+    check: ScriptCheck,
+    setting: ScriptSetup,
     runs: int = 1,
     first: Sequence[str] = (),
 ) -> str:
@@ -167,20 +167,20 @@ def _make_inputs(inputs: Mapping[str, str]) -> Sequence[str]:
     return ["def make_inputs():", *seed, *indented, ""]
 
 
-def _observed(module: ModuleText, check: Check, setting: Setting) -> str:
+def _observed(module: ModuleText, check: ScriptCheck, setting: ScriptSetup) -> str:
     outputs = f"[{', '.join(map(literals.text, module.outputs))}]"
-    function, what = ("torch.isnan", "NaN") if check is Check.NAN else ("torch.isinf", "infinite")
+    function, what = ("torch.isnan", "NaN") if check is ScriptCheck.NAN else ("torch.isinf", "infinite")
     return _OBSERVED[check].format(outputs=outputs, function=function, what=what, seconds=setting.seconds)
 
 
-def _main(check: Check, setting: Setting, runs: int, first: Sequence[str]) -> str:
+def _main(check: ScriptCheck, setting: ScriptSetup, runs: int, first: Sequence[str]) -> str:
     settings = f", inductor_configs={dict(setting.configs)!r}" if setting.configs else ""
     compiled = "" if check in _OF_PROGRAM else _COMPILE.format(settings=settings)
-    compiled += "" if check in (*_OF_PROGRAM, Check.ENDS) else _LOAD
-    if check is Check.BUILDS:
+    compiled += "" if check in (*_OF_PROGRAM, ScriptCheck.ENDS) else _LOAD
+    if check is ScriptCheck.BUILDS:
         compiled = _BUILDER.format(settings=repr({**setting.configs, **_ONLY_SOURCES}))
-    before = (_CHILD if check is Check.ENDS else "") + "".join(f"    {statement}\n" for statement in first)
-    subject = "program" if check in _OF_PROGRAM else "package" if check is Check.ENDS else "compiled"
+    before = (_CHILD if check is ScriptCheck.ENDS else "") + "".join(f"    {statement}\n" for statement in first)
+    subject = "program" if check in _OF_PROGRAM else "package" if check is ScriptCheck.ENDS else "compiled"
     look = (_ONCE if runs == 1 else _OFTEN).format(subject=subject, runs=runs, expected=_EXPECTED[check])
     return _MAIN.format(before=before, compile=compiled, look=look)
 

@@ -7,7 +7,7 @@ from enum import Enum
 from aoti_debug.base.lazy.dataclass import dataclass
 
 
-class Confirmation(str, Enum):
+class TriageAnswer(str, Enum):
     """The answer of a triage."""
 
     YES = "confirmed"
@@ -16,25 +16,25 @@ class Confirmation(str, Enum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ScriptVerdict:
     """The verdict of a triage of a script's program.
 
     Attributes:
         text: the finding, "FAULT SIGSEGV"; the reason why there is none where the answer is not known.
     """
 
-    confirmation: Confirmation
+    confirmation: TriageAnswer
     text: str
 
     @property
     def line(self) -> str:
         """The text, after the answer where that is not the hoped for."""
-        prefix = {Confirmation.NO: "NOT CONFIRMED: ", Confirmation.UNKNOWN: "not known: "}
+        prefix = {TriageAnswer.NO: "NOT CONFIRMED: ", TriageAnswer.UNKNOWN: "not known: "}
         return f"{prefix.get(self.confirmation, '')}{self.text}"
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TriagedScript:
     """A script that showed the finding, as it was triaged.
 
     Attributes:
@@ -42,4 +42,4 @@ class Candidate:
     """
 
     name: str
-    verdict: Verdict
+    verdict: ScriptVerdict

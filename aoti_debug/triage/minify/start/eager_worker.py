@@ -28,7 +28,7 @@ from aoti_debug.package.printing import registration
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
-from aoti_debug.triage.minify.start.request import END, REFERENCE, REGION, VALUES, EvaluateRequest, Value
+from aoti_debug.triage.minify.start.request import END, REFERENCE, REGION, VALUES, EagerValue, EvaluateRequest
 
 if TYPE_CHECKING:
     import torch
@@ -152,12 +152,12 @@ def _compute(request: EvaluateRequest) -> None:
             for key in evaluation.values.keys() - earlier:
                 written.add(key, evaluation.values[key])
             if name in evaluation.random:
-                written.line(Value(name, is_random=True))
+                written.line(EagerValue(name, is_random=True))
             failure = evaluation.failures.get(name, "")
             if failure.startswith(
                 f"{node.target} fails here: "
             ):  # others: of what it reads, of a lack of an evaluation
-                written.line(Value(name, failure=failure))
+                written.line(EagerValue(name, failure=failure))
         written.line(END)
 
 
@@ -177,7 +177,7 @@ class _Written:
 
     def begin(self, node: str) -> None:
         """Notes that a node is about to be computed."""
-        self.line(Value(node))
+        self.line(EagerValue(node))
 
     def add(self, key: ValueKey, value: Any) -> None:
         """Writes a value; one that is no dense tensor is left out."""
@@ -191,7 +191,7 @@ class _Written:
         torch.save(plain.clone().cpu(), self._folder / file)
         numbers = plain.double() if plain.is_floating_point() else plain
         self.line(
-            Value(
+            EagerValue(
                 key.node,
                 key.after,
                 file,
@@ -202,7 +202,7 @@ class _Written:
             )
         )
 
-    def line(self, value: Value) -> None:
+    def line(self, value: EagerValue) -> None:
         """Writes a line."""
         self._lines.write(json_data.to_text(value, indent=None) + "\n")
         self._lines.flush()

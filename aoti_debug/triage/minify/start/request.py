@@ -33,7 +33,7 @@ class EvaluateRequest:
 
 
 @dataclass(frozen=True)
-class Value:
+class EagerValue:
     """A value that was computed, or a node whose computation began.
 
     Attributes:
@@ -62,4 +62,4 @@ class Value:
         return ValueKey(self.node, self.after)
 
 
-END = Value("")  # the last line of a process that has computed everything
+END = EagerValue("")  # the last line of a process that has computed everything

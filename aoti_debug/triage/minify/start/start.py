@@ -18,7 +18,7 @@ from aoti_debug.base.machine.processes import child_process
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
-from aoti_debug.triage.minify.start.request import REFERENCE, REGION, VALUES, EvaluateRequest, Value
+from aoti_debug.triage.minify.start.request import REFERENCE, REGION, VALUES, EagerValue, EvaluateRequest
 
 WORKER = "aoti_debug.triage.minify.start.eager_worker"
 LOG = "evaluation.log"
@@ -42,7 +42,7 @@ class Start:
     name: str
     reference: Reference
     region: Region
-    lines: tuple[Value, ...]
+    lines: tuple[EagerValue, ...]
     folder: Path
     device: str
     was_killed: bool = False
@@ -55,7 +55,7 @@ class Start:
         return graph
 
     @cached_property
-    def values(self) -> Mapping[ValueKey, Value]:
+    def values(self) -> Mapping[ValueKey, EagerValue]:
         """The values that were computed."""
         return {line.key: line for line in self.lines if line.file}
 
@@ -121,7 +121,7 @@ def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, 
     whole_lines = (
         values.read_bytes().rpartition(b"\n")[0].splitlines()
     )  # the process may have ended within the last one
-    lines = tuple(json_data.parse(Value, line) for line in whole_lines)
+    lines = tuple(json_data.parse(EagerValue, line) for line in whole_lines)
     if request.region is not None and reference is not None:
         return Start(name, reference, request.region, lines, folder, request.device, code < 0)
     whole = program.from_json((folder / REFERENCE).read_bytes())
@@ -129,7 +129,7 @@ def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, 
     return Start(name, whole, region, lines, folder, request.device, code < 0)
 
 
-def values_of(path: Path) -> tuple[Value, ...]:
+def values_of(path: Path) -> tuple[EagerValue, ...]:
     """The lines of a file of values; its process may have ended within the last one."""
     whole_lines = path.read_bytes().rpartition(b"\n")[0].splitlines()
-    return tuple(json_data.parse(Value, line) for line in whole_lines)
+    return tuple(json_data.parse(EagerValue, line) for line in whole_lines)

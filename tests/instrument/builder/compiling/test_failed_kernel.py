@@ -12,7 +12,7 @@ import pytest
 from aoti_debug.base.machine.compiler import Compiler, Torch
 from aoti_debug.instrument.builder.compiling import failed_kernel
 from aoti_debug.instrument.builder.compiling.toolchain import CompileError, Toolchain
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, Ending, Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, BuildStage, Ending, Position
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 
@@ -69,7 +69,7 @@ def test_the_kernel_and_its_operators_are_named(tmp_path: Path, ending: str, wha
     assert isinstance(error, BuildFailureError)
     failure = error.failure
     assert (failure.what, failure.ending) == (what, kind)
-    assert failure.position == Position(Stage.CPP, "cpp_fused_erf_1", "erf")
+    assert failure.position == Position(BuildStage.CPP, "cpp_fused_erf_1", "erf")
     assert failure.operators == ("aten.erf.default",)
     assert failure.compilation is not None
     assert failure.compilation.command == (toolchain.compiler.path, "-O3")

@@ -9,7 +9,7 @@ from pathlib import Path
 from aoti_debug.instrument.builder.kernels.kernel_details import HELPERS, complete_kernels, triton_helpers
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, TritonConfig
-from aoti_debug.package.manifest import Kernel, Origin
+from aoti_debug.package.manifest import ConfigOrigin, Kernel
 
 CONFIG = TritonConfig((("XBLOCK", "128"), ("num_warps", "4"), ("num_stages", "1")), global_scratch=256)
 
@@ -48,10 +48,10 @@ def k(xnumel, XBLOCK: tl.constexpr):
     bare = replace(triton_kernel("k", source), num_warps=4, grid=grid)
     (kernel,) = complete_kernels([bare], {}, tmp_path)
     assert dict(kernel.config) == {"XBLOCK": "32", "num_stages": "1", "num_warps": "4"}
-    assert (kernel.origin("XBLOCK"), kernel.origin("num_stages")) == (Origin.DERIVED, Origin.CHOSEN)
+    assert (kernel.origin("XBLOCK"), kernel.origin("num_stages")) == (ConfigOrigin.DERIVED, ConfigOrigin.CHOSEN)
     (recorded,) = complete_kernels([bare], {"k": CONFIG}, tmp_path)
     assert (recorded.config, recorded.inferred, recorded.other_configs) == (CONFIG.values, (), ())
-    assert recorded.origin("XBLOCK") is Origin.RECORDED
+    assert recorded.origin("XBLOCK") is ConfigOrigin.RECORDED
 
 
 def test_helpers_come_from_the_torch_that_compiled_the_kernels(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.instrument.frontend.protocol import build_failure
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, Ending, Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, BuildStage, Ending, Position
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import FORMAT, Reference
 
-POSITION = Position(Stage.LOWERING, "aten.erf.default", "erf")
+POSITION = Position(BuildStage.LOWERING, "aten.erf.default", "erf")
 ERROR = ToolchainError("Inductor cannot lower the model", hint="see whether torch alone fails as well")
 
 

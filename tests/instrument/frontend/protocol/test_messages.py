@@ -9,7 +9,7 @@ import pytest
 
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.instrument.frontend.protocol import messages
-from aoti_debug.instrument.frontend.protocol.inductor_parts import Candidate, LeftOut
+from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut, TunedChoice
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request, TritonConfig
 from aoti_debug.package.manifest import OperatorSchema, Parameter, Promise
 from tests.wrong_types import assert_refused
@@ -34,7 +34,7 @@ FAILURE = Failure("load", "", "RuntimeError", "no such operator", "--import MODU
 
 def request(folder: Path) -> Request:
     configs = {"max_autotune": True, "depth": {"a": [1, None, 2.5]}}
-    candidate = Candidate("triton_poi_fused_0", "XBLOCK: 128, num_warps: 4, num_stages: 1")
+    candidate = TunedChoice("triton_poi_fused_0", "XBLOCK: 128, num_warps: 4, num_stages: 1")
     left_out = LeftOut(("aten.silu.default",), ("aten.relu.default",), (candidate,), "applied.json")
     return Request("model.pt2", str(folder), configs, ("ops",), ("/lib/ops.so",), "in.pt", True, 7, left_out)
 

@@ -13,7 +13,7 @@ from torch._inductor.codegen import cpp, cpp_wrapper_cpu, wrapper
 from torch._inductor.loop_body import LightTracer
 
 from aoti_debug.instrument.frontend.protocol import build_failure
-from aoti_debug.instrument.frontend.protocol.build_failure import Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildStage, Position
 from aoti_debug.instrument.frontend.worker import code_generation
 from aoti_debug.instrument.frontend.worker.position_file import watched
 
@@ -94,7 +94,7 @@ def test_a_planted_fault_names_the_operators_whose_code_is_generated(
     during, after = at_the_fault(tmp_path, monkeypatch, places)
     assert during == after
     assert after is not None
-    assert (after.stage, after.node, set(after.nodes)) == (Stage.CODE, node, nodes)
+    assert (after.stage, after.node, set(after.nodes)) == (BuildStage.CODE, node, nodes)
 
 
 def test_torch_stays_as_it_was(tmp_path: Path) -> None:
@@ -113,4 +113,4 @@ def test_a_torch_without_some_classes_is_watched_as_far_as_it_goes(
     found = {name: original("no_such_module", name) for name in missing}
     monkeypatch.setattr(code_generation, "_class", lambda module, name: found.get(name) or original(module, name))
     during, after = at_the_fault(tmp_path, monkeypatch, [(VECTORS, "erf")])
-    assert during == after == Position(Stage.CODE)
+    assert during == after == Position(BuildStage.CODE)

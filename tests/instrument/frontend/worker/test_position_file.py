@@ -15,12 +15,12 @@ import torch
 from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
 from aoti_debug.instrument.frontend.protocol import build_failure
-from aoti_debug.instrument.frontend.protocol.build_failure import LOWERED_GRAPHS, Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import LOWERED_GRAPHS, BuildStage, Position
 from aoti_debug.instrument.frontend.worker.position_file import Positions, watched
 from aoti_debug.package.reference import program
 
-LOWERING = Position(Stage.LOWERING, "aten.mm.default", "mm", "true_graph_0")
-CANDIDATE = Position(Stage.AUTOTUNING, "cpp_gemm_0")
+LOWERING = Position(BuildStage.LOWERING, "aten.mm.default", "mm", "true_graph_0")
+CANDIDATE = Position(BuildStage.AUTOTUNING, "cpp_gemm_0")
 
 
 def at(folder: Path) -> Position | None:
@@ -33,13 +33,13 @@ def test_the_innermost_part_is_in_the_file_and_works_for_the_node_around_it(tmp_
         with positions.at(LOWERING):
             assert at(tmp_path) == LOWERING
             with positions.at(CANDIDATE):
-                assert at(tmp_path) == Position(Stage.AUTOTUNING, "cpp_gemm_0", "mm", "true_graph_0")
+                assert at(tmp_path) == Position(BuildStage.AUTOTUNING, "cpp_gemm_0", "mm", "true_graph_0")
             assert at(tmp_path) == LOWERING
         assert at(tmp_path) is None
 
 
 def raise_in_a_part(positions: Positions) -> None:
-    with positions.at(Position(Stage.CODE)), positions.at(LOWERING):
+    with positions.at(Position(BuildStage.CODE)), positions.at(LOWERING):
         raise RuntimeError("no such layout")
 
 
@@ -65,8 +65,8 @@ def test_an_exception_is_of_the_part_that_it_left_first(
     assert at(tmp_path) == position
 
 
-KERNEL = Position(Stage.CODE, nodes=("relu", "erf", "sin"))
-STEP = Position(Stage.CODE, "aten.erf.default", "erf", nodes=("erf",))
+KERNEL = Position(BuildStage.CODE, nodes=("relu", "erf", "sin"))
+STEP = Position(BuildStage.CODE, "aten.erf.default", "erf", nodes=("erf",))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ STEP = Position(Stage.CODE, "aten.erf.default", "erf", nodes=("erf",))
         (STEP, replace(STEP, nodes=("erf", "relu", "sin"))),
         (replace(KERNEL, nodes=("erf", "sin")), replace(KERNEL, nodes=("erf", "sin", "relu"))),
         (replace(STEP, graph="true_graph_0"), replace(STEP, graph="true_graph_0")),
-        (Position(Stage.CODE), KERNEL),
+        (Position(BuildStage.CODE), KERNEL),
         (replace(STEP, node="cos", nodes=("cos",)), replace(STEP, node="cos", nodes=("cos",))),
     ],
 )
@@ -128,7 +128,7 @@ def test_passes_are_noted_and_torch_stays_as_it_was(tmp_path: Path) -> None:
         with GraphTransformObserver(graph, "second"):
             seen.append(at(tmp_path))
         assert at(tmp_path) is None
-    assert seen == [Position(Stage.PASS, "first"), Position(Stage.PASS, "second")]
+    assert seen == [Position(BuildStage.PASS, "first"), Position(BuildStage.PASS, "second")]
     assert dict(vars(GraphTransformObserver)) == before
     (graph_,) = program.from_json((tmp_path / LOWERED_GRAPHS).read_bytes()).graphs
     assert [node.kind.value for node in graph_.nodes] == ["input", "call", "output"]
@@ -146,7 +146,7 @@ def test_nodes_are_noted_while_they_are_lowered(tmp_path: Path, monkeypatch: pyt
     with watched(tmp_path, ()):
         GraphLowering.run_node(lowered, x)  # type: ignore[arg-type]
         GraphLowering.run_node(lowered, call)  # type: ignore[arg-type]
-    assert seen == [("x", None), ("erf_default", Position(Stage.LOWERING, "aten.erf.default", "erf_default"))]
+    assert seen == [("x", None), ("erf_default", Position(BuildStage.LOWERING, "aten.erf.default", "erf_default"))]
 
 
 class Refusing(torch.fx.Interpreter):
@@ -170,4 +170,4 @@ def test_an_exception_of_no_part_is_of_the_call_that_was_traced(tmp_path: Path) 
     module = torch.fx.GraphModule(torch.nn.Module(), graph)
     with pytest.raises(RuntimeError, match="no sines"), watched(tmp_path, ()):
         Refusing(module).run(torch.ones(2))
-    assert at(tmp_path) == Position(Stage.TRACING, "aten.sin.default", "sin_default")
+    assert at(tmp_path) == Position(BuildStage.TRACING, "aten.sin.default", "sin_default")

@@ -7,7 +7,7 @@ import pytest
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.instrument.wrapper.callees.proxy_operators import Flat, parse, proxy_targets
-from aoti_debug.package.manifest import Operand
+from aoti_debug.package.manifest import ProxyArgument
 from tests.wrong_types import assert_refused
 
 
@@ -69,5 +69,5 @@ def test_operands_and_results_are_kept_as_they_are() -> None:
     text = node("mylib::op", {"factor": {"as_float": 1.5}}, {"as_tensor": {"name": "buf4"}})
     text = text.replace('"kind": 1', '"kind": 2')
     (parsed,) = parse(text)
-    assert parsed.operands == (Operand("factor", True, '{"as_float": 1.5}'),)
+    assert parsed.operands == (ProxyArgument("factor", True, '{"as_float": 1.5}'),)
     assert parsed.results == ('{"as_tensor": {"name": "buf4"}}',)

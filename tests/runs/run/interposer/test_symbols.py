@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from aoti_debug.instrument.wrapper.callees.prototypes import parse_prototypes
 from aoti_debug.package.manifest import CType, Form, Kind, Role
-from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, Action, Symbol, interposed_symbols
+from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, Symbol, SymbolUse, interposed_symbols
 
 SHIMS = parse_prototypes("""
 AOTITorchError aoti_torch_cpu_addmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat1,
@@ -72,12 +72,12 @@ def test_a_kernel_returns_nothing_that_could_be_a_status() -> None:
 def test_every_operator_of_the_proxy_executor_has_a_site() -> None:
     name = "aoti_torch_proxy_executor_call_function"
     symbol = symbols_by_name(name, targets=("mylib::op", "mylib::two.out"))[name]
-    assert symbol.action is Action.NODE
+    assert symbol.action is SymbolUse.NODE
     assert [site.kernel for site in symbol.sites[:-1]] == ["mylib::op.default", "mylib::two.out"]
 
 
 def test_every_device_kernel_has_a_site_and_so_have_unknown_ones() -> None:
     symbols = symbols_by_name("cuLaunchKernel", "cuModuleGetFunction", kernels=("triton_a", "triton_b"))
-    assert symbols["cuLaunchKernel"].action is Action.KERNEL
+    assert symbols["cuLaunchKernel"].action is SymbolUse.KERNEL
     assert [site.kernel for site in symbols["cuLaunchKernel"].sites] == ["triton_a", "triton_b", OTHER_KERNEL]
     assert symbols["cuModuleGetFunction"].sites == ()

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.triage.minify.scripts.attempt import Attempt, script_of
-from aoti_debug.triage.minify.scripts.check import Check
-from aoti_debug.triage.minify.scripts.script_text import Setting
+from aoti_debug.triage.minify.scripts.check import ScriptCheck
+from aoti_debug.triage.minify.scripts.script_text import ScriptSetup
 from tests.triage.minify import parts
 
 
@@ -16,7 +16,7 @@ def test_other_files_make_another_script(tmp_path: Path) -> None:
     hashes = set()
     for content in ("one", "other"):
         (tmp_path / "0.pt").write_text(content)
-        script = script_of(Attempt(start, start.units, Check.SAME), "title", Setting())
+        script = script_of(Attempt(start, start.units, ScriptCheck.SAME), "title", ScriptSetup())
         assert script is not None
         hashes.add(script.hash)
     assert len(hashes) == 2

@@ -13,7 +13,7 @@ import pytest
 from aoti_debug.base.machine.processes import tied_process
 from aoti_debug.base.machine.processes.child_process import FinishedProcess
 from aoti_debug.triage.minify.scripts.run_script import COMPILING, is_like, run_script
-from aoti_debug.triage.minify.scripts.script_results import Trial
+from aoti_debug.triage.minify.scripts.script_results import ScriptTrial
 from tests.shell_children import is_dead, wait_for
 
 SEARCH = """
@@ -38,7 +38,7 @@ run_script(Path(sys.argv[1]), Trial("hash", "name"), 600.0)
 def test_what_a_script_shows(script: str, observed: str, shown: int, failure: str, tmp_path: Path) -> None:
     path = tmp_path / "repro.py"
     path.write_text(f"import sys\n{script}\n")
-    trial = run_script(path, Trial("hash", "name", runs=20), 60.0)
+    trial = run_script(path, ScriptTrial("hash", "name", runs=20), 60.0)
     assert (trial.observed, trial.shown, trial.runs, trial.failure) == (observed, shown, 20, failure)
     assert trial.seconds > 0
 
@@ -65,7 +65,7 @@ def test_every_run_may_take_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return FinishedProcess(0, "", "")
 
     monkeypatch.setattr(tied_process, "run", run)
-    run_script(tmp_path / "repro.py", Trial("hash", "name", runs=20), 600.0)
+    run_script(tmp_path / "repro.py", ScriptTrial("hash", "name", runs=20), 600.0)
     assert given == [COMPILING + 21 * 600.0]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.triage.minify.start.request import END, Value
+from aoti_debug.triage.minify.start.request import END, EagerValue
 from aoti_debug.triage.minify.start.start import values_of
 from tests.triage.minify import parts
 
@@ -35,6 +35,6 @@ def test_a_call_whose_result_cannot_be_kept_does_not_fail() -> None:
 
 
 def test_a_last_line_that_is_cut_is_none(tmp_path: Path) -> None:
-    line = json_data.to_text(Value("relu"), indent=None)
+    line = json_data.to_text(EagerValue("relu"), indent=None)
     (tmp_path / "values").write_text(f"{line}\n{line[:9]}")
-    assert values_of(tmp_path / "values") == (Value("relu"),)
+    assert values_of(tmp_path / "values") == (EagerValue("relu"),)

@@ -1,8 +1,12 @@
 #include "staging.h"
 
-#include "device/device.h"
-
 namespace aoti_debug {
+
+StagingPool::StagingPool() {
+  large_.reserve(kLargeBuffers);
+  free_large_.reserve(kLargeBuffers);
+  free_small_.reserve(kSmallBuffers);
+}
 
 StagingPool::~StagingPool() {
   for (void* buffer : large_) device::free_staging(buffer);
@@ -42,6 +46,37 @@ void StagingPool::release(void* buffer) {
     (is_small(buffer) ? free_small_ : free_large_).push_back(buffer);
   }
   freed_.notify_all();
+}
+
+StagedCopy::StagedCopy(StagingPool* pool, void* stream, const device::TensorView& view, uint64_t first_byte,
+                       size_t bytes)
+    : pool_(pool), buffer_(pool->acquire(bytes)) {
+  if (buffer_ == nullptr) return;
+  state_ = State::kArrived;
+  if (bytes == 0) return;
+  const bool begun = device::begin_copy(stream, view, first_byte, bytes, buffer_, &ticket_);
+  state_ = begun ? State::kOnItsWay : State::kNotCopied;
+}
+
+StagedCopy& StagedCopy::operator=(StagedCopy&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  pool_ = other.pool_;
+  buffer_ = std::exchange(other.buffer_, nullptr);
+  ticket_ = other.ticket_;
+  state_ = other.state_;
+  return *this;
+}
+
+const uint8_t* StagedCopy::wait() {
+  if (state_ == State::kOnItsWay) state_ = device::wait_copy(ticket_) ? State::kArrived : State::kNotCopied;
+  return state_ == State::kArrived ? static_cast<const uint8_t*>(buffer_) : nullptr;
+}
+
+void StagedCopy::reset() {
+  if (buffer_ == nullptr) return;
+  wait();
+  pool_->release(std::exchange(buffer_, nullptr));
 }
 
 }  // namespace aoti_debug

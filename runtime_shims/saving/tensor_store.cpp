@@ -43,13 +43,45 @@ struct SaveJob {
   HashSums sums;
   int error = 0;        // errno of the first failure
   bool lost = false;    // a piece could not be copied
-  uint32_t pieces = 1;  // not processed yet
+  uint32_t pieces = 1;  // neither processed nor lost yet
 
   FileKey key() const { return {header_hash, hash[0]}; }
   void set_hash(const HashSums& from) {
     hash[0] = hash_finish(from.first, bytes);
     hash[1] = hash_finish(from.second, bytes);
   }
+};
+
+// Pieces of a tensor that no thread has been told to process: those that never will be are lost, and the tensor with
+// them.
+class TensorStore::Unsubmitted {
+ public:
+  Unsubmitted(TensorStore* store, SaveJob* job, JournalWriter* writer)
+      : store_(store), job_(job), writer_(writer), count_(job->pieces) {
+    job->batch->add();
+  }
+  ~Unsubmitted() {
+    if (count_ == 0) return;
+    {
+      const std::lock_guard<std::mutex> lock(job_->mutex);
+      if (job_->error == 0) job_->error = ENOMEM;
+    }
+    store_->end_pieces(*job_, count_, writer_);
+  }
+  Unsubmitted(const Unsubmitted&) = delete;
+  Unsubmitted& operator=(const Unsubmitted&) = delete;
+
+  bool is_empty() const { return count_ == 0; }
+  void submit(WriterPool::Task task) {
+    --count_;
+    store_->pool_.submit(std::move(task), writer_);
+  }
+
+ private:
+  TensorStore* store_;
+  SaveJob* job_;
+  JournalWriter* writer_;
+  uint32_t count_;
 };
 
 namespace {
@@ -248,24 +280,22 @@ void TensorStore::save_device(void* stream, const SaveRequest& request, std::opt
     if (!budget_.reserve(job->bytes)) return;
     job->reserved = true;
   }
+  Unsubmitted rest(this, job.get(), writer);
   if (known_hash.has_value() && known_.announce(job->key())) job->announced = job->key();
-  batch->add();
   const device::TensorView view = view_of(request.meta);
-  Piece piece{nullptr, 0, 0, 0};
-  for (uint32_t left = job->pieces; left > 0; --left, piece.offset += piece.bytes) {
-    piece.bytes = std::min(job->bytes - piece.offset, kPieceBytes);
-    piece.buffer = staging_.acquire(piece.bytes);
-    const bool copying =
-        piece.buffer != nullptr &&
-        (piece.bytes == 0 || device::begin_copy(stream, view, piece.offset, piece.bytes, piece.buffer, &piece.ticket));
-    if (!copying && piece.buffer != nullptr) staging_.release(std::exchange(piece.buffer, nullptr));
-    pool_.submit([this, job, piece](JournalWriter* of_thread) { process_piece(*job, piece, of_thread); }, writer);
+  for (uint64_t offset = 0; !rest.is_empty(); offset += kPieceBytes) {
+    const auto piece = std::make_shared<Piece>();
+    WriterPool::Task task = [this, job, piece](JournalWriter* of_thread) { process_piece(*job, *piece, of_thread); };
+    piece->offset = offset;
+    piece->bytes = std::min(job->bytes - offset, kPieceBytes);
+    piece->copy = StagedCopy(&staging_, stream, view, piece->offset, piece->bytes);
+    rest.submit(std::move(task));
   }
 }
 
-void TensorStore::process_piece(SaveJob& job, const Piece& piece, JournalWriter* writer) {
-  const uint8_t* data = static_cast<const uint8_t*>(piece.buffer);
-  const bool arrived = data != nullptr && (piece.bytes == 0 || device::wait_copy(piece.ticket));
+void TensorStore::process_piece(SaveJob& job, Piece& piece, JournalWriter* writer) {
+  const uint8_t* const data = piece.copy.wait();
+  const bool arrived = data != nullptr;
   const bool only = piece.bytes == job.bytes;
   try {
     HashSums sums;
@@ -289,11 +319,16 @@ void TensorStore::process_piece(SaveJob& job, const Piece& piece, JournalWriter*
     const std::lock_guard<std::mutex> lock(job.mutex);
     if (job.error == 0) job.error = ENOMEM;
   }
-  if (piece.buffer != nullptr) staging_.release(piece.buffer);
+  piece.copy.reset();
+  end_pieces(job, 1, writer);
+}
+
+void TensorStore::end_pieces(SaveJob& job, uint32_t count, JournalWriter* writer) {
   bool last = false;
   {
     const std::lock_guard<std::mutex> lock(job.mutex);
-    last = --job.pieces == 0;
+    job.pieces -= count;
+    last = job.pieces == 0;
   }
   if (last) complete_pieces(job, writer);
 }

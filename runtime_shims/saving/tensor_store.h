@@ -62,13 +62,13 @@ class TensorStore {
   void wait(SaveBatch* batch, JournalWriter* writer);
 
  private:
-  // A part of a device tensor, on its way to `buffer`.
+  // A part of a device tensor.
   struct Piece {
-    void* buffer;  // nullptr: it could not be copied
-    uint64_t ticket;
-    uint64_t offset;  // bytes
-    uint64_t bytes;
+    StagedCopy copy;
+    uint64_t offset = 0;  // bytes
+    uint64_t bytes = 0;
   };
+  class Unsubmitted;
 
   // nullptr where the tensor is not to be saved; the journal then says why.
   std::shared_ptr<SaveJob> make_job(const SaveRequest& request, SaveBatch* batch, JournalWriter* writer);
@@ -79,8 +79,10 @@ class TensorStore {
   // The same, once an equal file that is being written is there.
   bool link_coming(SaveJob& job, JournalWriter* writer);
 
-  void process_piece(SaveJob& job, const Piece& piece, JournalWriter* writer);
+  void process_piece(SaveJob& job, Piece& piece, JournalWriter* writer);
   void process_only_piece(SaveJob& job, const uint8_t* data, JournalWriter* writer);
+  // So many are processed or lost.
+  void end_pieces(SaveJob& job, uint32_t count, JournalWriter* writer);
   void complete_pieces(SaveJob& job, JournalWriter* writer);
 
   int create_temporary(SaveJob& job);

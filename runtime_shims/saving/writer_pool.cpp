@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "machine/background_thread.h"
@@ -24,13 +25,20 @@ WriterPool::~WriterPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void WriterPool::submit(Task task, JournalWriter* writer) {
-  if (!start()) return task(writer);
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    tasks_.push_back(std::move(task));
-  }
+void WriterPool::submit(Task task, JournalWriter* writer) noexcept {
+  if (!enqueue(&task)) return task(writer);
   changed_.notify_all();
+}
+
+bool WriterPool::enqueue(Task* task) {
+  if (!start()) return false;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  try {
+    tasks_.push_back(std::move(*task));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
 }
 
 void WriterPool::notify() {

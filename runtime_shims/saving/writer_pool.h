@@ -22,8 +22,8 @@ class WriterPool {
   WriterPool(const WriterPool&) = delete;
   WriterPool& operator=(const WriterPool&) = delete;
 
-  // Has a thread run the task; runs it at once where the system gives no threads.
-  void submit(Task task, JournalWriter* writer);
+  // Has a thread run the task; runs it at once where the system gives no threads, or no memory to keep it.
+  void submit(Task task, JournalWriter* writer) noexcept;
 
   // Runs tasks until `done()`, which changes before a call of `notify`.
   template <class Done>
@@ -44,6 +44,8 @@ class WriterPool {
   void notify();
 
  private:
+  // Whether a thread will run it; otherwise it stays where it is.
+  bool enqueue(Task* task);
   bool start();
   void work();
 

@@ -23,6 +23,8 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
+extern "C" __attribute__((weak)) void h_exempt_allocations(int change);  // of the harness, where there is one
+
 namespace {
 
 constexpr size_t kRing = 8;  // results that may wait on a stream
@@ -44,6 +46,15 @@ uint8_t* g_crumbs = nullptr;
 std::vector<std::function<void()>> g_graph;  // what a replay does
 uint8_t* g_flight = nullptr;
 std::map<void*, std::deque<std::function<void()>>> g_work;  // what streams have yet to do for the flight recorder
+
+// What a device does in memory of its own.
+struct DeviceMemory {
+  DeviceMemory() { exempt(1); }
+  ~DeviceMemory() { exempt(-1); }
+  static void exempt(int change) {
+    if (h_exempt_allocations != nullptr) h_exempt_allocations(change);
+  }
+};
 
 void add_node(std::function<void()> what) {
   const std::lock_guard<std::mutex> lock(g_mutex);
@@ -133,6 +144,7 @@ bool register_crumbs(void* base, size_t) {
 }
 
 bool write_crumb(void*, size_t offset, uint32_t value) {
+  const DeviceMemory memory;
   if (g_capturing != 0) {
     add_node([=] { memcpy(g_crumbs + offset, &value, sizeof(value)); });
     return true;
@@ -164,6 +176,7 @@ static void add_replays(uint32_t count) {
 }
 
 void* begin_captured(void*, CrumbWord first, size_t replays_offset) {
+  const DeviceMemory memory;
   if (g_no_graph_nodes != 0) return nullptr;
   FakeCapture* const call = [] {
     const std::lock_guard<std::mutex> lock(g_mutex);
@@ -180,6 +193,7 @@ void* begin_captured(void*, CrumbWord first, size_t replays_offset) {
 static void find_specials(const TensorView& view, StatsResult* result);
 
 bool add_stats(void* captured, void*, const TensorView& view) {
+  const DeviceMemory memory;
   FakeCapture* const call = static_cast<FakeCapture*>(captured);
   const std::vector<int64_t> sizes(view.sizes, view.sizes + view.ndim), strides(view.strides, view.strides + view.ndim);
   add_node([=] {
@@ -195,6 +209,7 @@ bool add_stats(void* captured, void*, const TensorView& view) {
 }
 
 const CapturedWatch* add_watch(void* captured, void*, const WatchNode* nodes, uint32_t count) {
+  const DeviceMemory memory;
   FakeCapture* const call = static_cast<FakeCapture*>(captured);
   CapturedWatch* const found = &call->found.emplace_back();
   const std::vector<WatchNode> condition(nodes, nodes + count);
@@ -217,6 +232,7 @@ static void measure(const TensorView& view, StatsWanted wanted, StatsResult* res
 
 void keep_stats(void* captured, void*, const TensorView* views, int count, StatsWanted wanted, uint32_t replays,
                 const void** kept) {
+  const DeviceMemory memory;
   FakeCapture* const call = static_cast<FakeCapture*>(captured);
   std::vector<std::function<void()>> work;
   for (int i = 0; i < count; ++i) {
@@ -263,11 +279,13 @@ bool register_flight(void* base, size_t) {
 }
 
 bool write_flight(void* stream, size_t offset, uint32_t value) {
+  const DeviceMemory memory;
   work(stream, [=] { __atomic_store_n(reinterpret_cast<uint32_t*>(g_flight + offset), value, __ATOMIC_RELAXED); });
   return true;
 }
 
 bool copy_to_flight(void* stream, uint64_t address, size_t bytes, void* host) {
+  const DeviceMemory memory;
   if (g_copies_fail != 0) return false;
   work(stream, [=] { memcpy(host, reinterpret_cast<const void*>(static_cast<uintptr_t>(address)), bytes); });
   return true;
@@ -283,6 +301,7 @@ int32_t pending_error(void*, char* text, size_t text_bytes) {
 }
 
 bool begin_copy(void*, const TensorView& view, size_t first_byte, size_t bytes, void* host, uint64_t* ticket) {
+  const DeviceMemory memory;
   *ticket = first_byte;
   std::vector<uint8_t> whole(static_cast<size_t>(view.numel) * view.element_bytes);
   memcpy(host, StridedReader(view).read(0, view.numel, whole.data()) + first_byte, bytes);
@@ -329,6 +348,7 @@ static void measure(const TensorView& view, StatsWanted wanted, StatsResult* res
 }
 
 int begin_stats(void* stream, const TensorView* views, int count, StatsWanted wanted) {
+  const DeviceMemory memory;
   const std::lock_guard<std::mutex> lock(g_mutex);
   auto& results = g_results[stream];
   ++g_kernels;
@@ -341,6 +361,7 @@ int begin_stats(void* stream, const TensorView* views, int count, StatsWanted wa
 }
 
 int take_stats(void* stream, StatsResult* results, int capacity, bool wait) {
+  const DeviceMemory memory;
   const std::lock_guard<std::mutex> lock(g_mutex);
   if (g_error != 0) return wait ? -1 : 0;
   auto& ready = g_results[stream];
@@ -361,6 +382,7 @@ bool fill_guarded(void*, const GuardedMemory& memory, uint8_t poison) {
 
 // Only the byte behind the buffer counts.
 bool check_guards(void*, const GuardedLaunch& launch, const GuardedMemory* memories, uint32_t count) {
+  const DeviceMemory memory;
   if (g_guards_fail == 2) return false;
   const std::lock_guard<std::mutex> lock(g_mutex);
   for (uint32_t i = 0; i < count; ++i) {

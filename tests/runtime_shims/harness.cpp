@@ -2,7 +2,10 @@
 // of the runtime's insides.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -12,6 +15,7 @@
 #include "formats/guard_zones.h"
 #include "formats/journal_format.h"
 #include "machine/clock.h"
+#include "machine/parallel.h"
 #include "run/configuration.h"
 #include "saving/safetensors_file.h"
 #include "statistics/statistics.h"
@@ -35,7 +39,43 @@ __attribute__((constructor)) void name_sites() {
   for (AotiDebugSite& site : g_sites) site.kernel = "";
 }
 
+std::atomic<uint64_t> g_allocations{0};  // of this library, since h_fail_allocations
+std::atomic<uint64_t> g_first_failing{0}, g_n_failing{0};
+std::atomic<const char*> g_failure{nullptr};
+thread_local int t_exempt = 0;
+
+void* allocate(size_t bytes) {
+  if (t_exempt == 0 && g_allocations.fetch_add(1) - g_first_failing.load() < g_n_failing.load()) {
+    if (const char* failure = g_failure.load()) throw std::runtime_error(failure);
+    throw std::bad_alloc();
+  }
+  void* memory = malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
 }  // namespace
+
+// The library is linked so that these come before those of libstdc++, for its strings, too.
+void* operator new(size_t bytes) { return allocate(bytes); }
+void* operator new[](size_t bytes) { return allocate(bytes); }
+void operator delete(void* memory) noexcept { free(memory); }
+void operator delete[](void* memory) noexcept { free(memory); }
+void operator delete(void* memory, size_t) noexcept { free(memory); }
+void operator delete[](void* memory, size_t) noexcept { free(memory); }
+template class std::basic_string<char>;
+
+// From now on `count` allocations throw, after `first` others: std::bad_alloc, or what `failure` says.
+EXPORT void h_fail_allocations(uint64_t first, uint64_t count, const char* failure) {
+  g_n_failing = 0;
+  g_failure = failure;
+  g_first_failing = first;
+  g_allocations = 0;
+  g_n_failing = count;
+}
+// Not those of a thread between a 1 and a -1.
+EXPORT void h_exempt_allocations(int change) { t_exempt += change; }
+EXPORT uint64_t h_allocations() { return g_allocations; }
 
 extern "C" AOTI_DEBUG_HIDDEN const AotiDebugPackage aoti_debug_package = {
     AOTI_DEBUG_ABI,        3,       g_sites, g_kernels, kSites, kKernels, g_filter, kManifest,
@@ -79,6 +119,7 @@ EXPORT int64_t h_parse_watchpoint(const char* text, char* error, uint64_t bytes)
   strncpy(error, mistake.c_str(), bytes - 1);
   return static_cast<int64_t>(at);
 }
+EXPORT void h_use_one_thread() { aoti_debug::use_one_thread(); }
 EXPORT void h_containers(int32_t change) { aoti_debug_containers(change); }
 EXPORT void h_loop_enter() { aoti_debug_loop_enter(); }
 EXPORT void h_loop_next() { aoti_debug_loop_next(); }

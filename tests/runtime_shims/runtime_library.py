@@ -223,6 +223,8 @@ class Runtime:
         self.lib.h_sizeof.restype = ctypes.c_uint64
         self.lib.h_print.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
         self.lib.h_parse_watchpoint.restype = ctypes.c_int64
+        self.lib.h_fail_allocations.argtypes = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p)
+        self.lib.h_allocations.restype = ctypes.c_uint64
         for name in ("f_copied", "f_most_staging"):
             if hasattr(self.lib, name):
                 getattr(self.lib, name).restype = ctypes.c_uint64
@@ -252,6 +254,17 @@ class Runtime:
         self._kept += [table, kernel]
         self.lib.h_kernels()[id_] = kernel
         return id_
+
+    @contextmanager
+    def failing(self, first: int, count: int = 1, what: str | None = None) -> Iterator[None]:
+        """Within it, `count` allocations of the library fail, after `first` others."""
+        failure = None if what is None else ctypes.create_string_buffer(what.encode())
+        self.keep(failure)
+        self.lib.h_fail_allocations(first, count, failure)
+        try:
+            yield
+        finally:
+            self.lib.h_fail_allocations(0, 0, None)
 
     @contextmanager
     def call(self, kind: int = 0, model: int = 1, stream: int = 0) -> Iterator[None]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 import torch
 
 from tests.runtime_shims import journal_decoder
+from tests.runtime_shims.child import in_child
 from tests.runtime_shims.runtime_library import Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
@@ -136,28 +135,6 @@ def test_level_0_leaves_nothing(load: Load, run: Path) -> None:
     assert runtime.lib.h_level() == 0
     runtime.unload()
     assert os.listdir(run) == []
-
-
-def in_child(work: Callable[[], None]) -> int:
-    """Forks; the child's exit status."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            sys.stderr.flush()
-            os._exit(status)
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return status
-        time.sleep(0.02)
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
-    raise AssertionError("the child hangs")
 
 
 def test_fork_between_calls(load: Load, run: Path) -> None:

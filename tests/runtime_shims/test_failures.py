@@ -1,0 +1,126 @@
+"""Memory that runs out: the recording ends, the model and the process go on."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+from runtime_shims.child import in_child
+from runtime_shims.runtime_library import INOUT, Handle, Opaque, Runtime, Slot
+
+from runtime_shims import journal_decoder
+
+Load = Callable[..., Runtime]
+EVERY = 2**63
+SAVE: dict[str, object] = {"LEVEL": 1, "PHASE": "both"}
+
+
+class Model:
+    """Two calls, as generated code makes them: nothing is asked of the runtime while its level is 0.
+
+    `STEPS` are parts of the first call; in one of them allocations fail.
+    """
+
+    STEPS = ("begin", "first launch", "second launch", "end")
+
+    def __init__(self, runtime: Runtime, tensors: Sequence[torch.Tensor], marked: bool) -> None:
+        self.runtime = runtime
+        self.site = runtime.site(0, "k", Slot("x", role=INOUT))
+        self.given = [Handle(tensor) for tensor in tensors]
+        self.allocations = 0  # while some fail
+        for handle in self.given if marked else ():
+            runtime.lib.f_mark(handle.pointer)
+
+    def run(self, step: str, first: int, n_failing: int) -> None:
+        @contextmanager
+        def failing_in(*names: str) -> Iterator[None]:
+            if step not in names:
+                yield
+                return
+            with self.runtime.failing(first, n_failing):
+                yield
+                self.allocations = self.runtime.lib.h_allocations()
+
+        lib, storage = self.runtime.lib, ctypes.byref(Opaque())
+        lib.h_containers(1)
+        with failing_in("call"):
+            with failing_in("begin"):
+                active = lib.h_level() != 0
+                if active:
+                    lib.h_call_begin(storage, 0, None, None)
+            for name, handle in zip(("first launch", "second launch"), self.given, strict=True):
+                with failing_in(name):
+                    self.launch(handle)
+            with failing_in("end"):
+                if active:
+                    lib.h_call_end(storage, 0)
+        if lib.h_level() != 0:
+            with self.runtime.call():
+                self.launch(self.given[0])
+        with failing_in("end of the run"):
+            lib.h_containers(-1)
+
+    def launch(self, handle: Handle) -> None:
+        if self.runtime.lib.h_level() != 0:
+            with self.runtime.launch(self.site, handle.value):
+                pass
+
+
+def sweep(
+    load: Load,
+    library: Path,
+    folder: Path,
+    variables: dict[str, object],
+    step: str,
+    numels: tuple[int, int],
+    every: bool,
+) -> None:
+    """Has each allocation of a step fail in turn, or it and all that follow in the step.
+
+    A run of its own for each: it must end, and be over with the last model.
+    """
+    marked = library.stem == "fake_device"
+    tensors = [torch.full((numel,), 2.0 + i) for i, numel in enumerate(numels)]  # a child has no threads for this
+
+    def work() -> None:
+        for first in count():
+            (folder / "progress").write_text(str(first))
+            run = folder / f"run{first}"
+            run.mkdir()
+            runtime = load(library, RUN=run, PRINT="stderr", **variables)
+            runtime.lib.h_use_one_thread()
+            model = Model(runtime, tensors, marked)
+            model.run(step, first, EVERY if every else 1)
+            if (run / "journal.bin").exists() and (run / "journal.bin").stat().st_size != 0:
+                found = journal_decoder.decode(run / "journal.bin")
+                assert len(found.of("run_end")) == (1 if found.of("call_begin") else 0), first
+            assert list(run.glob("tensors/.tmp*")) == [], first
+            runtime.unload()
+            if model.allocations <= first:
+                return
+
+    try:
+        assert in_child(work) == 0
+    except AssertionError as error:
+        raise AssertionError(f"allocation {(folder / 'progress').read_text()}: {error}") from error
+
+
+@pytest.mark.parametrize("every", [False, True], ids=["one fails", "all fail"])
+@pytest.mark.parametrize("step", ["second launch"])
+def test_while_device_tensors_are_saved(
+    load: Load, device_library: Path, tmp_path: Path, step: str, every: bool
+) -> None:
+    sweep(load, device_library, tmp_path, SAVE, step, (3, 4096), every)
+
+
+@pytest.mark.parametrize("every", [False, True], ids=["one fails", "all fail"])
+def test_while_pieces_of_a_device_tensor_are_saved(
+    load: Load, device_library: Path, tmp_path: Path, every: bool
+) -> None:
+    variables = {**SAVE, "PHASE": "before"}
+    sweep(load, device_library, tmp_path, variables, "second launch", (3, 5_000_000), every)

@@ -134,6 +134,7 @@ class JournalWriter {
   bool next_block(uint32_t record_bytes_needed = 0);
 
   uint32_t thread() const { return thread_; }
+  void set_thread(uint32_t thread) { thread_ = thread; }
 
   static constexpr uint32_t record_bytes(uint32_t payload) {
     return static_cast<uint32_t>((sizeof(RecordHeader) + payload + 7) & ~size_t{7});

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -51,16 +52,22 @@ void WriterPool::notify() {
 bool WriterPool::start() {
   const std::lock_guard<std::mutex> lock(mutex_);
   const unsigned count = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
-  while (!failed_ && threads_.size() < count) {
-    std::thread thread = background_thread([this] { work(); });
-    failed_ = !thread.joinable();
-    if (!failed_) threads_.push_back(std::move(thread));
+  try {
+    threads_.reserve(count);
+    while (!failed_ && threads_.size() < count) {
+      auto writer = std::make_unique<JournalWriter>(journal_, 0);
+      std::thread thread = background_thread([this, writer = std::move(writer)] { work(writer.get()); });
+      failed_ = !thread.joinable();
+      if (!failed_) threads_.push_back(std::move(thread));
+    }
+  } catch (const std::bad_alloc&) {
+    failed_ = true;
   }
   return !threads_.empty();
 }
 
-void WriterPool::work() {
-  JournalWriter writer(journal_, static_cast<uint32_t>(syscall(SYS_gettid)));
+void WriterPool::work(JournalWriter* writer) {
+  writer->set_thread(static_cast<uint32_t>(syscall(SYS_gettid)));
   for (;;) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return closing_ || !tasks_.empty(); });
@@ -68,7 +75,7 @@ void WriterPool::work() {
     const Task task = std::move(tasks_.front());
     tasks_.pop_front();
     lock.unlock();
-    task(&writer);
+    task(writer);
   }
 }
 

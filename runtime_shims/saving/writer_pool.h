@@ -47,14 +47,14 @@ class WriterPool {
   // Whether a thread will run it; otherwise it stays where it is.
   bool enqueue(Task* task);
   bool start();
-  void work();
+  void work(JournalWriter* writer);
 
   Journal* journal_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   std::vector<std::thread> threads_;
-  bool failed_ = false;
+  bool failed_ = false;  // there will be no more threads
   bool closing_ = false;
 };
 

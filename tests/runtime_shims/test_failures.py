@@ -111,7 +111,7 @@ def sweep(
 
 
 @pytest.mark.parametrize("every", [False, True], ids=["one fails", "all fail"])
-@pytest.mark.parametrize("step", ["second launch"])
+@pytest.mark.parametrize("step", ["first launch", "second launch"])
 def test_while_device_tensors_are_saved(
     load: Load, device_library: Path, tmp_path: Path, step: str, every: bool
 ) -> None:

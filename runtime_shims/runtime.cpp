@@ -123,8 +123,8 @@ uint32_t read_level() {
     level = config.level;
     LiveText live;
     for (const std::string& complaint : config.complaints) live.write("aoti-debug: " + complaint + "\n");
-  } catch (const std::exception&) {
-    LiveText().write("aoti-debug: nothing is recorded: out of memory\n");
+  } catch (const std::exception& error) {
+    LiveText().write_failure("nothing is recorded", error);
   }
   g_level.store(level);
   return level;
@@ -366,16 +366,13 @@ LaunchState* launch_of(AotiDebugLaunch* storage) {
   return launch;
 }
 
-// Runs `work`; an exception (no memory) ends the recording, not the model.
+// Runs `work`; an exception ends the recording, not the model.
 template <class Work>
 void guarded(const Work& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    if (g_level.exchange(0) != 0) {
-      LiveText().write(std::string_view("aoti-debug: recording stopped: out of memory\n"));
-    }
-    static_cast<void>(error);
+    if (g_level.exchange(0) != 0) LiveText().write_failure("recording stopped", error);
   }
 }
 

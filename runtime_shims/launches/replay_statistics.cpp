@@ -203,16 +203,16 @@ void summarise_replays(Run& run) {
       summarise_call(run, statistics, run.crumbs.replays(statistics.crumb_slot), false);
     });
     run.summaries.flush();
-  } catch (const std::exception&) {
-    run.live.write("aoti-debug: some replays of CUDA graphs are not summarised: out of memory\n");
+  } catch (const std::exception& error) {
+    run.live.write_failure("some replays of CUDA graphs are not summarised", error);
   }
 }
 
 void record_replays(Run& run) {
   try {
     record_all(run);
-  } catch (const std::exception&) {
-    run.live.write("aoti-debug: what replays of CUDA graphs have measured is not recorded: out of memory\n");
+  } catch (const std::exception& error) {
+    run.live.write_failure("what replays of CUDA graphs have measured is not recorded", error);
   }
 }
 

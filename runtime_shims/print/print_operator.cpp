@@ -112,7 +112,7 @@ int32_t print_or_fail(const char* text, void* const* tensors, int64_t n_tensors,
     print_values(text, tensors, n_tensors, integers, n_integers);
     return 0;
   } catch (const std::exception&) {
-    return 1;  // out of memory
+    return 1;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/statvfs.h>
 
+#include <new>
 #include <utility>
 
 namespace aoti_debug {
@@ -40,10 +41,16 @@ void SaveBudget::give_back(uint64_t bytes) {
   n_bytes_ -= bytes;
 }
 
-void SaveBudget::stop(std::string reason) {
+void SaveBudget::stop(std::string_view reason) noexcept {
   if (stopped_.exchange(true)) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  stop_reason_ = std::move(reason);
+  try {
+    stop_reason_ = reason;
+  } catch (const std::bad_alloc&) {
+    static constexpr std::string_view kShort = "out of memory";
+    static_assert(kShort.size() <= 15, "a string has room for it in itself");
+    stop_reason_ = kShort;
+  }
 }
 
 std::string SaveBudget::take_stop_reason() {

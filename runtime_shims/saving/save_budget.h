@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 namespace aoti_debug {
 
@@ -25,7 +26,8 @@ class SaveBudget {
   bool reserve(uint64_t bytes);
   void give_back(uint64_t bytes);
 
-  void stop(std::string reason);
+  // Without memory for it the reason is that there is none.
+  void stop(std::string_view reason) noexcept;
   bool has_stopped() const { return stopped_.load(std::memory_order_relaxed); }
 
   // What stopped the saving, once; otherwise "".

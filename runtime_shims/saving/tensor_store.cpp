@@ -15,6 +15,7 @@
 #include "machine/file.h"
 #include "tensors/hashing.h"
 #include "tensors/strided.h"
+#include "text/live_text.h"
 
 namespace aoti_debug {
 
@@ -259,8 +260,8 @@ void TensorStore::save_host(const SaveRequest& request, JournalWriter* writer) {
     if (error == 0) error = streamed ? hash_and_write_elements(*job) : write_elements(*job);
     conclude(*job, error, writer);
     if (large && error == 0) known_.add_beginning(beginning);
-  } catch (const std::exception&) {
-    budget_.stop("out of memory");
+  } catch (const std::exception& error) {
+    budget_.stop(failure_text(error));
     discard(*job);
   }
 }
@@ -315,7 +316,8 @@ void TensorStore::process_piece(SaveJob& job, Piece& piece, JournalWriter* write
       const std::lock_guard<std::mutex> lock(job.mutex);
       if (job.error == 0) job.error = error;
     }
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    budget_.stop(failure_text(error));
     const std::lock_guard<std::mutex> lock(job.mutex);
     if (job.error == 0) job.error = ENOMEM;
   }
@@ -356,8 +358,8 @@ void TensorStore::complete_pieces(SaveJob& job, JournalWriter* writer) {
         conclude(job, job.error, writer);
       }
     }
-  } catch (const std::exception&) {
-    budget_.stop("out of memory");
+  } catch (const std::exception& error) {
+    budget_.stop(failure_text(error));
     discard(job);
   }
   finish(job);

@@ -3,9 +3,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <new>
 
 namespace aoti_debug {
 namespace {
@@ -40,6 +44,10 @@ class PipeSignalGuard {
 
 }  // namespace
 
+const char* failure_text(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "out of memory" : error.what();
+}
+
 LiveText::LiveText() {
   struct stat found;
   may_raise_ = fstat(STDERR_FILENO, &found) == 0 && (S_ISFIFO(found.st_mode) || S_ISSOCK(found.st_mode));
@@ -57,6 +65,14 @@ void LiveText::write(std::string_view lines) {
     }
     lines.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+void LiveText::write_failure(const char* what, const std::exception& error) {
+  char line[512];
+  const int length = snprintf(line, sizeof(line) - 1, "aoti-debug: %s: %s", what, failure_text(error));
+  const size_t end = std::min(static_cast<size_t>(std::max(length, 0)), sizeof(line) - 2);
+  line[end] = '\n';
+  write(std::string_view(line, end + 1));
 }
 
 }  // namespace aoti_debug

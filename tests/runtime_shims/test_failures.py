@@ -36,13 +36,13 @@ class Model:
         for handle in self.given if marked else ():
             runtime.lib.f_mark(handle.pointer)
 
-    def run(self, step: str, first: int, n_failing: int) -> None:
+    def run(self, step: str, first: int, n_failing: int, failure: str | None = None) -> None:
         @contextmanager
         def failing_in(*names: str) -> Iterator[None]:
             if step not in names:
                 yield
                 return
-            with self.runtime.failing(first, n_failing):
+            with self.runtime.failing(first, n_failing, failure):
                 yield
                 self.allocations = self.runtime.lib.h_allocations()
 
@@ -124,3 +124,22 @@ def test_while_pieces_of_a_device_tensor_are_saved(
 ) -> None:
     variables = {**SAVE, "PHASE": "before"}
     sweep(load, device_library, tmp_path, variables, "second launch", (3, 5_000_000), every)
+
+
+@pytest.mark.parametrize(("failure", "why"), [(None, "out of memory"), ("a planted failure", "a planted failure")])
+def test_the_reason_is_told(
+    load: Load, library: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], failure: str | None, why: str
+) -> None:
+    told = set()
+    for first in count():
+        run = tmp_path / f"run{first}"
+        run.mkdir()
+        runtime = load(library, RUN=run, PRINT="none", LEVEL=1)
+        model = Model(runtime, [torch.ones(3), torch.ones(4)], False)
+        model.run("call", first, 1, failure)
+        runtime.unload()
+        told |= set(capfd.readouterr().err.splitlines())
+        if model.allocations <= first:
+            break
+    beginnings = ("nothing is recorded", "recording stopped", "tensors are no longer saved")
+    assert told == {f"aoti-debug: {beginning}: {why}" for beginning in beginnings}

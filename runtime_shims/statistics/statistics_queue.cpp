@@ -1,6 +1,7 @@
 #include "statistics_queue.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace aoti_debug {
@@ -15,10 +16,7 @@ bool is_same(const device::TensorView& a, const device::TensorView& b) {
 }
 
 void fail(Sight& sight, const char* why) {
-  for (Sight* each = &sight; each != nullptr; each = each->twin) {
-    each->state = Sight::State::kUnread;
-    each->text = why;
-  }
+  for (Sight* each = &sight; each != nullptr; each = each->twin) each->leave_unread(why);
 }
 
 }  // namespace
@@ -42,7 +40,16 @@ void Sight::become(const SightPlace& place) {
   values.clear();
 }
 
-void Sight::take(const device::StatsResult& result) {
+void Sight::leave_unread(std::string_view why) noexcept {
+  state = State::kUnread;
+  try {
+    text = why;
+  } catch (const std::bad_alloc&) {
+    text.clear();
+  }
+}
+
+void Sight::take(const device::StatsResult& result) noexcept try {
   if (twin != nullptr) twin->take(result);
   const uint8_t* end = result.values + result.stats.value_bytes;
   if (is_skipped(result)) {
@@ -59,6 +66,14 @@ void Sight::take(const device::StatsResult& result) {
   stats = result.stats;
   specials = {result.nan_index, result.pos_inf_index, result.neg_inf_index};
   values.assign(result.values, end);
+} catch (const std::bad_alloc&) {
+  leave_unread("not read: out of memory");
+}
+
+// Room for all that `receive` and `ask` need: they do not throw, so that no result is taken for another's.
+StatsQueue::StatsQueue(void* stream) : stream_(stream) {
+  spare_.reserve(kMostSpare);
+  unasked_.reserve(kMostUnasked);
 }
 
 void StatsQueue::add(Sight&& sight) {
@@ -84,7 +99,7 @@ void StatsQueue::begin_watched(const SightPlace& place, const device::TensorView
   wait(sight, same, view, std::move(held));
 }
 
-void StatsQueue::wait(Sight& sight, Sight* same, const device::TensorView& view, HeldTensor&& held) {
+void StatsQueue::wait(Sight& sight, Sight* same, const device::TensorView& view, HeldTensor&& held) noexcept {
   if (same != nullptr) {
     sight.state = Sight::State::kAsAnother;
     same->twin = &sight;
@@ -101,6 +116,7 @@ void StatsQueue::wait(Sight& sight, Sight* same, const device::TensorView& view,
 }
 
 Sight& StatsQueue::push_any() {
+  if (results_ == nullptr) results_.reset(new device::StatsResult[kCapacity]);
   if (spare_.empty()) {
     sights_.push_back(std::make_unique<Sight>());
   } else {
@@ -116,9 +132,14 @@ Sight& StatsQueue::push(Sight&& sight) {
   return added;
 }
 
-void StatsQueue::pop() {
-  if (spare_.size() < kMostSpare) spare_.push_back(std::move(sights_.front()));
+std::unique_ptr<Sight> StatsQueue::pop() {
+  std::unique_ptr<Sight> first = std::move(sights_.front());
   sights_.pop_front();
+  return first;
+}
+
+void StatsQueue::recycle(std::unique_ptr<Sight> sight) {
+  if (spare_.size() < kMostSpare) spare_.push_back(std::move(sight));
 }
 
 Sight* StatsQueue::twin_of(device::StatsWanted wanted, const device::TensorView& view) {
@@ -147,7 +168,7 @@ void StatsQueue::settle_within(uint64_t begin, uint64_t end) {
   if (std::any_of(unasked_.begin(), unasked_.end(), is_within)) ask();
 }
 
-void StatsQueue::ask() {
+void StatsQueue::ask() noexcept {
   for (auto first = unasked_.begin(); first != unasked_.end();) {
     const device::StatsWanted wanted = first->sight->wanted;
     const auto last =
@@ -162,7 +183,7 @@ void StatsQueue::ask() {
   highest_.store(0, std::memory_order_relaxed);
 }
 
-void StatsQueue::ask(Unasked* begin, Unasked* end) {
+void StatsQueue::ask(Unasked* begin, Unasked* end) noexcept {
   device::TensorView views[kMostUnasked];
   for (bool waited = false;; waited = true) {
     std::transform(begin, end, views, [](const Unasked& unasked) { return unasked.view; });
@@ -198,8 +219,7 @@ std::vector<std::optional<uint64_t>> StatsQueue::hash_now(const std::vector<devi
   return hashes;
 }
 
-bool StatsQueue::receive(bool wait) {
-  if (results_ == nullptr) results_.reset(new device::StatsResult[kCapacity]);
+bool StatsQueue::receive(bool wait) noexcept {
   int count = device::take_stats(stream_, results_.get(), kCapacity, wait);
   const bool failed = count < 0;
   if (failed) count = device::take_stats(stream_, results_.get(), kCapacity, false);

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "device/device.h"
@@ -64,13 +66,15 @@ struct Sight : SightPlace {
   // Makes it that of another argument. What only a state gives a meaning stays as it was.
   void become(const SightPlace& place);
 
-  // Takes what a device has measured of it.
-  void take(const device::StatsResult& result);
+  // Takes what a device has measured of it. Without memory for it, it is unread.
+  void take(const device::StatsResult& result) noexcept;
+
+  void leave_unread(std::string_view why) noexcept;
 };
 
 class StatsQueue {
  public:
-  explicit StatsQueue(void* stream) : stream_(stream) {}
+  explicit StatsQueue(void* stream);
 
   // Adds what is there already.
   void add(Sight&& sight);
@@ -101,8 +105,9 @@ class StatsQueue {
     if (wait) ask();
     for (;;) {
       while (!sights_.empty() && !is_open(*sights_.front())) {
-        show(*sights_.front());
-        pop();
+        std::unique_ptr<Sight> sight = pop();
+        show(*sight);
+        recycle(std::move(sight));
       }
       if (sights_.empty() || !receive(wait)) return;
     }
@@ -135,23 +140,26 @@ class StatsQueue {
   Sight& push_any();
 
   // Has the last sight, which is new, wait for its statistics, or for those of `same`. The mutex is held.
-  void wait(Sight& sight, Sight* same, const device::TensorView& view, HeldTensor&& held);
+  void wait(Sight& sight, Sight* same, const device::TensorView& view, HeldTensor&& held) noexcept;
 
-  // Removes the first one. The mutex is held.
-  void pop();
+  // Takes the first one out. The mutex is held.
+  std::unique_ptr<Sight> pop();
+
+  // Keeps its memory for later ones.
+  void recycle(std::unique_ptr<Sight> sight);
 
   // The last one of those that wait for what is wanted of the same memory: an output of one launch that the next one
   // reads. nullptr: there is none. The mutex is held.
   Sight* twin_of(device::StatsWanted wanted, const device::TensorView& view);
 
   // Enqueues everything that waits. The mutex is held.
-  void ask();
+  void ask() noexcept;
 
   // The same for some, all of which want the same.
-  void ask(Unasked* begin, Unasked* end);
+  void ask(Unasked* begin, Unasked* end) noexcept;
 
   // Fills in results of the device. False where none are ready.
-  bool receive(bool wait);
+  bool receive(bool wait) noexcept;
 
   void* stream_;
   std::mutex mutex_;

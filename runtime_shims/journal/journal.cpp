@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "machine/background_thread.h"
@@ -116,6 +117,16 @@ void Journal::prepare_blocks() {
   }
 }
 
+void Journal::start_preparer() {
+  preparer_ = background_thread([this] {
+    try {
+      prepare_blocks();
+    } catch (const std::bad_alloc&) {
+      return;  // who takes a block prepares it
+    }
+  });
+}
+
 void Journal::stop_preparer() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -163,7 +174,7 @@ uint32_t Journal::take_block(uint32_t thread) {
       populate(block, block + 1);
       prepared_ = block + 1;
     }
-    if (taken_ == kUsedBeforeAhead && !closing_) preparer_ = background_thread([this] { prepare_blocks(); });
+    if (taken_ == kUsedBeforeAhead && !closing_) start_preparer();
     if (taken_ > kUsedBeforeAhead && prepared_ < std::min(taken_ + kAhead / 2, limit_blocks_)) taken_more_.notify_one();
   }
   header->thread = thread;
@@ -223,9 +234,10 @@ uint32_t JournalWriter::find_layout(const TensorMeta& meta) {
   }
   const Layout layout{0,           meta.dtype, meta.device_type,    meta.device_index,
                       meta.layout, meta.ndim,  meta.storage_offset, meta.storage_bytes};
-  known_.push_back(KnownLayout{layout, static_cast<uint32_t>(dims_.size()), 0});
+  const uint32_t dims = static_cast<uint32_t>(dims_.size());
   dims_.insert(dims_.end(), meta.sizes, meta.sizes + meta.ndim);
   dims_.insert(dims_.end(), meta.strides, meta.strides + meta.ndim);
+  known_.push_back(KnownLayout{layout, dims, 0});
   table_[place] = static_cast<uint32_t>(known_.size());
   return table_[place] - 1;
 }

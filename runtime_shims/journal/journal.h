@@ -62,6 +62,7 @@ class Journal {
   void stop(std::string reason);
   void populate(uint32_t first, uint32_t end) const;
   void prepare_blocks();
+  void start_preparer();
   void stop_preparer();
   uint8_t* block_data(uint32_t block) const {
     return base_ + sizeof(JournalHeader) + size_t{block} * AOTI_DEBUG_BLOCK_BYTES;

@@ -50,15 +50,13 @@ void copy_from_device(PrintQueue& queue, void* stream, const device::TensorView&
     tensor.unread = "not printed: a CUDA graph is being captured";
     return;
   }
-  ComingElements coming{job->tensors.size() - 1, 0, nullptr,
-                        static_cast<size_t>(printed.numel) * printed.element_bytes};
-  coming.buffer = queue.acquire(coming.bytes);
-  if (coming.buffer == nullptr) {
+  const size_t bytes = static_cast<size_t>(printed.numel) * printed.element_bytes;
+  StagedCopy copy = queue.copy(stream, printed, bytes);
+  if (copy.lacks_memory()) {
     tensor.unread = "not printed: the device has no memory for a copy";
-  } else if (device::begin_copy(stream, printed, 0, coming.bytes, coming.buffer, &coming.ticket)) {
-    job->coming.push_back(coming);
+  } else if (copy.has_begun()) {
+    job->coming.push_back({job->tensors.size() - 1, std::move(copy), bytes});
   } else {
-    queue.release(coming.buffer);
     tensor.unread = "not printed: the device cannot copy it";
   }
 }

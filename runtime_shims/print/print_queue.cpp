@@ -2,12 +2,13 @@
 
 #include <stdio.h>
 
+#include <exception>
 #include <utility>
 
-#include "device/device.h"
 #include "machine/background_thread.h"
 #include "print_text.h"
 #include "run/run.h"
+#include "text/live_text.h"
 
 namespace aoti_debug {
 
@@ -47,7 +48,11 @@ void PrintQueue::work() {
     waiting_.pop_front();
     printing_ = true;
     lock.unlock();
-    print(job);
+    try {
+      print(job);
+    } catch (const std::exception& error) {
+      LiveText().write_failure("a print is missing", error);
+    }
     lock.lock();
     printing_ = false;
     changed_.notify_all();
@@ -55,15 +60,14 @@ void PrintQueue::work() {
 }
 
 void PrintQueue::print(PrintJob& job) {
-  for (const ComingElements& elements : job.coming) {
+  for (ComingElements& elements : job.coming) {
     PrintedTensor& tensor = job.tensors[elements.tensor];
-    const uint8_t* from = static_cast<const uint8_t*>(elements.buffer);
-    if (device::wait_copy(elements.ticket)) {
+    if (const uint8_t* from = elements.copy.wait()) {
       tensor.bytes.assign(from, from + elements.bytes);
     } else {
       tensor.unread = "not printed: the device reports an error";
     }
-    staging_.release(elements.buffer);
+    elements.copy.reset();
   }
   const std::string text = print_text(job.text, job.tensors, job.integers);
   if (job.run != nullptr) job.run->record_print(job.id, text);

@@ -21,8 +21,7 @@ class Run;
 // The elements of a printed tensor, which the device is copying.
 struct ComingElements {
   size_t tensor;  // which of the print's
-  uint64_t ticket;
-  void* buffer;  // of the queue's staging memory
+  StagedCopy copy;
   size_t bytes;
 };
 
@@ -43,9 +42,10 @@ class PrintQueue {
   PrintQueue(const PrintQueue&) = delete;
   PrintQueue& operator=(const PrintQueue&) = delete;
 
-  // Pinned memory for elements that a device copies; waits while there is none, nullptr where the device gives none.
-  void* acquire(size_t bytes) { return staging_.acquire(bytes); }
-  void release(void* buffer) { staging_.release(buffer); }
+  // Has the device copy the elements.
+  StagedCopy copy(void* stream, const device::TensorView& printed, size_t bytes) {
+    return StagedCopy(&staging_, stream, printed, 0, bytes);
+  }
 
   // Prints at once where nothing has to be waited for.
   void submit(PrintJob job);

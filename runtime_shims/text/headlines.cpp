@@ -1,5 +1,6 @@
 #include "headlines.h"
 
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -52,11 +53,15 @@ void Headlines::work() {
     waiting_.pop_front();
     writing_ = true;
     lock.unlock();
-    write(lines);
+    try {
+      write(lines);
+    } catch (const std::exception& error) {
+      live_->write_failure("lines are missing", error);
+    }
     lines.clear();
     lock.lock();
     writing_ = false;
-    spare_.push_back(std::move(lines));
+    if (spare_.size() < kMostWaiting) spare_.push_back(std::move(lines));
     changed_.notify_all();
   }
 }

@@ -28,7 +28,7 @@ struct Headline {
 
 class Headlines {
  public:
-  explicit Headlines(LiveText* live) : live_(live) {}
+  explicit Headlines(LiveText* live) : live_(live) { spare_.reserve(kMostWaiting); }
   ~Headlines();  // after all lines
   Headlines(const Headlines&) = delete;
   Headlines& operator=(const Headlines&) = delete;

@@ -14,13 +14,14 @@ constexpr size_t kColumns = 100;
 constexpr size_t kLongestName = 60;
 constexpr std::string_view kMoreIndent = "        ";
 
-// Puts words into lines that begin with a prefix and end before the last column.
+// Puts words into lines that begin with a prefix and end before the last column. Without `end` there are no lines.
 class Wrapper {
  public:
-  Wrapper(std::string& text, std::string_view prefix, std::string_view indent) : text_(text), prefix_(prefix) {
+  Wrapper(std::string& text, std::string_view prefix, std::string_view indent)
+      : text_(text), prefix_(prefix), whole_(text.size()) {
     open(indent);
   }
-  ~Wrapper() { text_ += '\n'; }
+  ~Wrapper() { text_.resize(whole_); }
   Wrapper(const Wrapper&) = delete;
   Wrapper& operator=(const Wrapper&) = delete;
 
@@ -35,6 +36,11 @@ class Wrapper {
     empty_ = false;
   }
 
+  void end() {
+    text_ += '\n';
+    whole_ = text_.size();
+  }
+
  private:
   void open(std::string_view indent) {
     start_ = text_.size();
@@ -45,6 +51,7 @@ class Wrapper {
 
   std::string& text_;
   std::string_view prefix_;
+  size_t whole_;  // how much of the text stays
   size_t start_ = 0;
   bool empty_ = true;
 };
@@ -175,10 +182,12 @@ void print_tensor(std::string& text, const LinePrefix& prefix, const AotiDebugSl
     std::string hash("#");
     append_hex(hash, stats.hash, 8);
     line.word(hash);
+    line.end();
   }
   {
     Wrapper line(text, prefix.text(), "      ");
     print_statistics(line, meta, stats);
+    line.end();
   }
   const uint64_t element_bytes = dtype(meta.dtype).bytes;
   if (stats.value_bytes == 0 || element_bytes == 0) return;
@@ -191,6 +200,7 @@ void print_tensor(std::string& text, const LinePrefix& prefix, const AotiDebugSl
     word += i + 1 == count ? ']' : ',';
     line.word(word, " ");
   }
+  line.end();
 }
 
 void print_unread(std::string& text, const LinePrefix& prefix, const AotiDebugSlot& slot, const TensorMeta& meta,
@@ -198,6 +208,7 @@ void print_unread(std::string& text, const LinePrefix& prefix, const AotiDebugSl
   Wrapper line(text, prefix.text(), "  ");
   describe_slot(line, slot, meta);
   line.word(why);
+  line.end();
 }
 
 void print_fault(std::string& text, const LinePrefix& prefix, const char* kernel, std::string_view what) {
@@ -206,6 +217,7 @@ void print_fault(std::string& text, const LinePrefix& prefix, const char* kernel
   line.word("FAULT in");
   line.word(shortened(kernel), " ");
   line.word(first_line, ": ");
+  line.end();
 }
 
 }  // namespace aoti_debug

@@ -1,11 +1,11 @@
 // The functions that generated code calls (aoti_debug.h), and the life of the run behind them.
 #include <pthread.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -73,14 +73,25 @@ void on_fork() {
   forget_crashes();
 }
 
+// Runs `work`; an exception ends the recording, not the model.
+template <class Work>
+void guarded(const Work& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    if (g_level.exchange(0) != 0) LiveText().write_failure("recording stopped", error);
+  }
+}
+
 // Records what is there and ends the run. `idle`: no thread is within a call.
 void record_remaining(Run& run, bool idle) {
   release_crashes();
   drain_prints();
   run.replay_observer.stop();
-  look_at_remaining(run, idle);
+  guarded([&] { look_at_remaining(run, idle); });
   record_replays(run);
-  run.finish(idle);
+  guarded([&] { run.note_results(idle); });
+  guarded([&] { run.finish(idle); });
 }
 
 void finish_run() {
@@ -132,57 +143,55 @@ uint32_t read_level() {
 
 Run* start_run() {
   const std::lock_guard<std::mutex> lock(g_mutex);
-  Run* run = g_run.load();
-  if (run != nullptr || g_over) return run;
+  if (Run* run = g_run.load(); run != nullptr || g_over) return run;
   static RunEnder ender;
   static_cast<void>(ender);
   if (!g_thread_key_made) {
     g_thread_key_made = pthread_key_create(&g_thread_key, on_thread_end) == 0;
     pthread_atfork(nullptr, nullptr, on_fork);
   }
-  run = new Run(load_config(aoti_debug_package), aoti_debug_package, g_generation.load());
+  auto run = std::make_unique<Run>(load_config(aoti_debug_package), aoti_debug_package, g_generation.load());
   run->start();
   if (!run->is_useful()) g_level.store(0);
   if (run->config.backtrace && run->is_useful()) catch_crashes(run->directory.path());
-  g_run.store(run);
-  return run;
+  g_run.store(run.get());
+  return run.release();
 }
 
 ThreadState* thread_state(Run* run) {
   if (ThreadState* known = current_thread(); known != nullptr && known->run == run) return known;
-  t_generation = run->generation;
   t_thread = run->add_thread(static_cast<uint32_t>(syscall(SYS_gettid)));
+  t_generation = run->generation;
   if (g_thread_key_made) pthread_setspecific(g_thread_key, t_thread);
   if (run->config.backtrace) add_signal_stack();
   return t_thread;
 }
 
-CallState* push_call(ThreadState* thread) {
+// Has the calling thread run no longer the call, but what is around it. The files of its tensors refer to it until
+// then.
+struct LeaveCall {
+  void operator()(CallState* call) const {
+    Run* const run = call->run;
+    if (run->store != nullptr) run->store->wait(&call->saves, &call->thread->journal);
+    call->thread->call = call->outer;
+    run->active_calls.fetch_sub(1);
+  }
+};
+using ActiveCall = std::unique_ptr<CallState, LeaveCall>;
+
+ActiveCall enter_call(ThreadState* thread) {
   CallState* call = &thread->outermost;
   if (thread->call != nullptr) {
     if (thread->call->next == nullptr) thread->call->next = std::make_unique<CallState>();
     call = thread->call->next.get();
   }
+  static_cast<CallFields&>(*call) = CallFields{};
   call->run = thread->run;
   call->thread = thread;
   call->outer = thread->call;
-  call->innermost = nullptr;
-  call->queue = nullptr;
-  call->launches = 0;
-  call->last_sequence = 0;
-  call->n_loops = 0;
-  memset(call->loops, 0, sizeof(call->loops));
-  call->stream_slot = 0;
-  call->guards.reset();
-  call->captured = nullptr;
-  call->crumbs = false;
-  call->flight = false;
-  call->fault_seen = false;
-  call->may_defer = false;
-  call->joins = false;
-  call->deferring = false;
   thread->call = call;
-  return call;
+  call->run->active_calls.fetch_add(1);
+  return ActiveCall(call);
 }
 
 // The level in force in a call. A graph that captures it can measure tensors, but not save them.
@@ -214,10 +223,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   if (run == nullptr) run = start_run();
   if (run == nullptr || !run->is_useful()) return;
   ThreadState* thread = thread_state(run);
-  CallState* call = push_call(thread);
-  run->active_calls.fetch_add(1);
-  storage->opaque[0] = reinterpret_cast<uintptr_t>(call);
-  storage->opaque[1] = run->generation;
+  ActiveCall call = enter_call(thread);
   call->model = model;
   call->stream = stream;
   call->kind = kind == AOTI_DEBUG_CALL_CONSTANT ? AOTI_DEBUG_CALL_CONSTANT : AOTI_DEBUG_CALL_MODEL;
@@ -226,7 +232,6 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   if (run->has_device) begin_breadcrumbs(*call);
   call->level = level_of(*call);
   call->summarised = wants_summaries(*call);
-  call->kept_replays = 1;
   if (capturing && call->summarised) {
     call->kept_replays = run->captured_statistics.replays_to_keep(run->selected_sites());
   }
@@ -252,9 +257,11 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   if (capturing && run->config.level != LEVEL_NAMES && !run->capture_noted.exchange(true)) {
     run->note(NOTE_CAPTURING, capture_text(*call), true);
   }
+  storage->opaque[0] = reinterpret_cast<uintptr_t>(call.release());
+  storage->opaque[1] = run->generation;
 }
 
-void end_call(CallState* call, bool failed) {
+void end_call(ActiveCall call, bool failed) {
   Run* run = call->run;
   ThreadState* thread = call->thread;
   if (call->queue != nullptr) call->queue->settle(false);  // who called the model may change its tensors
@@ -273,8 +280,6 @@ void end_call(CallState* call, bool failed) {
   if (run->has_device) record_clock(*call);
   run->note_stops();
   thread->flush_text(run->journal.now_ns());
-  thread->call = call->outer;
-  run->active_calls.fetch_sub(1);
 }
 
 LaunchState* launch_in(AotiDebugLaunch* storage) { return std::launder(reinterpret_cast<LaunchState*>(storage)); }
@@ -366,16 +371,6 @@ LaunchState* launch_of(AotiDebugLaunch* storage) {
   return launch;
 }
 
-// Runs `work`; an exception ends the recording, not the model.
-template <class Work>
-void guarded(const Work& work) {
-  try {
-    work();
-  } catch (const std::exception& error) {
-    if (g_level.exchange(0) != 0) LiveText().write_failure("recording stopped", error);
-  }
-}
-
 }  // namespace
 
 ThreadState* this_thread_state() { return current_thread(); }
@@ -395,7 +390,7 @@ void aoti_debug_call_begin(AotiDebugCall* call, uint32_t kind, const void* model
 }
 
 void aoti_debug_call_end(AotiDebugCall* call, uint32_t failed) {
-  if (CallState* state = call_of(call)) guarded([&] { end_call(state, failed != 0); });
+  if (CallState* state = call_of(call)) guarded([&] { end_call(ActiveCall(state), failed != 0); });
 }
 
 uint32_t aoti_debug_launch_begin(AotiDebugLaunch* launch, const AotiDebugSite* site, const AotiDebugValue* values,

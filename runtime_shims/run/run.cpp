@@ -111,12 +111,15 @@ void Run::record_watch_count(uint32_t watch) {
   record(RECORD_WATCH_COUNT, 0, &fields, sizeof(fields), nullptr, 0);
 }
 
-void Run::finish(bool idle) {
+void Run::note_results(bool idle) {
   headlines.drain();
   for (uint32_t i = 0; watchpoints != nullptr && i < watchpoints->all().size(); ++i) record_watch_count(i);
   if (substitutions != nullptr) note(NOTE_SUBSTITUTED, substitutions->summary(), false);
   if (idle) store.reset();
   note_stops();
+}
+
+void Run::finish(bool idle) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (notes_ != nullptr && notes_->start(0) != nullptr) notes_->finish(RECORD_RUN_END, 0, journal.now_ns());
   if (idle && journal.is_open()) journal.trim();

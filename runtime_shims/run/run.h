@@ -42,7 +42,9 @@ class Run {
   // Creates the run directory and what is in it. What fails is noted; the rest goes on.
   void start();
 
-  // The package is unloaded, or the process exits in order. `idle`: no thread is within a call.
+  // The package is unloaded, or the process exits in order. `idle`: no thread is within a call. First what there is to
+  // say of the whole run, then its end.
+  void note_results(bool idle);
   void finish(bool idle);
 
   ThreadState* add_thread(uint32_t id);

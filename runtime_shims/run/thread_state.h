@@ -35,41 +35,45 @@ struct LaunchState {
 };
 static_assert(sizeof(LaunchState) <= sizeof(AotiDebugLaunch), "");
 
-// A running call of run_impl or _const_run_impl.
-struct CallState {
+// What begins anew with every call.
+struct CallFields {
   static constexpr uint32_t kLoops = Headline::kLoops;
 
-  Run* run;
-  ThreadState* thread;
-  std::unique_ptr<CallState> next;  // storage of a call within this one
-  CallState* outer;
-  LaunchState* innermost;
-  const void* model;
-  void* stream;
-  void* captured;     // what a CUDA graph holds of this call, as the device knows it; nullptr: nothing
-  StatsQueue* queue;  // levels 1, 2 and hash, and summaries, on a device
-  SaveBatch saves;
+  Run* run = nullptr;
+  ThreadState* thread = nullptr;
+  CallState* outer = nullptr;
+  LaunchState* innermost = nullptr;
+  const void* model = nullptr;
+  void* stream = nullptr;
+  void* captured = nullptr;     // what a CUDA graph holds of this call, as the device knows it; nullptr: nothing
+  StatsQueue* queue = nullptr;  // levels 1, 2 and hash, and summaries, on a device
   std::shared_ptr<GuardedBuffers> guards;  // nullptr: there are none
-  uint32_t call;
-  uint32_t launches;
-  uint32_t last_sequence;
-  uint32_t kept_replays;  // where a graph captures the call: how many of the last ones keep what is summarised
-  uint32_t n_loops;
-  uint32_t loops[kLoops];
-  uint16_t stream_slot;
-  uint8_t kind;
-  uint8_t level;
-  bool crumbs;
-  bool flight;
-  bool summarised;
-  bool inspecting;  // something is printed, measured or saved
-  bool watching;
-  bool substituting;
-  bool capturing;  // a CUDA graph captures this call: nothing of it runs yet
-  bool fault_seen;
-  bool may_defer;  // statistics may wait while launches come in a burst
-  bool joins;      // what is hashed after a launch waits for what is hashed before the next one
-  bool deferring;  // statistics wait now, for one of the two
+  uint32_t call = 0;
+  uint32_t launches = 0;
+  uint32_t last_sequence = 0;
+  uint32_t kept_replays = 1;  // where a graph captures the call: how many of the last ones keep what is summarised
+  uint32_t n_loops = 0;
+  uint32_t loops[kLoops] = {};
+  uint16_t stream_slot = 0;
+  uint8_t kind = AOTI_DEBUG_CALL_MODEL;
+  uint8_t level = 0;
+  bool crumbs = false;
+  bool flight = false;
+  bool summarised = false;
+  bool inspecting = false;  // something is printed, measured or saved
+  bool watching = false;
+  bool substituting = false;
+  bool capturing = false;  // a CUDA graph captures this call: nothing of it runs yet
+  bool fault_seen = false;
+  bool may_defer = false;  // statistics may wait while launches come in a burst
+  bool joins = false;      // what is hashed after a launch waits for what is hashed before the next one
+  bool deferring = false;  // statistics wait now, for one of the two
+};
+
+// A running call of run_impl or _const_run_impl.
+struct CallState : CallFields {
+  std::unique_ptr<CallState> next;  // storage of a call within this one
+  SaveBatch saves;                  // none are left between calls
 
   LaunchId id(uint32_t launch) const { return {call, launch, kind}; }
   LoopCounts loop_counts() const { return {loops, n_loops < kLoops ? n_loops : kLoops}; }
@@ -85,7 +89,7 @@ struct ThreadState {
   uint32_t id;  // the operating system's
   JournalWriter journal;
   CallState* call = nullptr;  // innermost
-  CallState outermost{};
+  CallState outermost;
   std::vector<Headline> headlines;  // lines that are yet to be written
   std::string text;                 // lines that come after them
   uint64_t flushed_ns = 0;
@@ -118,10 +122,9 @@ struct ThreadState {
 
  private:
   void prepare(const AotiDebugSite& site) {
-    memos[site.id].reset(new uint32_t[site.n_slots]());
-    if (values.size() >= site.n_slots) return;
-    values.resize(site.n_slots);
-    tensors.resize(site.n_slots);
+    if (values.size() < site.n_slots) values.resize(site.n_slots);
+    if (tensors.size() < site.n_slots) tensors.resize(site.n_slots);
+    memos[site.id].reset(new uint32_t[site.n_slots]());  // last: it says that there is room for the site
   }
 };
 

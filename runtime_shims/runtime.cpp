@@ -254,7 +254,7 @@ void begin_call(AotiDebugCall* storage, uint32_t kind, const void* model, void* 
   }
   if (run->has_device) record_clock(*call);
   record_call_begin(*call, capturing, run->journal.now_ns());
-  if (capturing && run->config.level != LEVEL_NAMES && !run->capture_noted.exchange(true)) {
+  if (capturing && run->config.level != LEVEL_NAMES && run->notices.is_first(Notice::kCapture)) {
     run->note(NOTE_CAPTURING, capture_text(*call), true);
   }
   storage->opaque[0] = reinterpret_cast<uintptr_t>(call.release());

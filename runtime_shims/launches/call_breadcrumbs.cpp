@@ -7,7 +7,7 @@ namespace aoti_debug {
 namespace {
 
 void note_capture_without_breadcrumbs(Run& run) {
-  if (run.uncrumbed_capture_noted.exchange(true)) return;
+  if (!run.notices.is_first(Notice::kCaptureWithoutCrumbs)) return;
   const bool too_many = run.crumbs.is_open();
   std::string text = "no breadcrumbs";
   if (too_many && run.config.level == LEVEL_HASH) text += ", no hashes of tensors";
@@ -24,17 +24,17 @@ void note_captured_watchpoints(const CallState& call) {
   Run& run = *call.run;
   if (run.watchpoints == nullptr) return;
   if (call.captured == nullptr) {
-    if (run.unwatched_capture_noted.exchange(true)) return;
+    if (!run.notices.is_first(Notice::kCaptureWithoutWatches)) return;
     return run.note(NOTE_CAPTURING, "no watchpoints in a CUDA graph: the device could not add to it", true);
   }
   const bool acts = run.watchpoints->does(WATCH_SAVE) || run.watchpoints->does(WATCH_STACK);
-  if (!acts || run.idle_watch_actions_noted.exchange(true)) return;
+  if (!acts || !run.notices.is_first(Notice::kIdleWatchActions)) return;
   run.note(NOTE_CAPTURING, "a hit in a CUDA graph saves no tensors and writes no stack", true);
 }
 
 void note_captured_summaries(const CallState& call) {
   Run& run = *call.run;
-  if (call.captured != nullptr || !run.summaries.is_open() || run.full_summaries_noted.exchange(true)) return;
+  if (call.captured != nullptr || !run.summaries.is_open() || !run.notices.is_first(Notice::kTooManySummarised)) return;
   run.note(NOTE_CAPTURING, "no summaries of replays of a CUDA graph: the device could not add to it", true);
 }
 

@@ -55,7 +55,7 @@ void check_guards(const LaunchState& launch) {
   std::vector<GuardDamage> damages;
   const GuardedLaunch which{call.call, launch.launch, call.kind};
   if (!call.guards->check(call.stream, which, &damages) && !call.fault_seen &&
-      !call.run->checks_failed.exchange(true)) {
+      call.run->notices.is_first(Notice::kGuardsNotCompared)) {
     call.run->note(NOTE_GUARDS, "guards in device memory were not compared after every launch", true);
   }
   for (const GuardDamage& damage : damages) record_damage(call, damage);

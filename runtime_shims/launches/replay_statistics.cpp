@@ -149,7 +149,7 @@ void take_results(CallState& call, std::vector<CapturedSight>& sights) {
     Sight& sight = captured.sight;
     if (!sight.summarised || !waits_for_replays(captured)) continue;
     sight.summarised = run.captured_statistics.take_results(call.kept_replays);
-    if (sight.summarised || run.full_summaries_noted.exchange(true)) continue;
+    if (sight.summarised || !run.notices.is_first(Notice::kTooManySummarised)) continue;
     run.note(NOTE_CAPTURING, "no summaries of further tensors in replays of CUDA graphs: too many were captured", true);
   }
 }
@@ -174,7 +174,7 @@ void record_all(Run& run) {
 void measure_in_replays(CallState& call, std::vector<CapturedSight> sights) {
   Run& run = *call.run;
   const size_t room = run.captured_statistics.take_room(sights.size());
-  if (room < sights.size() && !run.full_capture_noted.exchange(true)) {
+  if (room < sights.size() && run.notices.is_first(Notice::kTooManyCaptured)) {
     std::string text = "CUDA graphs measure no further tensors in their replays: they measure ";
     append_unsigned(text, CapturedStatistics::kMost);
     run.note(NOTE_CAPTURING, text, true);

@@ -207,7 +207,7 @@ void watch_in_replays(CallState& call, const SightPlace& place, const TensorMeta
     added = condition.found != nullptr;
     if (added) run.captured_watches.add(condition);
   }
-  if (!added && !run.unwatched_capture_noted.exchange(true)) {
+  if (!added && run.notices.is_first(Notice::kCaptureWithoutWatches)) {
     run.note(NOTE_CAPTURING, "arguments are not watched in a CUDA graph: the device could not add to it", true);
   }
   observe_replays(run);

@@ -17,6 +17,7 @@
 #include "crash/flight_recorder.h"
 #include "journal/journal.h"
 #include "machine/periodic_thread.h"
+#include "notices.h"
 #include "run_directory.h"
 #include "saving/tensor_store.h"
 #include "statistics/captured_statistics.h"
@@ -116,17 +117,11 @@ class Run {
   std::atomic<uint32_t> sequence{0};
   std::atomic<uint32_t> calls[2] = {};
   std::atomic<uint32_t> active_calls{0};
-  std::atomic<bool> capture_noted{false};
-  std::atomic<bool> uncrumbed_capture_noted{false};
-  std::atomic<bool> full_capture_noted{false};
-  std::atomic<bool> full_summaries_noted{false};
-  std::atomic<bool> unwatched_capture_noted{false};
-  std::atomic<bool> idle_watch_actions_noted{false};
+  Notices notices;
   std::once_flag crumbs_tried;
   std::once_flag flight_tried;
-  std::atomic<bool> faulted{false};        // a fault was recorded
-  std::atomic<uint32_t> damages{0};        // to guards, recorded or not
-  std::atomic<bool> checks_failed{false};  // a comparison of guards could not be enqueued
+  std::atomic<bool> faulted{false};  // a fault was recorded
+  std::atomic<uint32_t> damages{0};  // to guards, recorded or not
 
  private:
   void start_watchpoints();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -15,16 +16,26 @@
 namespace aoti_debug::cuda {
 namespace {
 
+struct DestroyStream {
+  void operator()(CUstream stream) const { cuStreamDestroy(stream); }
+};
+using OwnStream = std::unique_ptr<std::remove_pointer_t<CUstream>, DestroyStream>;
+
+// nullptr: there is none to be had.
+OwnStream make_stream() {
+  CUstream stream = nullptr;
+  return OwnStream(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS ? stream : nullptr);
+}
+
 // A stream of its own fills it: one that captures would fill it again in every replay.
 CUdeviceptr allocate_zeroed(size_t bytes) {
   const RelaxedCapture relaxed;
   const CUdeviceptr address = allocate(bytes);
   if (address == 0) return 0;
-  CUstream stream = nullptr;
-  bool filled = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
-  filled = filled && cuMemsetD32Async(address, 0, bytes / sizeof(uint32_t), stream) == CUDA_SUCCESS;
-  filled = filled && cuStreamSynchronize(stream) == CUDA_SUCCESS;
-  if (stream != nullptr) cuStreamDestroy(stream);
+  const OwnStream stream = make_stream();
+  const bool filled = stream != nullptr &&
+                      cuMemsetD32Async(address, 0, bytes / sizeof(uint32_t), stream.get()) == CUDA_SUCCESS &&
+                      cuStreamSynchronize(stream.get()) == CUDA_SUCCESS;
   if (filled) return address;
   cuMemFree(address);
   return 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <utility>
@@ -34,13 +35,18 @@ std::shared_mutex g_mutex;  // guards what follows
 std::map<std::pair<const void*, uint32_t>, Target> g_targets;
 const AotiDebugHooks* g_hooks = nullptr;  // set before a model's library is loaded
 
+struct Close {
+  void operator()(void* library) const { dlclose(library); }
+};
+using Library = std::unique_ptr<void, Close>;
+
+// nullptr where the process has not loaded it.
+Library loaded(const char* path) { return Library(dlopen(path, RTLD_LAZY | RTLD_NOLOAD)); }
+
 // What a library calls that does not say that it needs the driver: the recorder.
 void* of_driver(const char* symbol) {
-  void* driver = dlopen(kDriver, RTLD_LAZY | RTLD_NOLOAD);
-  if (driver == nullptr) return nullptr;
-  void* function = dlsym(driver, symbol);
-  dlclose(driver);
-  return function;
+  const Library driver = loaded(kDriver);
+  return driver == nullptr ? nullptr : dlsym(driver.get(), symbol);
 }
 
 // What the caller's library would have called: itself first, then the libraries that it needs.
@@ -48,10 +54,9 @@ Target resolve(const void* caller, const char* symbol) {
   Target target{nullptr, false};
   Dl_info info{};
   if (dladdr(caller, &info) != 0 && info.dli_fname != nullptr) {
-    if (void* library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)) {
-      target.function = dlsym(library, symbol);
-      target.of_model = dlsym(library, kModelFunction) != nullptr;
-      dlclose(library);
+    if (const Library library = loaded(info.dli_fname)) {
+      target.function = dlsym(library.get(), symbol);
+      target.of_model = dlsym(library.get(), kModelFunction) != nullptr;
     }
   }
   if (target.function == nullptr) target.function = of_driver(symbol);

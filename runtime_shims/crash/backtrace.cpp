@@ -22,9 +22,9 @@ namespace {
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr int kNumCrashes = sizeof(kCrashes) / sizeof(kCrashes[0]);
 constexpr int kCaught = kNumCrashes + 2;
-constexpr int kMostFrames = 256;
+constexpr int kMaxFrames = 256;
 constexpr size_t kStackBytes = size_t{128} << 10;
-constexpr int kPatience = 250;  // of 20 ms, while another thread writes down its crash
+constexpr int kMaxWaitTicks = 250;  // of 20 ms, while another thread writes down its crash
 
 struct sigaction g_previous[kCaught];  // crashes in order, then the request, then SIGTERM
 bool g_installed = false;
@@ -76,7 +76,7 @@ class Line {
     while (count > 0) put(reversed[--count]);
   }
 
-  char line_[kMostFrames * 19 + 64];
+  char line_[kMaxFrames * 19 + 64];
   char* end_ = line_;
 };
 
@@ -126,8 +126,8 @@ void copy_maps() {
 enum class WithoutAddress { kNoFrame, kAllFrames };
 
 void write_frames(int descriptor, int thread, uintptr_t pc, WithoutAddress otherwise) {
-  void* frames[kMostFrames];
-  const int count = backtrace(frames, kMostFrames);
+  void* frames[kMaxFrames];
+  const int count = backtrace(frames, kMaxFrames);
   int first = 0;  // the frames before it are the handler's
   while (first < count && reinterpret_cast<uintptr_t>(frames[first]) != pc) ++first;
   if (first == count && otherwise == WithoutAddress::kAllFrames) first = 0;
@@ -193,7 +193,7 @@ void write_stack(int number, const siginfo_t* info, const void* context) {
 
 void wait_for_the_end() {
   const timespec pause{0, 20'000'000};
-  for (int i = 0; i < kPatience; ++i) nanosleep(&pause, nullptr);
+  for (int i = 0; i < kMaxWaitTicks; ++i) nanosleep(&pause, nullptr);
 }
 
 void on_crash(int number, siginfo_t* info, void* context) {

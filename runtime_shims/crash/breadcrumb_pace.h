@@ -37,12 +37,12 @@ class Burst {
 };
 
 // A breadcrumb after every launch, as long as launches take long. While they come in a burst (under kBurstNs each)
-// it would be a large part of what they cost: then one after every kMostLaunches. Statistics cost more: they may wait
-// for those of later launches, up to kMostLaunches, while launches take less than kMeasuredNs each. The first
+// it would be a large part of what they cost: then one after every kMaxLaunches. Statistics cost more: they may wait
+// for those of later launches, up to kMaxLaunches, while launches take less than kMeasuredNs each. The first
 // kExactLaunches of a stream have both at once in any case, so that short runs are exact. For one thread at a time.
 class CrumbPace {
  public:
-  static constexpr uint32_t kMostLaunches = 16;
+  static constexpr uint32_t kMaxLaunches = 16;
   static constexpr uint32_t kExactLaunches = 1024;
   static constexpr uint64_t kBurstNs = 20000;
   static constexpr uint64_t kMeasuredNs = 100000;
@@ -52,11 +52,11 @@ class CrumbPace {
   template <class Completed>
   AfterLaunch due(uint64_t fixed, uint64_t now_ns, uint32_t sequence, const Completed& completed) {
     if (fixed == 0) measure(now_ns, sequence, completed);
-    const uint64_t distance = fixed != 0 ? fixed : burst_.goes_on() ? kMostLaunches : 1;
+    const uint64_t distance = fixed != 0 ? fixed : burst_.goes_on() ? kMaxLaunches : 1;
     const bool crumb = ++without_crumb_ >= distance;
     if (crumb) without_crumb_ = 0;
     const bool with_crumb = fixed != 0 || burst_.goes_on();
-    const bool waits = with_crumb ? !crumb : measured_.goes_on() && without_statistics_ + 1 < kMostLaunches;
+    const bool waits = with_crumb ? !crumb : measured_.goes_on() && without_statistics_ + 1 < kMaxLaunches;
     without_statistics_ = waits ? without_statistics_ + 1 : 0;
     return {crumb, !waits};
   }
@@ -72,7 +72,7 @@ class CrumbPace {
   // A breadcrumb is read back once a window: that is a cache miss on the host.
   template <class Completed>
   void measure(uint64_t now_ns, uint32_t sequence, const Completed& completed) {
-    if (++launches_ < (burst_.goes_on() ? kMostLaunches * 4 : kMostLaunches)) return;
+    if (++launches_ < (burst_.goes_on() ? kMaxLaunches * 4 : kMaxLaunches)) return;
     const uint32_t reached = completed();
     seen_ += launches_;
     if (start_ns_ != 0) {

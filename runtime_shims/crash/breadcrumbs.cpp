@@ -36,7 +36,7 @@ uint16_t Crumbs::captured_slot(void* stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (captured_ == kCaptured) return kNoSlot;
   ++captured_;
-  return take(stream, this, every_ == 0 ? kMostCapturedLaunches : every_);
+  return take(stream, this, every_ == 0 ? kMaxCapturedLaunches : every_);
 }
 
 uint16_t Crumbs::take(void* stream, const void* model, uint64_t every) {

@@ -15,7 +15,7 @@ namespace aoti_debug {
 class Crumbs {
  public:
   static constexpr uint16_t kNoSlot = UINT16_MAX;
-  static constexpr uint64_t kMostCapturedLaunches = 24;  // each breadcrumb makes every replay 1.3 us longer
+  static constexpr uint64_t kMaxCapturedLaunches = 24;  // each breadcrumb makes every replay 1.3 us longer
 
   // Makes the shared memory, registers it with the device and links it as crumbs.bin in the run directory. A crumb
   // comes after every `every` launches; 0: as CrumbPace decides.
@@ -23,7 +23,7 @@ class Crumbs {
   std::string open(const std::string& run_directory, uint64_t every);
 
   // A crumb comes at least after so many launches that no CUDA graph captures.
-  uint64_t most_launches() const { return every_ == 0 ? CrumbPace::kMostLaunches : every_; }
+  uint64_t most_launches() const { return every_ == 0 ? CrumbPace::kMaxLaunches : every_; }
 
   bool is_open() const { return registered_; }
 
@@ -32,7 +32,7 @@ class Crumbs {
   uint16_t slot(void* stream, const void* model);
 
   // A slot for one call that a CUDA graph captures on `stream`: its replays write to it whenever they run. As long as
-  // open() was not told otherwise, a crumb comes after kMostCapturedLaunches. kNoSlot where kCaptured are taken:
+  // open() was not told otherwise, a crumb comes after kMaxCapturedLaunches. kNoSlot where kCaptured are taken:
   // streams need slots too.
   uint16_t captured_slot(void* stream);
 

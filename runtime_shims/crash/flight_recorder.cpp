@@ -17,7 +17,7 @@ constexpr uint64_t kAlignment = 64;
 constexpr uint64_t kHostShare = 16;        // of a device's recorder, a sixteenth is for tensors in host memory
 constexpr uint32_t kInFlight = 4096;       // more launches than a stream holds
 constexpr uint32_t kTensorsPerLaunch = 8;  // on average
-constexpr size_t kMostTensors = 2048;      // of one launch
+constexpr size_t kMaxTensors = 2048;       // of one launch
 
 uint64_t aligned(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -32,7 +32,7 @@ std::string Flight::open(const std::string& run_directory, uint64_t keep, std::o
   described.pid = static_cast<uint32_t>(getpid());
   described.keep = static_cast<uint32_t>(keep);
   described.n_launches = static_cast<uint32_t>(std::max<uint64_t>(on_device ? kInFlight : 64, 2 * keep));
-  described.n_tensors = std::max<uint32_t>(described.n_launches * kTensorsPerLaunch, 2 * kMostTensors);
+  described.n_tensors = std::max<uint32_t>(described.n_launches * kTensorsPerLaunch, 2 * kMaxTensors);
   described.data = aligned(
       sizeof(FlightHeader) + described.n_launches * sizeof(FlightLaunch) + described.n_tensors * sizeof(FlightTensor),
       SharedFile::kPageBytes);
@@ -151,7 +151,7 @@ Flight::Plan Flight::plan(uint64_t generation, const FlightOrder& order, const s
 FlightLaunch* Flight::publish(uint64_t generation, const LaunchId& id, const FlightOrder& order, const Plan& plan,
                               const std::vector<FlightSource>& sources) {
   FlightLaunch* entry = launch_at(generation);
-  const size_t count = std::min(sources.size(), kMostTensors);
+  const size_t count = std::min(sources.size(), kMaxTensors);
   FlightLaunch described{};
   described.arrived = entry->arrived;  // of an earlier launch, or 0
   described.thread = order.thread;
@@ -205,7 +205,7 @@ void Flight::record(const LaunchId& id, void* stream, const FlightOrder& order,
     entry = publish(generation, id, order, plan, sources);
   }
   uint8_t* const data = shared_.base() + header()->data;
-  for (size_t i = 0; i < std::min(sources.size(), kMostTensors); ++i) {
+  for (size_t i = 0; i < std::min(sources.size(), kMaxTensors); ++i) {
     if (plan.status[i] != FLIGHT_KEPT || sources[i].bytes == 0) continue;
     uint8_t* const to = data + plan.begin[i];
     if (!sources[i].on_device) {

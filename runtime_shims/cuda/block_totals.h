@@ -22,7 +22,7 @@ static_assert(2 * kSpecials <= kWarps, "a warp for each number");
 struct BlockMemory {
   union {
     uint64_t fields[kFields][kBlockThreads];
-    uint32_t received[kPartialWords][kMostReceived];
+    uint32_t received[kPartialWords][kMaxReceived];
   };
   uint64_t totals[kFields];
   uint64_t finite[kWarps];  // of the thread of each warp that has most of them
@@ -261,8 +261,8 @@ __device__ __forceinline__ void send(const Partial& total, uint64_t* mailbox, ui
 // Waits for the words of so many blocks, and empties the mailbox. Blocks begin in the order of their numbers, and only
 // the last one of a tensor waits: for blocks that have begun before it, and that wait for none.
 __device__ __forceinline__ void receive_words(uint64_t* mailbox, uint32_t n_blocks, uint32_t count,
-                                              uint32_t (*received)[kMostReceived]) {
-  constexpr uint32_t kOfWarp = kPartialWords / kWarps, kGroups = kMostReceived / kWarp;
+                                              uint32_t (*received)[kMaxReceived]) {
+  constexpr uint32_t kOfWarp = kPartialWords / kWarps, kGroups = kMaxReceived / kWarp;
   const uint32_t first_word = threadIdx.x / kWarp * kOfWarp, lane = threadIdx.x % kWarp;
   volatile uint64_t* const words = mailbox;
   uint64_t got[kGroups][kOfWarp];

@@ -188,7 +188,7 @@ const KeptStatistics* CapturedCall::keep(StatisticsRequest* request, uint32_t re
 void CapturedCall::keep_statistics(CUstream stream, const device::TensorView* views, int count,
                                    device::StatsWanted wanted, uint32_t replays, const void** kept) {
   StreamState& mine = stream_state(current_context(), stream);
-  StatisticsRequest requests[StatisticsBatch::kMostTensors];
+  StatisticsRequest requests[StatisticsBatch::kMaxTensors];
   for (int first = 0; first < count;) {
     const int n = std::min(count - first, static_cast<int>(std::size(requests)));
     for (int i = 0; i < n; ++i) {

@@ -27,8 +27,8 @@ int begin_statistics(CUstream stream, const device::TensorView* views, int count
   StreamState& mine = stream_state(context, stream);
   if (mine.ring == nullptr) mine.ring = StatisticsRing::create(stream);
   if (mine.ring == nullptr) return 0;
-  static StatisticsRequest requests[StatisticsBatch::kMostTensors];  // of whoever has the lock
-  uint64_t numbers[StatisticsBatch::kMostTensors];
+  static StatisticsRequest requests[StatisticsBatch::kMaxTensors];  // of whoever has the lock
+  uint64_t numbers[StatisticsBatch::kMaxTensors];
   int begun = 0;
   while (begun < count && mine.ring->room() != 0) {
     size_t n = 0;

@@ -28,7 +28,7 @@ struct WatchJob {
   uint64_t numel;
   uint32_t integer;  // TensorStats::integer
   uint32_t n_nodes;
-  WatchNode nodes[kMostWatchNodes];
+  WatchNode nodes[kMaxWatchNodes];
 };
 static_assert(sizeof(WatchJob) <= 4096, "what a kernel can be passed");
 

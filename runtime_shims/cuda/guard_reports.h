@@ -69,7 +69,7 @@ class GuardKernels {
   bool fill(CUstream stream, const GuardedMemory& memory, uint8_t poison) const {
     GuardFillJob job{memory, poison * 0x0101010101010101u};
     const uint64_t blocks = (guarded_bytes(memory.bytes) / 8 + kGuardThreads - 1) / kGuardThreads;
-    return launch("aoti_debug_fill_guarded", static_cast<uint32_t>(std::min<uint64_t>(blocks, kMostBlocks)), stream,
+    return launch("aoti_debug_fill_guarded", static_cast<uint32_t>(std::min<uint64_t>(blocks, kMaxBlocks)), stream,
                   &job);
   }
 
@@ -86,7 +86,7 @@ class GuardKernels {
   }
 
  private:
-  static constexpr uint32_t kMostBlocks = 1024;
+  static constexpr uint32_t kMaxBlocks = 1024;
 
   bool launch(const char* name, uint32_t blocks, CUstream stream, void* job) const {
     void* arguments[] = {job};

@@ -10,7 +10,7 @@ namespace aoti_debug::cuda {
 constexpr uint32_t kMaxDims = 16;  // after dimensions that lie behind one another have been joined
 constexpr uint32_t kBlockThreads = 256;
 constexpr uint32_t kBlocksPerMultiprocessor = 3;  // that a statistics kernel leaves registers for
-constexpr uint32_t kMostReceived = 128;           // results of blocks that one block merges at a time
+constexpr uint32_t kMaxReceived = 128;            // results of blocks that one block merges at a time
 constexpr uint32_t kShownBytes = 1024;            // 64 elements of 16 bytes
 
 // A dimension of a strided tensor.
@@ -66,18 +66,18 @@ struct StatisticsJob {
 
 // Several tensors of one dtype, which one launch measures. Each has blocks of its own.
 struct StatisticsBatch {
-  static constexpr uint32_t kMostTensors = 16;
-  static constexpr uint32_t kMostDims = 32;  // of all tensors together
+  static constexpr uint32_t kMaxTensors = 16;
+  static constexpr uint32_t kMaxDimsInAll = 32;  // of all tensors together
 
   uint32_t n_tensors;
-  uint32_t hashed;                         // 1: the elements' hashes are wanted
-  uint32_t first_block[kMostTensors + 1];  // of each tensor; behind the last one: the number of all blocks
-  uint32_t n_dims;                         // in `dims`
-  uint64_t mailboxes;                      // device address of kPartialWords uint64_t for each block, all 0
-  uint64_t replays;                        // of the uint32_t that is the ticket of all; 0: each job has its own
-  uint32_t slot_mask;                      // of the ticket: which of its slots a job's result goes to
-  StatisticsJob jobs[kMostTensors];
-  Dimension dims[kMostDims];
+  uint32_t hashed;                        // 1: the elements' hashes are wanted
+  uint32_t first_block[kMaxTensors + 1];  // of each tensor; behind the last one: the number of all blocks
+  uint32_t n_dims;                        // in `dims`
+  uint64_t mailboxes;                     // device address of kPartialWords uint64_t for each block, all 0
+  uint64_t replays;                       // of the uint32_t that is the ticket of all; 0: each job has its own
+  uint32_t slot_mask;                     // of the ticket: which of its slots a job's result goes to
+  StatisticsJob jobs[kMaxTensors];
+  Dimension dims[kMaxDimsInAll];
 };
 static_assert(sizeof(StatisticsBatch) <= 4096, "what a kernel can be passed");
 

@@ -85,11 +85,11 @@ inline uint64_t blocks_of(uint64_t chunks, uint32_t chunks_a_thread) {
   return (chunks + of_block - 1) / of_block;
 }
 
-// Those that measure a tensor of so many chunks. Up to kMostReceived are merged at once; more are worth it from the
+// Those that measure a tensor of so many chunks. Up to kMaxReceived are merged at once; more are worth it from the
 // size on at which each has more to do.
 inline uint32_t blocks_for(uint64_t chunks, uint32_t most_blocks) {
   uint64_t blocks = blocks_of(chunks, 4);
-  if (blocks > kMostReceived) blocks = std::max<uint64_t>(blocks_of(chunks, 8), kMostReceived);
+  if (blocks > kMaxReceived) blocks = std::max<uint64_t>(blocks_of(chunks, 8), kMaxReceived);
   return static_cast<uint32_t>(std::clamp<uint64_t>(blocks, 1, most_blocks));
 }
 

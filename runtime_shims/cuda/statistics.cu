@@ -132,8 +132,8 @@ __device__ __forceinline__ void statistics(const StatisticsBatch& batch) {
     if (threadIdx.x < kWarp) send(memory.total, mailbox, share.block, share.n_blocks);
     if (share.block + 1 != share.n_blocks) return;
     AOTI_DEBUG_ROLL
-    for (uint32_t received = 0; received < share.n_blocks; received += kMostReceived) {
-      const uint32_t left = share.n_blocks - received, now = left < kMostReceived ? left : kMostReceived;
+    for (uint32_t received = 0; received < share.n_blocks; received += kMaxReceived) {
+      const uint32_t left = share.n_blocks - received, now = left < kMaxReceived ? left : kMaxReceived;
       partial = receive(mailbox, share.n_blocks, received, now, memory);
       reduce_block<Type>(partial, received == 0 ? now : now + 1, memory);
     }

@@ -9,11 +9,11 @@
 
 namespace aoti_debug::cuda {
 
-constexpr uint32_t kMostBlocks = 1024;
+constexpr uint32_t kMaxBlocks = 1024;
 
 // What the blocks of one launch share.
 struct StatisticsScratch {
-  static constexpr size_t kMailboxes = kMostBlocks + StatisticsBatch::kMostTensors;
+  static constexpr size_t kMailboxes = kMaxBlocks + StatisticsBatch::kMaxTensors;
   static constexpr size_t kBytes = kMailboxes * kPartialWords * sizeof(uint64_t);
 
   uint64_t mailboxes = 0;  // device address of kBytes, all 0 before a launch and after it
@@ -32,8 +32,8 @@ class BatchBuilder {
   // False: there is no room; what is in it must be launched first.
   bool add(const StatisticsJob& job, const Dimension* dims) {
     const uint32_t n_dims = job.elements.n_dims;
-    if (batch_.n_tensors == StatisticsBatch::kMostTensors) return false;
-    if (batch_.n_dims + n_dims > StatisticsBatch::kMostDims) return false;
+    if (batch_.n_tensors == StatisticsBatch::kMaxTensors) return false;
+    if (batch_.n_dims + n_dims > StatisticsBatch::kMaxDimsInAll) return false;
     StatisticsJob& added = batch_.jobs[batch_.n_tensors++];
     added = job;
     added.elements.first_dim = static_cast<uint16_t>(batch_.n_dims);
@@ -77,7 +77,7 @@ class BatchBuilder {
     return blocks < alike ? blocks : blocks / alike * alike;
   }
 
-  static_assert(kMaxDims <= StatisticsBatch::kMostDims, "every tensor fits an empty batch");
+  static_assert(kMaxDims <= StatisticsBatch::kMaxDimsInAll, "every tensor fits an empty batch");
 
   StatisticsBatch batch_;  // jobs and dimensions behind the last one are never read
   uint32_t most_blocks_;

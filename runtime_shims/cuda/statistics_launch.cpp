@@ -19,7 +19,7 @@ void launch_alike(CUstream stream, StreamState& mine, bool hashed, const Statist
   const char* const module = begin->module;
   const Kernels::Kernel& kernel = kernel_of(mine, module);
   BatchBuilder builder(hashed, mine.most_blocks);
-  StatisticsRequest* added[StatisticsBatch::kMostTensors];
+  StatisticsRequest* added[StatisticsBatch::kMaxTensors];
   for (StatisticsRequest* each = begin; each != end; ++each) {
     if (each->module != module || !builder.add(each->job, each->layout.dims)) continue;
     added[builder.batch().n_tensors - 1] = each;

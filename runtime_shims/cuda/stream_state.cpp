@@ -19,7 +19,7 @@ StreamState& stream_state(CUcontext context, CUstream stream) {
   if (entry.device < 0 && cuCtxGetDevice(&device) == CUDA_SUCCESS &&
       cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) == CUDA_SUCCESS) {
     entry.device = device;
-    entry.most_blocks = std::min(static_cast<uint32_t>(multiprocessors) * kBlocksPerMultiprocessor, kMostBlocks);
+    entry.most_blocks = std::min(static_cast<uint32_t>(multiprocessors) * kBlocksPerMultiprocessor, kMaxBlocks);
   }
   return entry;
 }

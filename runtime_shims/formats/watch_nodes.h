@@ -6,8 +6,8 @@
 
 namespace aoti_debug {
 
-constexpr uint32_t kMostWatchComparisons = 32;
-constexpr uint32_t kMostWatchNodes = 2 * kMostWatchComparisons - 1;
+constexpr uint32_t kMaxWatchComparisons = 32;
+constexpr uint32_t kMaxWatchNodes = 2 * kMaxWatchComparisons - 1;
 
 // A comparison, or two nodes before it joined. The last node of an array is the whole condition.
 struct WatchNode {
@@ -57,7 +57,7 @@ AOTI_DEBUG_HOST_DEVICE inline uint32_t comparison_holds(const WatchNode& node, c
 // The statistic of the first comparison that holds, where the condition as a whole does; otherwise WATCH_NUMBER.
 AOTI_DEBUG_HOST_DEVICE inline uint32_t condition_holds(const WatchNode* nodes, uint32_t count,
                                                        const TensorStats& stats) {
-  uint8_t held[kMostWatchNodes];
+  uint8_t held[kMaxWatchNodes];
   for (uint32_t i = 0; i < count; ++i) {
     const WatchNode& node = nodes[i];
     const bool joins = node.kind == WatchNode::kAnd || node.kind == WatchNode::kOr;

@@ -21,7 +21,7 @@ extern "C" __attribute__((visibility("default"))) void aoti_debug_interposer_att
 namespace aoti_debug {
 namespace {
 
-constexpr uint64_t kMostWords = 1024;  // of arguments on the stack: how many there are is not known
+constexpr uint64_t kMaxWords = 1024;  // of arguments on the stack: how many there are is not known
 constexpr char kDriver[] = "libcuda.so.1";
 constexpr char kModelFunction[] = "AOTInductorModelContainerRun";
 
@@ -93,7 +93,7 @@ void invoke(const Target& target, AotiDebugFrame* frame) {
   thread_local const uintptr_t end = end_of_stack();
   const uintptr_t begin = reinterpret_cast<uintptr_t>(frame->stack);
   const uint64_t there = end > begin ? (end - begin) / sizeof(uint64_t) : 0;
-  aoti_debug_interposed_invoke(target.function, frame, std::min(there, kMostWords) & ~uint64_t{1});
+  aoti_debug_interposed_invoke(target.function, frame, std::min(there, kMaxWords) & ~uint64_t{1});
 }
 
 void invoke_recorded(const Target& target, uint32_t symbol, AotiDebugFrame* frame) {

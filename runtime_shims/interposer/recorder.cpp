@@ -21,7 +21,7 @@ AOTI_DEBUG_EXPORT void aoti_debug_interposer_end(uint32_t failed);
 namespace aoti_debug {
 namespace {
 
-constexpr uint32_t kMostValues = sizeof(AotiDebugInterposedCall::values) / sizeof(AotiDebugValue);
+constexpr uint32_t kMaxValues = sizeof(AotiDebugInterposedCall::values) / sizeof(AotiDebugValue);
 constexpr uint32_t kWarp = 32;
 
 // The head of CUlaunchConfig.
@@ -146,7 +146,7 @@ void launch_by_config(AotiDebugInterposedCall* call, const AotiDebugInterposed& 
 void launch_of(AotiDebugInterposedCall* call, const AotiDebugInterposed& symbol, uint32_t site,
                const AotiDebugFrame* frame) {
   Arguments arguments(frame);
-  const uint32_t count = std::min(symbol.n_params, kMostValues);
+  const uint32_t count = std::min(symbol.n_params, kMaxValues);
   for (uint32_t i = 0; i < count; ++i) call->values[i] = arguments.next(symbol.params[i]);
   aoti_debug_launch_begin(&call->launch, &aoti_debug_package.sites[site], call->values, count);
 }

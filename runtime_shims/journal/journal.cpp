@@ -19,10 +19,10 @@
 namespace aoti_debug {
 namespace {
 
-constexpr uint32_t kFewestBlocks = 8;
+constexpr uint32_t kMinBlocks = 8;
 // Beyond the limit: at level 3 each thread keeps a block, and notes must find room.
 constexpr uint32_t kSpareBlocks = 1024;
-constexpr uint32_t kMostGrowth = 64;      // blocks that are allocated at once
+constexpr uint32_t kMaxGrowth = 64;       // blocks that are allocated at once
 constexpr uint32_t kAhead = 64;           // blocks that the preparer keeps ready
 constexpr uint32_t kUsedBeforeAhead = 4;  // a short run needs no preparer
 
@@ -34,17 +34,17 @@ Journal::~Journal() {
 }
 
 int Journal::open(File file, const JournalSettings& settings) {
-  const uint64_t blocks = std::max<uint64_t>(settings.limit_bytes / AOTI_DEBUG_BLOCK_BYTES, kFewestBlocks);
+  const uint64_t blocks = std::max<uint64_t>(settings.limit_bytes / AOTI_DEBUG_BLOCK_BYTES, kMinBlocks);
   limit_blocks_ = static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX / 2));
   capacity_ = limit_blocks_ + kSpareBlocks;
   ring_ = settings.ring;
   released_.resize(capacity_);
 
   file_ = std::move(file);
-  const uint64_t first_bytes = sizeof(JournalHeader) + uint64_t{kFewestBlocks} * AOTI_DEBUG_BLOCK_BYTES;
+  const uint64_t first_bytes = sizeof(JournalHeader) + uint64_t{kMinBlocks} * AOTI_DEBUG_BLOCK_BYTES;
   if (!file_size_allowed(first_bytes)) return EFBIG;
   if (const int error = posix_fallocate(file_.descriptor(), 0, static_cast<off_t>(first_bytes))) return error;
-  allocated_ = kFewestBlocks;
+  allocated_ = kMinBlocks;
 
   mapped_bytes_ = sizeof(JournalHeader) + size_t{capacity_} * AOTI_DEBUG_BLOCK_BYTES;
   void* base = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.descriptor(), 0);
@@ -80,7 +80,7 @@ void Journal::stop(std::string reason) {
 
 bool Journal::grow() {
   const uint32_t wanted =
-      std::min({allocated_ + std::min(allocated_, kMostGrowth), capacity_, std::max(limit_blocks_, allocated_ + 1)});
+      std::min({allocated_ + std::min(allocated_, kMaxGrowth), capacity_, std::max(limit_blocks_, allocated_ + 1)});
   const uint64_t start = sizeof(JournalHeader) + uint64_t{allocated_} * AOTI_DEBUG_BLOCK_BYTES;
   const uint64_t end = sizeof(JournalHeader) + uint64_t{wanted} * AOTI_DEBUG_BLOCK_BYTES;
   int error = file_size_allowed(end) ? 0 : EFBIG;
@@ -226,7 +226,7 @@ uint32_t JournalWriter::find_layout(const TensorMeta& meta) {
   for (; table_[place] != 0; place = (place + 1) % kTableSize) {
     if (is_layout(known_[table_[place] - 1], meta)) return table_[place] - 1;
   }
-  if (known_.size() == kMostKnown) {
+  if (known_.size() == kMaxKnown) {
     known_.clear();
     dims_.clear();
     memset(table_.get(), 0, kTableSize * sizeof(table_[0]));

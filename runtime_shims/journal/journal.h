@@ -148,7 +148,7 @@ class JournalWriter {
     uint32_t generation;  // of the block that it was recorded in last
   };
   static constexpr uint32_t kTableSize = 4096;
-  static constexpr uint32_t kMostKnown = kTableSize / 2;
+  static constexpr uint32_t kMaxKnown = kTableSize / 2;
 
   bool is_layout(const KnownLayout& known, const TensorMeta& meta) const {
     const Layout& found = known.layout;

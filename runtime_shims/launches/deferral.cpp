@@ -8,7 +8,7 @@
 namespace aoti_debug {
 namespace {
 
-constexpr int64_t kMostHeldBytes = int64_t{2} << 20;  // of one tensor: a larger one's memory is soon needed
+constexpr int64_t kMaxHeldBytes = int64_t{2} << 20;  // of one tensor: a larger one's memory is soon needed
 
 // Whether the callee writes to memory of the arguments that its slots show, or to new memory, and to no other. Others
 // may: operators of the user's need not tell what they write.
@@ -64,7 +64,7 @@ HeldTensor held_for(const CallState& call, Phase phase, device::StatsWanted want
                     uint64_t handle) {
   if (!call.deferring) return {};
   if (call.joins) return phase == PHASE_AFTER ? HeldTensor(handle) : HeldTensor();
-  if (wanted != device::StatsWanted::kNumbers || meta.storage_bytes > kMostHeldBytes) return {};
+  if (wanted != device::StatsWanted::kNumbers || meta.storage_bytes > kMaxHeldBytes) return {};
   return HeldTensor(handle);
 }
 

@@ -10,13 +10,13 @@
 namespace aoti_debug {
 namespace {
 
-constexpr uint32_t kMostRecords = 1024;  // of a run
+constexpr uint32_t kMaxRecords = 1024;  // of a run
 
 void record_damage(CallState& call, const GuardDamage& damage) {
   Run* run = call.run;
   const uint32_t number = run->damages.fetch_add(1);
-  if (number == kMostRecords) run->note(NOTE_GUARDS, "further damage to guards is not recorded", true);
-  if (number >= kMostRecords) return;
+  if (number == kMaxRecords) run->note(NOTE_GUARDS, "further damage to guards is not recorded", true);
+  if (number >= kMaxRecords) return;
   JournalWriter& journal = call.thread->journal;
   uint8_t* to = journal.start(sizeof(damage));
   if (to == nullptr) return;

@@ -7,7 +7,7 @@
 namespace aoti_debug {
 namespace {
 
-constexpr uint32_t kMostFaultText = 8192;
+constexpr uint32_t kMaxFaultText = 8192;
 
 uint64_t handle_at(uint64_t address, int64_t element = 0) {
   uint64_t handle;
@@ -291,7 +291,7 @@ void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, 
 void record_grid(const LaunchState& launch, const AotiDebugKernel& kernel, const uint32_t grid[3], uint32_t num_warps,
                  uint32_t shared_bytes, void* const* args) {
   ThreadState& thread = *launch.call->thread;
-  constexpr uint32_t kMost = (JournalWriter::kMaxPayload - sizeof(Grid)) / sizeof(uint64_t);
+  constexpr uint32_t kMaxArguments = (JournalWriter::kMaxPayload - sizeof(Grid)) / sizeof(uint64_t);
   Grid record{};
   record.call = launch.call->call;
   record.launch = launch.launch;
@@ -300,7 +300,7 @@ void record_grid(const LaunchState& launch, const AotiDebugKernel& kernel, const
   memcpy(record.grid, grid, sizeof(record.grid));
   record.num_warps = num_warps;
   record.shared_bytes = shared_bytes;
-  record.n_arguments = args == nullptr ? 0 : std::min(kernel.n_types, kMost);
+  record.n_arguments = args == nullptr ? 0 : std::min(kernel.n_types, kMaxArguments);
   const size_t tail_bytes = record.n_arguments * sizeof(uint64_t);
   uint8_t* to = thread.journal.start(static_cast<uint32_t>(sizeof(record) + tail_bytes));
   if (to == nullptr) return;
@@ -322,7 +322,7 @@ void record_fault(CallState& call, const LaunchState* launch, FaultDomain domain
   record.in_launch = launch != nullptr;
   record.domain = domain;
   record.code = code;
-  record.text_bytes = static_cast<uint32_t>(strnlen(text, kMostFaultText));
+  record.text_bytes = static_cast<uint32_t>(strnlen(text, kMaxFaultText));
   write(*call.thread, RECORD_FAULT, 0, call.run->journal.now_ns(), record, text, record.text_bytes);
 }
 

@@ -176,7 +176,7 @@ void measure_in_replays(CallState& call, std::vector<CapturedSight> sights) {
   const size_t room = run.captured_statistics.take_room(sights.size());
   if (room < sights.size() && run.notices.is_first(Notice::kTooManyCaptured)) {
     std::string text = "CUDA graphs measure no further tensors in their replays: they measure ";
-    append_unsigned(text, CapturedStatistics::kMost);
+    append_unsigned(text, CapturedStatistics::kMaxTensors);
     run.note(NOTE_CAPTURING, text, true);
   }
   sights.erase(sights.begin() + static_cast<std::ptrdiff_t>(room), sights.end());

@@ -16,7 +16,7 @@ void measure_in_replays(CallState& call, std::vector<CapturedSight> sights);
 void record_replays(Run& run);
 
 // Adds to the summaries what replays have measured since the last time; waits for nothing. It must be called often:
-// replays leave no more than CapturedStatistics::kMostResults results.
+// replays leave no more than CapturedStatistics::kMaxResults results.
 void summarise_replays(Run& run);
 
 }  // namespace aoti_debug

@@ -12,7 +12,7 @@
 namespace aoti_debug {
 namespace {
 
-constexpr uint64_t kMostPerWrite = uint64_t{1} << 30;
+constexpr uint64_t kMaxPerWrite = uint64_t{1} << 30;
 
 }  // namespace
 
@@ -48,7 +48,7 @@ int write_at(const File& file, const void* data, uint64_t bytes, uint64_t offset
   const char* from = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t written =
-        pwrite(file.descriptor(), from, bytes < kMostPerWrite ? bytes : kMostPerWrite, static_cast<off_t>(offset));
+        pwrite(file.descriptor(), from, bytes < kMaxPerWrite ? bytes : kMaxPerWrite, static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return written < 0 ? errno : EIO;
     from += written;

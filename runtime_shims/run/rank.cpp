@@ -18,8 +18,8 @@
 namespace aoti_debug {
 namespace {
 
-constexpr int kMostLaunches = 10000;
-constexpr int kMostAncestors = 32;
+constexpr int kMaxLaunches = 10000;
+constexpr int kMaxAncestors = 32;
 
 // "" where it cannot be read.
 std::string content_of(const std::string& path) {
@@ -60,7 +60,7 @@ bool is_rank_itself(pid_t pid) {
 std::string launcher() {
   pid_t pid = getpid();
   std::string start;
-  for (int i = 0; i < kMostAncestors && read_process(pid, &pid, &start) && pid > 1; ++i) {
+  for (int i = 0; i < kMaxAncestors && read_process(pid, &pid, &start) && pid > 1; ++i) {
     if (!is_rank_itself(pid)) break;
   }
   const std::string found = identity(pid);
@@ -152,7 +152,7 @@ std::string machine_name() {
 int claim_rank_directory(const std::string& base, const Rank& rank, RankPlace* place) {
   const std::string started_by = launcher();
   const std::string stem = base + "/.ranks-" + launch_key(rank, started_by);
-  for (int attempt = 1; attempt < kMostLaunches; ++attempt) {
+  for (int attempt = 1; attempt < kMaxLaunches; ++attempt) {
     const std::string link = attempt == 1 ? stem : stem + "-" + std::to_string(attempt);
     std::string launch;
     std::string name = link_target(link);

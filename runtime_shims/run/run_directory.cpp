@@ -17,7 +17,7 @@
 namespace aoti_debug {
 namespace {
 
-constexpr int kMostAttempts = 10000;
+constexpr int kMaxAttempts = 10000;
 constexpr char kJournal[] = "/journal.bin";
 
 std::string now_as(const char* format) {
@@ -105,7 +105,7 @@ void link_latest(const std::string& base, const std::string& name) {
 
 int make_stamped_directory(const std::string& base, std::string* path) {
   const std::string stem = now_as("%Y%m%d-%H%M%S") + "-" + std::to_string(getpid());
-  for (int attempt = 1; attempt < kMostAttempts; ++attempt) {
+  for (int attempt = 1; attempt < kMaxAttempts; ++attempt) {
     *path = base + "/" + (attempt == 1 ? stem : stem + "-" + std::to_string(attempt));
     if (mkdir(path->c_str(), 0777) == 0) return 0;
     if (errno != EEXIST) return errno;
@@ -131,7 +131,7 @@ int RunDirectory::create_of_rank(const std::string& base, const Rank& rank) {
 }
 
 int RunDirectory::create_inside(const std::string& parent_run) {
-  for (int attempt = 1; attempt < kMostAttempts; ++attempt) {
+  for (int attempt = 1; attempt < kMaxAttempts; ++attempt) {
     path_ = parent_run + "/process-" + std::to_string(getpid());
     if (attempt > 1) path_ += "-" + std::to_string(attempt);
     if (mkdir(path_.c_str(), 0777) == 0) return 0;

@@ -13,7 +13,7 @@
 namespace aoti_debug {
 namespace {
 
-constexpr unsigned kMostThreads = 4;
+constexpr unsigned kMaxThreads = 4;
 
 }  // namespace
 
@@ -51,7 +51,7 @@ void WriterPool::notify() {
 
 bool WriterPool::start() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const unsigned count = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
+  const unsigned count = std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
   try {
     threads_.reserve(count);
     while (!failed_ && threads_.size() < count) {

@@ -28,17 +28,17 @@ struct CapturedCallStatistics {
 
 class CapturedStatistics {
  public:
-  static constexpr size_t kMost = 65536;  // tensors of all calls
+  static constexpr size_t kMaxTensors = 65536;  // tensors of all calls
 
   // What the last replays have left of a summarised tensor, one result each.
-  static constexpr size_t kMostResults = size_t{1} << 18;        // of all calls: 64 MiB
-  static constexpr size_t kMostResultsOfCall = size_t{1} << 14;  // what replays leave while nobody looks
-  static constexpr uint32_t kFewestReplays = 4;
+  static constexpr size_t kMaxResults = size_t{1} << 18;        // of all calls: 64 MiB
+  static constexpr size_t kMaxResultsOfCall = size_t{1} << 14;  // what replays leave while nobody looks
+  static constexpr uint32_t kMinReplays = 4;
 
   // How many of `wanted` tensors there is room for; they are taken.
   size_t take_room(size_t wanted) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const size_t taken = wanted < kMost - taken_ ? wanted : kMost - taken_;
+    const size_t taken = wanted < kMaxTensors - taken_ ? wanted : kMaxTensors - taken_;
     taken_ += taken;
     return taken;
   }
@@ -47,8 +47,8 @@ class CapturedStatistics {
   // calls.
   uint32_t replays_to_keep(size_t tensors) const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const size_t results = std::min(kMostResultsOfCall, (kMostResults - results_) / 4);
-    uint32_t replays = kFewestReplays;
+    const size_t results = std::min(kMaxResultsOfCall, (kMaxResults - results_) / 4);
+    uint32_t replays = kMinReplays;
     while (2 * replays * std::max<size_t>(tensors, 1) <= results) replays *= 2;
     return replays;
   }
@@ -56,7 +56,7 @@ class CapturedStatistics {
   // Whether there is room for the results of so many replays of one more tensor; it is taken.
   bool take_results(uint32_t replays) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (replays > kMostResults - results_) return false;
+    if (replays > kMaxResults - results_) return false;
     results_ += replays;
     return true;
   }

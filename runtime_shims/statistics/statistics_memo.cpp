@@ -66,14 +66,14 @@ void StatisticsMemo::measure(const device::TensorView& view, TensorStats* stats)
 
 void StatisticsMemo::measure_written(const device::TensorView& view, TensorStats* stats) {
   host_statistics(view, stats);
-  if (view.numel < kFewestElements || !is_dense(view)) return;
-  if (known_.size() == kMostKnown) known_.clear();
+  if (view.numel < kMinElements || !is_dense(view)) return;
+  if (known_.size() == kMaxKnown) known_.clear();
   const uint64_t in_memory = StridedReader(view).is_contiguous() ? stats->hash : memory_hash(view);
   known_[key_of(view)] = Known{view.data, view.dtype, dims_of(view), in_memory, *stats};
 }
 
 uint64_t StatisticsMemo::hash(const device::TensorView& view) {
-  if (view.numel < kFewestElements || StridedReader(view).is_contiguous() || !is_dense(view)) return host_hash(view);
+  if (view.numel < kMinElements || StridedReader(view).is_contiguous() || !is_dense(view)) return host_hash(view);
   const uint64_t in_memory = memory_hash(view), key = key_of(view);
   const auto found = hashed_.find(key);
   if (found != hashed_.end()) {
@@ -81,7 +81,7 @@ uint64_t StatisticsMemo::hash(const device::TensorView& view) {
     const bool is_same = known.data == view.data && known.dtype == view.dtype && known.dims == dims_of(view);
     if (is_same && known.memory_hash == in_memory) return known.stats.hash;
   }
-  if (hashed_.size() == kMostKnown) hashed_.clear();
+  if (hashed_.size() == kMaxKnown) hashed_.clear();
   TensorStats stats{};
   stats.hash = host_hash(view);
   hashed_[key] = Known{view.data, view.dtype, dims_of(view), in_memory, stats};

@@ -24,8 +24,8 @@ class StatisticsMemo {
   uint64_t hash(const device::TensorView& view);
 
  private:
-  static constexpr size_t kMostKnown = 4096;
-  static constexpr int64_t kFewestElements = 4096;
+  static constexpr size_t kMaxKnown = 4096;
+  static constexpr int64_t kMinElements = 4096;
 
   struct Known {
     uint64_t data;

@@ -72,8 +72,8 @@ void Sight::take(const device::StatsResult& result) noexcept try {
 
 // Room for all that `receive` and `ask` need: they do not throw, so that no result is taken for another's.
 StatsQueue::StatsQueue(void* stream) : stream_(stream) {
-  spare_.reserve(kMostSpare);
-  unasked_.reserve(kMostUnasked);
+  spare_.reserve(kMaxSpare);
+  unasked_.reserve(kMaxUnasked);
 }
 
 void StatsQueue::add(Sight&& sight) {
@@ -83,14 +83,14 @@ void StatsQueue::add(Sight&& sight) {
 
 void StatsQueue::begin(Sight&& sight, const device::TensorView& view, HeldTensor&& held) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (unasked_.size() == kMostUnasked) ask();
+  if (unasked_.size() == kMaxUnasked) ask();
   Sight* const same = twin_of(sight.wanted, view);
   wait(push(std::move(sight)), same, view, std::move(held));
 }
 
 void StatsQueue::begin_watched(const SightPlace& place, const device::TensorView& view, HeldTensor&& held) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (unasked_.size() == kMostUnasked) ask();
+  if (unasked_.size() == kMaxUnasked) ask();
   Sight* const same = twin_of(device::StatsWanted::kNumbers, view);
   Sight& sight = push_any();
   sight.become(place);
@@ -139,7 +139,7 @@ std::unique_ptr<Sight> StatsQueue::pop() {
 }
 
 void StatsQueue::recycle(std::unique_ptr<Sight> sight) {
-  if (spare_.size() < kMostSpare) spare_.push_back(std::move(sight));
+  if (spare_.size() < kMaxSpare) spare_.push_back(std::move(sight));
 }
 
 Sight* StatsQueue::twin_of(device::StatsWanted wanted, const device::TensorView& view) {
@@ -184,7 +184,7 @@ void StatsQueue::ask() noexcept {
 }
 
 void StatsQueue::ask(Unasked* begin, Unasked* end) noexcept {
-  device::TensorView views[kMostUnasked];
+  device::TensorView views[kMaxUnasked];
   for (bool waited = false;; waited = true) {
     std::transform(begin, end, views, [](const Unasked& unasked) { return unasked.view; });
     const int begun = device::begin_stats(stream_, views, static_cast<int>(end - begin), begin->sight->wanted);

@@ -113,13 +113,13 @@ class StatsQueue {
     }
   }
 
-  bool is_long() const { return n_waiting_ >= kMostWaiting; }
+  bool is_long() const { return n_waiting_ >= kMaxWaiting; }
 
  private:
-  static constexpr size_t kMostWaiting = 4096;
+  static constexpr size_t kMaxWaiting = 4096;
   static constexpr int kCapacity = 64;
-  static constexpr size_t kMostUnasked = 16;  // what one kernel measures
-  static constexpr size_t kMostSpare = 64;
+  static constexpr size_t kMaxUnasked = 16;  // what one kernel measures
+  static constexpr size_t kMaxSpare = 64;
 
   struct Unasked {
     Sight* sight;

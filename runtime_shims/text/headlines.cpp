@@ -28,7 +28,7 @@ void Headlines::submit(std::vector<Headline>* lines) {
     write(*lines);
     return lines->clear();
   }
-  changed_.wait(lock, [this] { return waiting_.size() < kMostWaiting; });
+  changed_.wait(lock, [this] { return waiting_.size() < kMaxWaiting; });
   std::vector<Headline> empty;
   if (!spare_.empty()) {
     empty = std::move(spare_.back());
@@ -61,7 +61,7 @@ void Headlines::work() {
     lines.clear();
     lock.lock();
     writing_ = false;
-    if (spare_.size() < kMostWaiting) spare_.push_back(std::move(lines));
+    if (spare_.size() < kMaxWaiting) spare_.push_back(std::move(lines));
     changed_.notify_all();
   }
 }

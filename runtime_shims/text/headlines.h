@@ -28,7 +28,7 @@ struct Headline {
 
 class Headlines {
  public:
-  explicit Headlines(LiveText* live) : live_(live) { spare_.reserve(kMostWaiting); }
+  explicit Headlines(LiveText* live) : live_(live) { spare_.reserve(kMaxWaiting); }
   ~Headlines();  // after all lines
   Headlines(const Headlines&) = delete;
   Headlines& operator=(const Headlines&) = delete;
@@ -40,7 +40,7 @@ class Headlines {
   void drain();
 
  private:
-  static constexpr size_t kMostWaiting = 64;
+  static constexpr size_t kMaxWaiting = 64;
 
   void work();
   void write(const std::vector<Headline>& lines);

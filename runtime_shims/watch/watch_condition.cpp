@@ -82,7 +82,7 @@ class ConditionParser {
     skip_blanks();
     const size_t begin = at_;
     WatchNode node{WatchNode::kGreater, operand(), {}};
-    if (error_.empty() && ++comparisons_ > kMostWatchComparisons) fail("there are more than 32 comparisons", begin);
+    if (error_.empty() && ++comparisons_ > kMaxWatchComparisons) fail("there are more than 32 comparisons", begin);
     if (!error_.empty()) return 0;
     if (takes_comparator(&node.kind)) {
       node.right = operand();

@@ -24,7 +24,7 @@ class Condition {
  private:
   friend class ConditionParser;
 
-  std::vector<WatchNode> nodes_;  // at most kMostWatchNodes
+  std::vector<WatchNode> nodes_;  // at most kMaxWatchNodes
 };
 
 }  // namespace aoti_debug

@@ -40,8 +40,8 @@ struct WatchedSlot {
 
 class Watchpoints {
  public:
-  static constexpr uint64_t kMostRecorded = 256;  // hits in all: one block of the journal; each watchpoint has a share
-  static constexpr uint64_t kMostSaved = 16;      // launches
+  static constexpr uint64_t kMaxRecorded = 256;  // hits in all: one block of the journal; each watchpoint has a share
+  static constexpr uint64_t kMaxSaved = 16;      // launches
 
   // `before` and `after` choose the phases; without either, what a launch writes is looked at after it, and what it
   // reads before it, unless some launch of the package writes it.
@@ -61,11 +61,11 @@ class Watchpoints {
   uint64_t hit(uint32_t watch, uint64_t times) { return counts_[watch].hits.fetch_add(times) + 1; }
   // Whether the hit with this number of a watchpoint is recorded.
   bool is_recorded(uint64_t number) const {
-    return number <= std::max<uint64_t>(kMostRecorded / watchpoints_.size(), 1);
+    return number <= std::max<uint64_t>(kMaxRecorded / watchpoints_.size(), 1);
   }
   // Whether one more first hit of a condition in a CUDA graph is recorded.
-  bool may_record_captured() { return captured_.fetch_add(1) < kMostRecorded; }
-  bool may_save() { return saved_.fetch_add(1) < kMostSaved; }
+  bool may_record_captured() { return captured_.fetch_add(1) < kMaxRecorded; }
+  bool may_save() { return saved_.fetch_add(1) < kMaxSaved; }
   bool may_write_stack() { return !stack_written_.exchange(true); }
   WatchCount count(uint32_t watch) const;
 

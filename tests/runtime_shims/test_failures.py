@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 from runtime_shims.child import in_child
-from runtime_shims.runtime_library import INOUT, Handle, Opaque, Runtime, Slot
+from runtime_shims.runtime_library import INOUT, Handle, Opaque, Runtime, Slot, handles
 
 from runtime_shims import journal_decoder
 
 Load = Callable[..., Runtime]
 EVERY = 2**63
+STEPS = ("begin", "first launch", "second launch", "end", "end of the run")
 HOST: dict[str, dict[str, object]] = {
     "host level 1": {"LEVEL": 1, "PHASE": "both"},
     "host level 2": {"LEVEL": 2, "GUARDS": 1},
@@ -33,12 +34,7 @@ DEVICE: dict[str, dict[str, object]] = {
 
 
 class Model:
-    """Two calls, as generated code makes them: nothing is asked of the runtime while its level is 0.
-
-    `STEPS` are parts of the first call; in one of them allocations fail.
-    """
-
-    STEPS = ("begin", "first launch", "second launch", "end")
+    """Two calls, as generated code makes them: nothing is asked of the runtime while its level is 0."""
 
     def __init__(self, runtime: Runtime, tensors: Sequence[torch.Tensor], marked: bool) -> None:
         self.runtime = runtime
@@ -49,9 +45,11 @@ class Model:
             runtime.lib.f_mark(handle.pointer)
 
     def run(self, step: str, first: int, n_failing: int, failure: str | None = None) -> None:
+        """Runs both; in one step of the first, or all of it, or at the end of the run, allocations fail."""
+
         @contextmanager
-        def failing_in(*names: str) -> Iterator[None]:
-            if step not in names:
+        def failing_in(name: str) -> Iterator[None]:
+            if step != name:
                 yield
                 return
             with self.runtime.failing(first, n_failing, failure):
@@ -123,14 +121,14 @@ def sweep(
 
 
 @pytest.mark.parametrize("every", [False, True], ids=["one fails", "all fail"])
-@pytest.mark.parametrize("step", ["begin", "first launch", "second launch", "end", "end of the run"])
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("settings", HOST)
 def test_on_a_host(load: Load, library: Path, tmp_path: Path, settings: str, step: str, every: bool) -> None:
     sweep(load, library, tmp_path, HOST[settings], step, (3, 4096), every)
 
 
 @pytest.mark.parametrize("every", [False, True], ids=["one fails", "all fail"])
-@pytest.mark.parametrize("step", ["begin", "first launch", "second launch", "end", "end of the run"])
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("settings", DEVICE)
 def test_on_a_device(load: Load, device_library: Path, tmp_path: Path, settings: str, step: str, every: bool) -> None:
     sweep(load, device_library, tmp_path, DEVICE[settings], step, (3, 4096), every)
@@ -153,3 +151,48 @@ def test_the_reason_is_told(
             break
     beginnings = ("nothing is recorded", "recording stopped", "tensors are no longer saved")
     assert told == {f"aoti-debug: {beginning}: {why}" for beginning in beginnings}
+
+
+@pytest.mark.parametrize("every", [False, True], ids=["one fails", "all fail"])
+@pytest.mark.parametrize("settings", ["device level 2", "device watchpoints"])
+def test_as_the_library_is_unloaded(
+    load: Load, device_library: Path, tmp_path: Path, settings: str, every: bool
+) -> None:
+    x = torch.full((3,), 2.0)
+
+    def work() -> None:
+        for first in range(40):
+            run = tmp_path / f"run{first}"
+            run.mkdir()
+            runtime = load(device_library, RUN=run, **DEVICE[settings])
+            with runtime.call():
+                Model(runtime, [x], True).launch(Handle(x))
+            runtime.lib.h_fail_allocations(first, EVERY if every else 1, None)
+            runtime.unload()
+            assert len(journal_decoder.decode(run / "journal.bin").of("run_end")) == 1, first
+
+    assert in_child(work) == 0
+
+
+@pytest.mark.parametrize("every", [False, True], ids=["one fails", "all fail"])
+def test_while_tensors_are_printed(load: Load, device_library: Path, tmp_path: Path, every: bool) -> None:
+    """A print fails or is missing; the next one is written."""
+    x = torch.full((3,), 2.0)
+
+    def work() -> None:
+        runtime = load(device_library, LEVEL=0)
+        given = Handle(x)
+        runtime.lib.f_mark(given.pointer)
+        for first in count():
+            with runtime.failing(first, EVERY if every else 1):
+                runtime.lib.h_print(b"{}", handles(given), 1, None, 0)
+                runtime.lib.h_print(b"{}", handles(given), 1, None, 0)
+                allocations = runtime.lib.h_allocations()
+            runtime.lib.h_containers(1)
+            runtime.lib.h_containers(-1)
+            assert runtime.lib.h_print(b"{}", handles(given), 1, None, 0) == 0
+            if allocations <= first:
+                break
+        runtime.unload()
+
+    assert in_child(work) == 0

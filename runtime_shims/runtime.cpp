@@ -99,24 +99,23 @@ void finish_run() {
   g_over = true;
   g_level.store(0);
   if (g_thread_key_made) pthread_key_delete(g_thread_key);
-  Run* run = g_run.exchange(nullptr);
+  std::unique_ptr<Run> run(g_run.exchange(nullptr));
   if (run == nullptr) return;
-  // At exit another thread may still be within a call: then what it uses stays.
   const bool idle = run->active_calls.load() == 0;
   record_remaining(*run, idle);
-  if (idle) delete run;
+  // At exit another thread may still be within a call: then what it uses stays.
+  if (!idle) static_cast<void>(run.release());
 }
 
 // Ends the run with its last model, if no thread is within a call: a library whose models are gone may stay loaded. A
 // later model begins another run.
 void finish_run_of_last_container() {
   const std::lock_guard<std::mutex> lock(g_mutex);
-  Run* run = g_run.load();
+  const Run* run = g_run.load();
   if (run == nullptr || g_over || run->active_calls.load() != 0) return;
-  g_run.store(nullptr);
+  const std::unique_ptr<Run> ended(g_run.exchange(nullptr));
   g_generation.fetch_add(1);
-  record_remaining(*run, true);
-  delete run;
+  record_remaining(*ended, true);
 }
 
 // Ends the run when the library is unloaded or the process exits. Made after what it needs, so it goes before that.

@@ -7,7 +7,7 @@
 namespace aoti_debug {
 
 std::string Crumbs::open(const std::string& run_directory, uint64_t every) {
-  const std::string reason = shared_.create(run_directory, "crumbs.bin", kBytes, kBytes);
+  std::string reason = shared_.create(run_directory, "crumbs.bin", kBytes, kBytes);
   if (!reason.empty()) return reason;
   if (!device::register_crumbs(shared_.base(), kBytes)) {
     shared_.discard();

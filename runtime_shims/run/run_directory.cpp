@@ -185,7 +185,7 @@ int RunDirectory::describe(const Config& config, const AotiDebugPackage& package
     run_json_ += ", \"rank\": {\"number\": " + std::to_string(config.rank.number);
     run_json_ += ", \"world_size\": " + std::to_string(config.rank.world_size) + ", \"machine\": ";
     append_json(run_json_, machine_name());
-    run_json_ += "}";
+    run_json_ += '}';
   }
   if (config.guards) run_json_ += ", \"guards\": true, \"poison\": " + std::to_string(config.poison);
   run_json_ += ", \"command\": " + command_line() + ", \"host\": \"embedded\", \"exit\": {\"kind\": \"";

@@ -124,7 +124,7 @@ struct ThreadState {
   void prepare(const AotiDebugSite& site) {
     if (values.size() < site.n_slots) values.resize(site.n_slots);
     if (tensors.size() < site.n_slots) tensors.resize(site.n_slots);
-    memos[site.id].reset(new uint32_t[site.n_slots]());  // last: it says that there is room for the site
+    memos[site.id] = std::make_unique<uint32_t[]>(site.n_slots);  // last: it says that there is room for the site
   }
 };
 

@@ -49,7 +49,7 @@ class CapturedStatistics {
     const std::lock_guard<std::mutex> lock(mutex_);
     const size_t results = std::min(kMaxResultsOfCall, (kMaxResults - results_) / 4);
     uint32_t replays = kMinReplays;
-    while (2 * replays * std::max<size_t>(tensors, 1) <= results) replays *= 2;
+    while (std::max<size_t>(tensors, 1) * 2 * replays <= results) replays *= 2;
     return replays;
   }
 

@@ -116,7 +116,7 @@ void StatsQueue::wait(Sight& sight, Sight* same, const device::TensorView& view,
 }
 
 Sight& StatsQueue::push_any() {
-  if (results_ == nullptr) results_.reset(new device::StatsResult[kCapacity]);
+  if (results_ == nullptr) results_ = std::make_unique<device::StatsResult[]>(kCapacity);
   if (spare_.empty()) {
     sights_.push_back(std::make_unique<Sight>());
   } else {
@@ -201,7 +201,7 @@ void StatsQueue::ask(Unasked* begin, Unasked* end) noexcept {
 
 std::vector<std::optional<uint64_t>> StatsQueue::hash_now(const std::vector<device::TensorView>& views) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (results_ == nullptr) results_.reset(new device::StatsResult[kCapacity]);
+  if (results_ == nullptr) results_ = std::make_unique<device::StatsResult[]>(kCapacity);
   std::vector<std::optional<uint64_t>> hashes;
   size_t n_begun = 0;
   while (!failed_ && hashes.size() < views.size()) {

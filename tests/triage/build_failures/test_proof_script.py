@@ -23,10 +23,12 @@ TRIAGE = """
 import sys
 from pathlib import Path
 from aoti_debug.instrument.builder.options import BuildOptions
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, Compilation, Ending, Position, Stage
+from aoti_debug.instrument.frontend.protocol.build_failure import (
+    BuildFailure, BuildStage, Compilation, Ending, Position
+)
 from aoti_debug.triage.build_failures.proof_script import replay
 failure = BuildFailure(
-    Position(Stage.CPP, "kernel"), Ending.EXCEPTION, "error: no", compilation=Compilation("", (sys.argv[1],))
+    Position(BuildStage.CPP, "kernel"), Ending.EXCEPTION, "error: no", compilation=Compilation("", (sys.argv[1],))
 )
 replay(failure, BuildOptions("model.pt2"), Path(sys.argv[2]))
 """

@@ -20,8 +20,8 @@ SEARCH = """
 import sys
 from pathlib import Path
 from aoti_debug.triage.minify.scripts.run_script import run_script
-from aoti_debug.triage.minify.scripts.script_results import Trial
-run_script(Path(sys.argv[1]), Trial("hash", "name"), 600.0)
+from aoti_debug.triage.minify.scripts.script_results import ScriptTrial
+run_script(Path(sys.argv[1]), ScriptTrial("hash", "name"), 600.0)
 """
 
 

@@ -1,4 +1,5 @@
-// The C functions that generated code calls for a print (aoti_debug/instrument/frontend/worker/prints.py declares them).
+// The C functions that generated code calls for a print (aoti_debug/instrument/frontend/worker/prints.py declares
+// them).
 #include "print_operator.h"
 
 #include <atomic>

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from runtime_shims.child import in_child
-from runtime_shims.runtime_library import INOUT, Handle, Opaque, Runtime, Slot, handles
 
-from runtime_shims import journal_decoder
+from tests.runtime_shims import journal_decoder
+from tests.runtime_shims.child import in_child
+from tests.runtime_shims.runtime_library import INOUT, Handle, Opaque, Runtime, Slot, handles
 
 Load = Callable[..., Runtime]
 EVERY = 2**63

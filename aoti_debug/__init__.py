@@ -15,10 +15,9 @@ The rest is the command line: `aoti-debug run`, `show`, `repro`.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in typing, which would be compiled here before the bytecode cache is found
-if TYPE_CHECKING:
-    from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
     from aoti_debug.app.torch_compile.debug import debug
     from aoti_debug.base.version import __version__
     from aoti_debug.instrument.builder.build import build

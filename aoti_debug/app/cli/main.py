@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import importlib
 import os
 import signal
@@ -179,14 +178,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def main() -> None:
-    """The console script. On SIGTERM, child processes are ended and temporary files deleted before it exits.
-
-    As it ends, Python looks for cycles in all objects that are not frozen, also where its collector is off.
-    """
+    """The console script. On SIGTERM, child processes are ended and temporary files deleted before it exits."""
     signal.signal(signal.SIGTERM, _terminate)
-    code = run()
-    gc.freeze()
-    sys.exit(code)
+    sys.exit(run())
 
 
 def _terminate(number: int, _: object) -> None:

@@ -18,7 +18,6 @@ from aoti_debug.base import wording
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.views.report import highlighted_source
 from aoti_debug.views.report.document import Document
-from aoti_debug.views.report.template_cache import TemplateCache
 
 LIBRARIES = ("tabulator.min.js", "uPlot.iife.min.js", "dagre.min.js")
 STYLES = ("tabulator_simple.min.css", "uPlot.min.css", "report.css")
@@ -136,7 +135,6 @@ def _asset(name: str) -> str:
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("aoti_debug.views.report", "templates"),
-        bytecode_cache=TemplateCache(),
         autoescape=True,
         finalize=_visible,
         undefined=jinja2.StrictUndefined,

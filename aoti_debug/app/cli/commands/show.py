@@ -19,7 +19,6 @@ from aoti_debug.app.cli.terminal.lines import print_lines, width
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.base.machine.processes.changed_environment import changed_environment
 from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from aoti_debug.app.cli.commands.show_code import RunCode  # a plain `show` starts without it
 
 LIMIT = 400  # rows of a table
-_BLAS_THREADS = "OPENBLAS_NUM_THREADS"  # by default numpy starts one for each core as it is imported
 MAX_IN_FULL = 3  # launches of one kernel that are shown in full
 PHASES = {"before": (Phase.BEFORE,), "after": (Phase.AFTER,), "both": (Phase.BEFORE, Phase.AFTER)}
 
@@ -184,13 +182,12 @@ def command(
     if code and not (selection.in_full and selection.launches):
         raise UsageError("--source, --ptx and --sass need a launch", hint="aoti-debug show KERNEL, or NUMBER, --source")
     columns = UNLIMITED if wide else width()
-    with changed_environment({_BLAS_THREADS: os.environ.get(_BLAS_THREADS, "1")}):
-        if as_json:
-            _print_document(selection, code)
-        elif selection.launches is None:
-            _print_overview(selection.diagnosed, None if all_ else LIMIT, columns)
-        else:
-            _print_launches(selection, None if phase is None else PHASES[phase], code, all_, columns)
+    if as_json:
+        _print_document(selection, code)
+    elif selection.launches is None:
+        _print_overview(selection.diagnosed, None if all_ else LIMIT, columns)
+    else:
+        _print_launches(selection, None if phase is None else PHASES[phase], code, all_, columns)
 
 
 def select(what: str | None, run: str | None) -> Selection:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-
-from aoti_debug.base.machine import bytecode_cache
 
 
 def main() -> None:
-    """Calls the module's `main` as `python -m MODULE` does, with the bytecode cache where Python keeps none."""
-    bytecode_cache.use()
-    import importlib
-
+    """Calls the `main` of a module that is imported by its own name, as in a forked process, and not as `__main__`."""
     sys.argv = sys.argv[1:]
     sys.exit(importlib.import_module(sys.argv[0]).main())
 

@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from aoti_debug.base import wording
-from aoti_debug.base.machine import bytecode_cache
 from aoti_debug.base.machine.fork_server.request import ForkRequest, PythonCommand, receive
 from aoti_debug.base.machine.processes import parent_death
 
@@ -160,7 +159,6 @@ def execute(command: PythonCommand) -> NoReturn:
             sys.argv = [command.module, *command.arguments]
             _begin_path(os.getcwd())
             sys.exit(importlib.import_module(command.module).main())
-        bytecode_cache.stop_writing()
         sys.argv = [command.script, *command.arguments]
         _begin_path(str(Path(command.script).resolve().parent))
         runpy.run_path(command.script, run_name="__main__")

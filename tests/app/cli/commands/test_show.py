@@ -11,11 +11,10 @@ import pytest
 
 from aoti_debug.app.cli import main
 from aoti_debug.app.cli.commands import show as show_command
-from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
-from tests import factories, saved_tensors
+from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.paths import ROOT
 
@@ -260,26 +259,6 @@ print(len([module for module in own if not hasattr(module, "__path__")]), file=s
     loaded, count = done.stderr.splitlines()
     assert loaded == ""
     assert int(count) <= 58
-
-
-def test_values_of_saved_tensors_are_measured_without_threads(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    writer = JournalWriter(level=1)
-    writer.launch_begin(0, 0, tensor(2), tensor(2))
-    writer.launch_end(0)
-    writer.tensor_file(0, 1, Phase.AFTER, "0/after_buf0.safetensors", size=8, content=1)
-    run = run_directory(tmp_path, PACKAGE, writer)
-    saved_tensors.save(run / "0" / "after_buf0.safetensors", "buf0", torch.tensor([1.5, -3.0]))
-    code = f"""import os, sys
-from aoti_debug.app.cli import main
-main.run(["show", {str(run)!r}])
-print("numpy" in sys.modules, len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))"""
-    kept = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    environment = {**kept, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code]
-    found = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    assert "3 in buf0" in found
-    assert found.splitlines()[-1] == "True 1 None"
 
 
 def test_the_code_of_kernels(base: Path, capsys: pytest.CaptureFixture[str]) -> None:

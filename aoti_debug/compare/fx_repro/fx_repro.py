@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from enum import Enum
@@ -167,24 +165,17 @@ def _save(request: SaveRequest) -> Saved:
         TargetError: the process failed.
     """
     with scratch_directory() as folder:
-        question, answer = folder / "request.json", folder / "answer.json"
+        question, answer, log = folder / "request.json", folder / "answer.json", folder / "log.txt"
         question.write_text(json_data.to_text(request))
         command = PythonCommand(WORKER, arguments=(str(question), str(answer)))
-        try:
-            child = python_process.start(command, os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        except OSError as error:
-            raise _not_saved(str(error.strerror)) from error
-        with child:
-            done = child_process.finished(child, _SECONDS)
+        code = python_process.run_to_end(command, log, seconds=_SECONDS)
         if not answer.is_file():
-            said = wording.first_line(done.stdout.strip().rpartition("\n")[2])
-            raise _not_saved(
-                f"the process ended with {child_process.describe_exit(done.code)}{': ' if said else ''}{said}"
-            )
+            raise _not_saved(f"the process ended with {child_process.describe_end(code, log)}")
         saved = json_data.parse(Saved, answer.read_bytes())
-    if done.code:
-        ended = f"the script ended with {child_process.describe_exit(done.code)}"
-        return replace(saved, lines=(*done.stdout.splitlines(), ended), code=done.code)
+        said = log.read_text(errors="replace").splitlines()
+    if code:
+        ended = f"the script ended with {child_process.describe_exit(code)}"
+        return replace(saved, lines=(*said, ended), code=code)
     if saved.refusal:
         raise UsageError(saved.refusal, hint=HINT)
     return saved

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from aoti_debug.base import wording
@@ -22,6 +21,7 @@ from aoti_debug.views.call_text.call import Call
 from aoti_debug.views.call_text.eager_protocol import EagerAnswer, EagerRequest
 
 _WORKER = "aoti_debug.views.call_text.eager_worker"
+_SECONDS = 3600.0  # that a program may take
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,7 @@ def eager_calls(
 def _answer(request: EagerRequest, folder: Path) -> EagerAnswer:
     path, log = folder / "request.json", folder / "log.txt"
     path.write_text(json_data.to_text(request, indent=None))
-    with log.open("wb") as output:
-        command = PythonCommand(_WORKER, arguments=(str(path),))
-        with python_process.start(command, os.environ, stdout=output.fileno(), stderr=output.fileno()) as child:
-            status = child.wait()
+    status = python_process.run_to_end(PythonCommand(_WORKER, arguments=(str(path),)), log, seconds=_SECONDS)
     if not Path(request.answer).exists():
         raise TargetError(
             f"the process that calls the program in eager ended with {child_process.describe_end(status, log)}",

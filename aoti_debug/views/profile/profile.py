@@ -6,9 +6,7 @@ aoti_debug_profiles/20261120-231501-4711/
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
 from pathlib import Path
 
 from aoti_debug.base import wording
@@ -34,6 +32,7 @@ from aoti_debug.views.profile.site_groups import site_groups
 from aoti_debug.views.profile.site_work import site_works
 
 WORKER = "aoti_debug.views.profile.measure_peaks"
+_PEAK_SECONDS = 600.0  # that the measurement may take
 _LOG = "peaks.log"
 _OUTPUT = "peaks.json"
 
@@ -50,15 +49,8 @@ def machine_peaks(device: str, folder: Path, reached: float) -> Peaks:
         TargetError: the process failed.
     """
     log, output = folder / _LOG, folder / _OUTPUT
-    with log.open("ab") as file:
-        child = python_process.start(
-            PythonCommand(WORKER, arguments=(device, str(output), str(reached))),
-            os.environ,
-            stdout=file.fileno(),
-            stderr=subprocess.STDOUT,
-        )
-        with child:
-            code = child.wait()
+    command = PythonCommand(WORKER, arguments=(device, str(output), str(reached)))
+    code = python_process.run_to_end(command, log, seconds=_PEAK_SECONDS)
     if code != 0:
         raise TargetError(
             f"what this machine can do was not measured: {child_process.describe_end(code, log)}",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from aoti_debug.base.errors import TargetError
 from aoti_debug.base.machine.fork_server.client import NEW_PROCESS, ForkServer, ForkServerError
 from aoti_debug.base.machine.fork_server.request import DESCRIPTOR, PARENT, PythonCommand
 from aoti_debug.base.machine.processes.child_process import Child
 
-__all__ = ["DESCRIPTOR", "PARENT", "PythonCommand", "forking_from", "start", "wait_for_imports"]
+__all__ = ["DESCRIPTOR", "PARENT", "PythonCommand", "forking_from", "run_to_end", "start", "wait_for_imports"]
 
 # Variables that are read when a model is lowered, loaded or called, not when torch is imported; or that are overridden.
 _READ_LATE = frozenset(
@@ -111,6 +114,34 @@ def start(
         environment=complete,
         pass_fds=() if inherited is None else (inherited,),
     )
+
+
+def run_to_end(command: PythonCommand, log: Path, *, seconds: float) -> int:
+    """Executes a command in this process's environment and waits for its end.
+
+    Args:
+        log: a file for its output.
+        seconds: the time after which it is killed.
+
+    Returns:
+        Its exit status; that of SIGKILL if it was killed.
+
+    Raises:
+        TargetError: it cannot be started.
+    """
+    with log.open("wb") as output:
+        try:
+            child = start(command, os.environ, stdout=output.fileno(), stderr=subprocess.STDOUT)
+        except OSError as error:
+            raise TargetError(
+                f"a process of {command.module or command.script} cannot be started: {error.strerror}",
+                hint="aoti-debug doctor checks this machine",
+            ) from error
+        with child:
+            try:
+                return child.wait(seconds)
+            except subprocess.TimeoutExpired:
+                return -signal.SIGKILL
 
 
 def _servers_for(variables: Mapping[str, str], after: str) -> list[ForkServer]:

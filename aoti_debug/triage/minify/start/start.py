@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -103,17 +100,8 @@ def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, 
     question, log, values = folder / _REQUEST, folder / LOG, folder / VALUES
     question.write_text(json_data.to_text(request))
     values.unlink(missing_ok=True)
-    with log.open("wb") as output:
-        command = PythonCommand(WORKER, arguments=(str(question),))
-        try:
-            child = python_process.start(command, os.environ, stdout=output.fileno(), stderr=subprocess.STDOUT)
-        except OSError as error:
-            raise TargetError(f"{name} cannot be computed in eager: {error.strerror}") from error
-        with child:
-            try:
-                code = child.wait(seconds)
-            except subprocess.TimeoutExpired:  # an operator that hangs: what was computed before it counts
-                code = -signal.SIGKILL
+    # Of an operator that hangs, what was computed before it counts.
+    code = python_process.run_to_end(PythonCommand(WORKER, arguments=(str(question),)), log, seconds=seconds)
     if not values.is_file() or (reference is None and not (folder / REGION).is_file()):
         raise TargetError(
             f"{name} cannot be computed in eager: {child_process.describe_end(code, log)}", hint=f"see {log}"

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.base.errors import TargetError
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.client import ForkServer, ForkServerError
 from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PARENT, PythonCommand
@@ -416,3 +417,23 @@ def _is_gone(pid: int) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def test_run_to_end(module: Path) -> None:
+    command = write("print('to the log', flush=True); return 3")
+    assert python_process.run_to_end(command, module / "log.txt", seconds=60) == 3
+    assert (module / "log.txt").read_text() == "to the log\n"
+
+
+def test_what_does_not_end_is_killed(module: Path) -> None:
+    command = write("import time; print('begun', flush=True); time.sleep(600)")
+    assert python_process.run_to_end(command, module / "log.txt", seconds=1.5) == -signal.SIGKILL
+    assert (module / "log.txt").read_text() == "begun\n"
+
+
+def test_a_process_that_cannot_be_started(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(module))  # no server fits: it is a new process
+    monkeypatch.setattr(sys, "executable", str(module / "no_python"))
+    with pytest.raises(TargetError, match="a process of some_module cannot be started: No such file") as caught:
+        python_process.run_to_end(write("pass"), module / "log.txt", seconds=60)
+    assert caught.value.hint == "aoti-debug doctor checks this machine"

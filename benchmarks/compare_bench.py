@@ -22,8 +22,8 @@ from aoti_debug.compare.comparison import Comparison
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder import build as frontend_requests
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import recording_everything
-from aoti_debug.runs.run.runner import run_with
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir.run_directory import RunDir
 
@@ -91,7 +91,7 @@ class Bench:
     def run(self, package: Path) -> RunDir:
         options = recording_everything(package, self.folder / "runs")
         options = replace(options, level=1, phase="both", imports=self.example.imports, calls=_CALLS)
-        return run_with(replace(options, outputs=self.folder / "outputs"), Observer()).run
+        return runner.run(replace(options, outputs=self.folder / "outputs"), Observer()).run
 
     def build(self, output: Path, imports: tuple[str, ...] | None = None) -> None:
         builder.build(

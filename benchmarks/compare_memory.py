@@ -29,6 +29,7 @@ from aoti_debug.compare.compare_run import Scope, compare_run
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 
 ROOM = 512 << 20  # beyond the tensors of two launches
@@ -122,7 +123,7 @@ def measured(name: str, folder: Path) -> bool:
         torch.export.save(torch.export.export(module, (make_input(),)), program)
     del module
     builder.build(program, output=package)
-    run = runner.run(package, level=1, phase="both", out=folder / "runs", calls=2).run
+    run = runner.run(RunOptions(package, level=1, phase="both", out=folder / "runs", calls=2)).run
     largest = largest_launch(run)
     bound = 2 * largest + ROOM
     process = EvaluationProcess("cpu", folder / LOG)

@@ -32,6 +32,7 @@ from aoti_debug.compare.replay.healed_outputs import Healing
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 
 _KERNEL = re.compile(r'extern "C"\s+void\s+(cpp_fused_\w+)\(([^)]*)\)\n\{\n.*?\n\}\n', re.DOTALL)
@@ -104,7 +105,7 @@ def _rows(launches: int, pairs: int, folder: Path) -> tuple[int, list[Row]]:
     bench = Bench("chain", Example(lambda: Chain(launches // 2), lambda: (torch.randn(4, 16),)), "cpu", folder)
     with bench.edited(lambda lowered: lowered):
         bench.build(bench.package)
-    run = runner.run(bench.package, level=3, out=folder / "runs").run
+    run = runner.run(RunOptions(bench.package, level=3, out=folder / "runs")).run
     names = [launch.kernel for launch in run.launches]
     kernel = max((name for name in set(names) if name.startswith("cpp_fused_")), key=names.count)
     ids = [launch.id for launch in run.launches if launch.kernel == kernel]

@@ -31,6 +31,7 @@ from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.package.manifest import Kind
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
 
@@ -122,7 +123,7 @@ def _run(bench: Bench, chosen: str) -> RunDir:
     os.environ[VARIABLE] = chosen
     os.environ["AOTI_DEBUG_PRINT"] = "none"
     imports = bench.example.imports
-    return runner.run(bench.package, level=2, out=bench.folder / "runs", imports=imports).run
+    return runner.run(RunOptions(bench.package, level=2, out=bench.folder / "runs", imports=imports)).run
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.package.manifest import Form, Manifest
 from aoti_debug.runs.run import inspector, runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir import summaries
 
@@ -140,7 +141,7 @@ def _inspected(lines: Sequence[str]) -> dict[str, list[str]]:
 
 def _summaries(eager: Sequence[str], package: Path, work: Path) -> Example:
     """Sum and absmax of every inspected tensor: those of inspectors in eager, and those of `run --summaries`."""
-    run = runner.run(package, out=work / "runs", calls=CALLS, summaries=1, level=3).run
+    run = runner.run(RunOptions(package, out=work / "runs", calls=CALLS, summaries=1, level=3)).run
     buffers = _inspected_buffers(run.manifest)
     kept = summaries.read(run)
     left, right = [], []

@@ -33,6 +33,7 @@ import aoti_debug
 from aoti_debug.base.abi import Variable
 from aoti_debug.instrument.builder.build import BuildOptions, build_report
 from aoti_debug.runs.run import cpp_loader, runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import summaries
 
 QUIET = {Variable.LEVEL: "3", Variable.PRINT: "none"}
@@ -143,7 +144,7 @@ def build_all(work: Path, device: str, launches: int) -> None:
 def packages_of(work: Path, case: Case) -> Packages:
     """The packages of a model, and how many of their tensors are looked at."""
     built = case.path(work, "built")
-    run = runner.run(built, out=work / "runs", watch=(WATCH,), on_hit="count", summaries=1, level=3).run
+    run = runner.run(RunOptions(built, out=work / "runs", watch=(WATCH,), on_hit="count", summaries=1, level=3)).run
     kept = summaries.read(run)
     assert kept is not None
     samples = [(sample, series.dtype) for series in kept.series for sample in series.samples]

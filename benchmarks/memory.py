@@ -25,8 +25,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from aoti_debug.base.abi import CallKind
 from aoti_debug.instrument.builder import build as builder
+from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import recording_everything
-from aoti_debug.runs.run.runner import run_with
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import memory_file
 from aoti_debug.views.memory.run_memory import run_memory
@@ -98,7 +98,7 @@ def measure(example: Example, device: str, folder: Path) -> Peak:
         trusted=True,
     )
     options = replace(recording_everything(package, folder / "runs"), level=3, calls=2, memory=True)
-    run = run_with(options, Observer()).run
+    run = runner.run(options, Observer()).run
     calls = run_memory(run, memory_file.read(run.path)).calls
     call = max((call for call in calls if call.kind is CallKind.MODEL), key=lambda call: call.peak_bytes)
     return Peak(call.peak_bytes, max(call.allocated), counted, call.launches[call.peak].id)

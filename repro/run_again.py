@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
@@ -42,18 +45,20 @@ def _again(run: RunDir, launch: Launch, saved: str | None, trusted: bool) -> Dia
             hint=f"run the model again with AOTI_DEBUG_LEVEL=1 AOTI_DEBUG_LAUNCH={launch.id}",
         )
     result = runner.run(
-        run.package,
-        inputs=run.inputs,
-        level=1,
-        filters=(),
-        phase="both",
-        out=run.path.parent,
-        calls=max(run.info.calls, launch.key.call + 1),
-        timeout=HANG_SECONDS if run.state is ExitKind.TIMEOUT else None,
-        imports=run.info.imports,
-        libraries=run.info.libraries,
-        launch=saved,
-        trusted=trusted,
+        RunOptions(
+            run.package,
+            inputs=run.inputs,
+            level=1,
+            filters=(),
+            phase="both",
+            out=run.path.parent,
+            calls=max(run.info.calls, launch.key.call + 1),
+            timeout=HANG_SECONDS if run.state is ExitKind.TIMEOUT else None,
+            imports=run.info.imports,
+            libraries=tuple(map(Path, run.info.libraries)),
+            launch=saved,
+            trusted=trusted,
+        )
     )
     repeated = next((x for x in result.run.launches if x.key == launch.key), None)
     if repeated is None or repeated.site.id != launch.site.id:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests import machine_results
 
@@ -82,7 +83,7 @@ def build_from_package(built: Built, folder: Path, configs: Mapping[str, Any], m
 
 def save_run(built: Built | FromPackage, folder: Path) -> RunDir:
     """A run of the package at level 1, which ends well."""
-    result = runner.run(built.package, level=1, out=folder)
+    result = runner.run(RunOptions(built.package, level=1, out=folder))
     assert result.verdict is None
     return result.run
 

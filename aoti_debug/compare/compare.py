@@ -33,9 +33,9 @@ from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import site_filter
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions, recording_everything
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
-from aoti_debug.runs.run.runner import run_with
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import ranks_directory, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -211,7 +211,7 @@ class _Session:
     def _record(self, package: Path, inputs: Path | None, calls: int) -> RunDir:
         with self._steps.step("run, level 1") as note:
             running = replace(self._running(inputs, calls), package=package, random_inputs=self._options.random_inputs)
-            result = run_with(running, Observer())
+            result = runner.run(running, Observer())
             note.text = wording.count(len(result.run.launches), "launch")
         return result.run
 

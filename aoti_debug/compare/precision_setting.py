@@ -15,9 +15,8 @@ from aoti_debug.compare.measure.output_errors import errors
 from aoti_debug.instrument.builder.build import build_report
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.package.pt2.archive import Artifact
-from aoti_debug.runs.run import saved_outputs
+from aoti_debug.runs.run import runner, saved_outputs
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.runner import run_with
 from aoti_debug.runs.run.supervise import Observer
 
 SETTING = "emulate_precision_casts"  # torch/_inductor/config.py: rounds between fused operators
@@ -63,7 +62,7 @@ def _tried(building: BuildOptions, running: RunOptions, eager: Path, place: Path
     build_report(
         replace(building, output=package, inductor_configs={**building.inductor_configs, SETTING: True}, exported=None)
     )
-    result = run_with(
+    result = runner.run(
         replace(running, package=package, out=place / "runs", level=3, flight=None, outputs=outputs), Observer()
     )
     if result.verdict is not None:

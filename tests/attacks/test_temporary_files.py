@@ -13,6 +13,7 @@ import pytest
 
 from aoti_debug.base.machine.files.scratch_directory import scratch_directory
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_a_crash_leaves_nothing_and_its_stack_has_the_names_of_functions(
     faulty_package: Path, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULTY_OPS", "segv")
-    result = runner.run(faulty_package, out=tmp_path / "runs")
+    result = runner.run(RunOptions(faulty_package, out=tmp_path / "runs"))
     assert result.verdict is not None
     assert list(temporary.iterdir()) == []
 

@@ -14,6 +14,7 @@ from aoti_debug.compare.options import CompareOptions
 from aoti_debug.repro.evidence import gather
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 from tests.once import once
@@ -32,7 +33,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
         package = folder / "model.pt2"
         aoti_debug.build(higher_order_models.exported(request.param), output=package)
-        return runner.run(package, level=1, out=folder, imports=["tests.higher_order_models"]).run.path
+        return runner.run(RunOptions(package, level=1, out=folder, imports=("tests.higher_order_models",))).run.path
 
     return request.param, open_run(once(tmp_path_factory, f"higher-order-{request.param}", make))
 

@@ -27,6 +27,7 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import Reference
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage
 from tests import archives, factories, machine_results
@@ -157,5 +158,5 @@ def test_a_run_inspects_its_package_once(inspected: Counter[str], tmp_path: Path
     described = manifest.to_json(factories.make_manifest()).encode()
     package = archives.write(tmp_path / "built.pt2", {**archives.PACKAGE, manifest.MEMBER: described})
     with pytest.raises((ArtifactError, TargetError)):  # of the child: there is no model in it
-        runner.run(package, out=tmp_path / "runs", trusted=True)
+        runner.run(RunOptions(package, out=tmp_path / "runs", trusted=True))
     assert inspected == {"built.pt2": 1}

@@ -17,6 +17,7 @@ from aoti_debug.app.cli import main
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from tests import cpp_host, print_model
 from tests.once import once
 from tests.schema import problems
@@ -56,7 +57,7 @@ def in_eager(program: Path, calls: int = 1) -> tuple[str, list[torch.Tensor]]:
 
 @pytest.mark.parametrize("level", [0, 3])
 def test_it_prints_what_eager_prints(prints: Printing, tmp_path: Path, level: int) -> None:
-    result = runner.run(prints.package, level=level, out=tmp_path, calls=2)
+    result = runner.run(RunOptions(prints.package, level=level, out=tmp_path, calls=2))
     expected, _ = in_eager(prints.program, calls=2)
     assert (result.run.path / "stdout.log").read_text() == expected
     printed = [launch for launch in result.run.launches if launch.printed is not None]
@@ -94,7 +95,7 @@ def test_show_has_what_was_printed(
     prints: Printing, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    runner.run(prints.package)
+    runner.run(RunOptions(prints.package))
     capfd.readouterr()
     assert main.run(["show", "--json"]) == 0
     document = json.loads(capfd.readouterr().out)

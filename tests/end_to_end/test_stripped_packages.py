@@ -16,6 +16,7 @@ from aoti_debug.package.manifest import Kind, PackageOrigin
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.findings import FAULT, INCOMPLETE
 from aoti_debug.runs.run import run_target, runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage
@@ -71,9 +72,9 @@ def test_the_launches_are_those_of_the_instrumented_package(
 ) -> None:
     found = from_package(name)
     inputs = found.original.parent / "inputs.pt"
-    one = runner.run(found.package, level=3).run
+    one = runner.run(RunOptions(found.package, level=3)).run
     other = runner.run(
-        stripped(found.original, tmp_path / "s.pt2"), inputs=inputs, level=3, imports=("tests.models",)
+        RunOptions(stripped(found.original, tmp_path / "s.pt2"), inputs=inputs, level=3, imports=("tests.models",))
     ).run
     assert other.manifest.source is PackageOrigin.STRIPPED
     assert order(other) == order(one)
@@ -82,7 +83,7 @@ def test_the_launches_are_those_of_the_instrumented_package(
 @x86_64
 @pytest.mark.slow
 def test_what_the_c_shim_is_given_is_known(lookup: Path) -> None:
-    result = runner.run(lookup, inputs=lookup.with_name("good.pt"), calls=2)
+    result = runner.run(RunOptions(lookup, inputs=lookup.with_name("good.pt"), calls=2))
     assert result.verdict is None
     assert {(call.kind.value, call.call) for call in result.run.timeline.calls} == {(0, 0), (0, 1)}
     launch = next(launch for launch in result.run.launches if launch.site.kind is Kind.SHIM_OUT)
@@ -99,7 +100,7 @@ def test_what_the_c_shim_is_given_is_known(lookup: Path) -> None:
 @x86_64
 @pytest.mark.slow
 def test_a_fault_is_laid_to_its_launch(lookup: Path) -> None:
-    result = runner.run(lookup, inputs=lookup.with_name("bad.pt"))
+    result = runner.run(RunOptions(lookup, inputs=lookup.with_name("bad.pt")))
     assert result.verdict is not None
     launch = result.verdict.launch
     assert launch is not None
@@ -143,14 +144,14 @@ def test_the_command_line_says_what_is_missing_for_more(
 @pytest.mark.parametrize("options", [{"guards": True}, {"random_inputs": 3}])
 def test_what_needs_the_source_is_refused(lookup: Path, options: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="needs the source of the package's wrapper"):
-        runner.run(lookup, **options)  # type: ignore[arg-type]
+        runner.run(RunOptions(lookup, **options))  # type: ignore[arg-type]
 
 
 @x86_64
 @pytest.mark.slow
 def test_a_package_with_source_is_to_be_built_first(lookup: Path) -> None:
     with pytest.raises(ArtifactError, match="an instrumented package is required"):
-        runner.run(lookup.with_name("whole.pt2"))
+        runner.run(RunOptions(lookup.with_name("whole.pt2")))
 
 
 def test_only_the_model_that_is_meant_counts(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def record(name: str, folder: Path) -> Path:
 
     from aoti_debug.instrument.builder import build as builder
     from aoti_debug.runs.run import runner
+    from aoti_debug.runs.run.options import RunOptions
     from tests.gpu import cuda_models
 
     case = cuda_models.case(name)
@@ -79,7 +80,7 @@ def record(name: str, folder: Path) -> Path:
         imports=["tests.gpu.cuda_models"],
         inductor_configs=dict(case.inductor_configs),
     )
-    return runner.run(package, level=1, out=folder / "runs").run.path
+    return runner.run(RunOptions(package, level=1, out=folder / "runs")).run.path
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from aoti_debug.instrument.builder.build import BuildOptions
 from aoti_debug.package.manifest import ConfigOrigin, Kernel, Kind, PackageOrigin
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 from tests.many_replays import replay_many
@@ -86,7 +87,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compil
             imports=("tests.gpu.cuda_models",),
         )
         assert builder.build_report(options).manifest.source is PackageOrigin.COMPILED
-        result = runner.run(folder / "instrumented.pt2", level=1, out=folder / "runs")
+        result = runner.run(RunOptions(folder / "instrumented.pt2", level=1, out=folder / "runs"))
         assert result.verdict is None
         return Compiled(result.run, json.loads((folder / "configs.json").read_text()))
 

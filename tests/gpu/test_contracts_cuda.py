@@ -12,6 +12,7 @@ from aoti_debug.base.errors import InputMismatch
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.contracts import contracts
 from tests import lying_ops
@@ -42,7 +43,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_operators_that_lie(package: Path, tmp_path: Path) -> None:
-    run = runner.run(package, level=3, out=tmp_path).run
+    run = runner.run(RunOptions(package, level=3, out=tmp_path)).run
     operators = {finding.where.operator for finding in contracts.check(Dataflow(run)) if finding.where is not None}
     assert operators == {f"lying::{name}.default" for name in ("dtype", "shape", "strides", "pair")}
 
@@ -50,7 +51,7 @@ def test_operators_that_lie(package: Path, tmp_path: Path) -> None:
 def test_inputs_on_the_cpu(package: Path, tmp_path: Path) -> None:
     torch.save((torch.ones(6, 8), 2.0, torch.ones(6, 4)), tmp_path / "in.pt")
     with pytest.raises(InputMismatch) as caught:
-        runner.run(package, inputs=tmp_path / "in.pt", out=tmp_path / "runs")
+        runner.run(RunOptions(package, inputs=tmp_path / "in.pt", out=tmp_path / "runs"))
     assert [(m.name, m.kind, m.promised, m.found) for m in caught.value.mismatches] == [
         ("x", "device", "cuda:0", "cpu"),
         ("y", "device", "cuda:0", "cpu"),
@@ -62,6 +63,6 @@ def test_inputs_on_another_device(package: Path, tmp_path: Path) -> None:
     inputs = (torch.ones(6, 8, device="cuda:1"), 2.0, torch.ones(6, 4, device="cuda:0"))
     torch.save(inputs, tmp_path / "in.pt")
     with pytest.raises(InputMismatch) as caught:
-        runner.run(package, inputs=tmp_path / "in.pt", out=tmp_path / "runs")
+        runner.run(RunOptions(package, inputs=tmp_path / "in.pt", out=tmp_path / "runs"))
     assert [(m.name, m.found) for m in caught.value.mismatches] == [("x", "cuda:1")]
     assert caught.value.hint == "move it: x.to('cuda:0')"

@@ -16,6 +16,7 @@ from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import load_tensors, rescued_tensors
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -61,7 +62,7 @@ def hosted(folder: Path, **variables: object) -> dict[str, str]:
 def test_the_faulting_launchs_inputs_are_rescued(gather: Callable[[], Built], tmp_path: Path, level: int) -> None:
     inputs = tmp_path / "bad.pt"
     torch.save((bad_index().cuda(),), inputs)
-    result = runner.run(gather().package, inputs=inputs, out=tmp_path / "runs", level=level, flight=4)
+    result = runner.run(RunOptions(gather().package, inputs=inputs, out=tmp_path / "runs", level=level, flight=4))
     inputs.unlink()  # it does not come again
     assert result.verdict is not None
     assert result.verdict.launch is not None

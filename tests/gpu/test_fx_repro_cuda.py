@@ -11,6 +11,7 @@ import torch
 from aoti_debug.base.errors import UsageError
 from aoti_debug.compare.fx_repro import FxExtra, write_fx_repro
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from tests.built_model import Built
 
 pytestmark = [
@@ -20,7 +21,7 @@ pytestmark = [
 
 
 def test_launches_of_triton_kernels_and_of_libraries(build: Callable[[str], Built], tmp_path: Path) -> None:
-    run = runner.run(build("mixed").package, level=1, phase="both", filters=(), out=tmp_path / "runs").run
+    run = runner.run(RunOptions(build("mixed").package, level=1, phase="both", filters=(), out=tmp_path / "runs")).run
     codes = {}
     refused = []
     for launch in run.launches:

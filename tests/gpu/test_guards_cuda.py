@@ -14,6 +14,7 @@ from torch.library import triton_op, wrap_triton
 
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.triage.memory_errors import overruns, uninitialised
 from aoti_debug.triage.memory_errors.overruns import OVERRUN
 from aoti_debug.triage.memory_errors.uninitialised import UNINITIALISED
@@ -68,7 +69,7 @@ def shifting(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.mark.parametrize("level", [2, 3])
 def test_a_kernel_that_writes_past_its_buffer_is_named(shifting: Built, tmp_path: Path, level: int) -> None:
-    result = runner.run(shifting.package, level=level, out=tmp_path, guards=True, calls=2)
+    result = runner.run(RunOptions(shifting.package, level=level, out=tmp_path, guards=True, calls=2))
     assert result.verdict is None, "the write lands in memory that belongs to the process"
     found = overruns.find(result.run)
     assert found is not None
@@ -84,7 +85,10 @@ def test_a_kernel_that_writes_past_its_buffer_is_named(shifting: Built, tmp_path
 
 def test_what_the_shifted_kernel_leaves_unwritten_is_read(shifting: Built, tmp_path: Path) -> None:
     package = shifting.package
-    runs = [runner.run(package, level=2, out=tmp_path, guards=True, poison=p).run for p in (*POISONS, POISONS[0])]
+    runs = [
+        runner.run(RunOptions(package, level=2, out=tmp_path, guards=True, poison=p)).run
+        for p in (*POISONS, POISONS[0])
+    ]
     for found in (uninitialised.find(Dataflow(runs[0]), *runs[1:2]), uninitialised.find(Dataflow(runs[0]), *runs[1:])):
         assert found is not None
         assert found.kind is UNINITIALISED
@@ -96,7 +100,10 @@ def test_what_the_shifted_kernel_leaves_unwritten_is_read(shifting: Built, tmp_p
 @pytest.mark.parametrize("name", ["mixed", "loop", "dtypes", "reductions", "user_kernels"])
 def test_no_false_alarm(build: Callable[[str], Built], tmp_path: Path, name: str) -> None:
     package = build(name).package
-    runs = [runner.run(package, level=2, out=tmp_path, guards=True, poison=p).run for p in (*POISONS, POISONS[0])]
+    runs = [
+        runner.run(RunOptions(package, level=2, out=tmp_path, guards=True, poison=p)).run
+        for p in (*POISONS, POISONS[0])
+    ]
     for run in runs:
         assert overruns.find(run) is None
         assert [note.text for note in run.timeline.notes] == []

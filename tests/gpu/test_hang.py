@@ -10,6 +10,7 @@ import torch
 
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 from aoti_debug.runs.show.fault import verdict_lines
 from tests.built_model import Built, build_model
@@ -43,14 +44,19 @@ def inputs(folder: Path, go: int) -> Path:
 
 
 def test_a_kernel_that_ends_is_left_alone(built: Built, tmp_path: Path) -> None:
-    assert runner.run(built.package, inputs=inputs(tmp_path, 1), out=tmp_path / "runs", stall=STALL).verdict is None
+    assert (
+        runner.run(RunOptions(built.package, inputs=inputs(tmp_path, 1), out=tmp_path / "runs", stall=STALL)).verdict
+        is None
+    )
 
 
 @pytest.mark.parametrize("limit", ["stall", "timeout"])
 def test_a_kernel_that_never_ends_is_named_with_its_grid(built: Built, tmp_path: Path, limit: str) -> None:
     seconds = STALL if limit == "stall" else 90  # counted from before the package is loaded
     began = time.monotonic()
-    result = runner.run(built.package, inputs=inputs(tmp_path, 0), out=tmp_path / "runs", **{limit: seconds})
+    result = runner.run(
+        RunOptions(built.package, inputs=inputs(tmp_path, 0), out=tmp_path / "runs", **{limit: seconds})
+    )
     assert time.monotonic() - began < 240
     verdict = result.verdict
     assert verdict is not None

@@ -12,6 +12,7 @@ from aoti_debug.base.abi import Level, Phase
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.built_model import Built
@@ -38,9 +39,9 @@ def test_hashes_are_those_of_level_2(
     build: Callable[[str], Built], tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
     package = build(name).package
-    values = runner.run(package, level=2, calls=2, out=tmp_path / "values").run
+    values = runner.run(RunOptions(package, level=2, calls=2, out=tmp_path / "values")).run
     capfd.readouterr()
-    result = runner.run(package, level="hash", calls=2, out=tmp_path / "hashes")
+    result = runner.run(RunOptions(package, level=Level.HASH, calls=2, out=tmp_path / "hashes"))
     assert result.verdict is None
     assert capfd.readouterr().err == ""
     run = result.run

@@ -20,6 +20,7 @@ from aoti_debug.package.manifest import Certainty, Kind
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import load_tensors, run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
@@ -186,7 +187,7 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def gather_faults(built: Built, out: Path, inputs: Path, **options: int) -> runner.RunResult:
-    return runner.run(built.package, inputs=inputs, out=out, **options)
+    return runner.run(RunOptions(built.package, inputs=inputs, out=out, **options))
 
 
 @pytest.mark.parametrize("level", [3, 2, 1])

@@ -17,6 +17,7 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests import artifact_metadata
 from tests.built_model import Built, FromPackage, save_run
@@ -99,7 +100,7 @@ def test_a_package_for_another_gpu(from_package: Callable[[str], FromPackage], t
     )
     message = rf"was compiled for a GPU of compute capability {major - 1}\.{minor}; this one has {major}\.{minor}"
     with pytest.raises(ArtifactError, match=message):
-        runner.run(other, out=tmp_path / "runs", trusted=True)
+        runner.run(RunOptions(other, out=tmp_path / "runs", trusted=True))
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
@@ -109,7 +110,7 @@ def test_a_package_runs_on_the_gpu_that_its_inputs_are_on(
     found = from_package("dtypes")
     given = torch.load(found.original.parent / "inputs.pt", map_location="cuda:1")
     torch.save(given, tmp_path / "inputs.pt")
-    result = runner.run(found.package, inputs=tmp_path / "inputs.pt", out=tmp_path / "runs")
+    result = runner.run(RunOptions(found.package, inputs=tmp_path / "inputs.pt", out=tmp_path / "runs"))
     assert result.verdict is None
     arguments = [argument for launch in result.run.launches for argument in launch.args]
     assert {argument.layout.device for argument in arguments if argument.layout is not None} == {"cuda:1"}

@@ -11,6 +11,7 @@ import torch
 
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from tests import print_model
 from tests.once import once
 
@@ -36,7 +37,7 @@ def test_it_prints_what_eager_prints(package: Path, tmp_path: Path, level: int) 
     with torch.no_grad(), contextlib.redirect_stdout(out):
         for _ in range(50):
             print_model.Prints()(*args)
-    result = runner.run(package, level=level, out=tmp_path, calls=50)
+    result = runner.run(RunOptions(package, level=level, out=tmp_path, calls=50))
     assert result.verdict is None
     assert (result.run.path / "stdout.log").read_text() == out.getvalue()
 
@@ -44,7 +45,7 @@ def test_it_prints_what_eager_prints(package: Path, tmp_path: Path, level: int) 
 @pytest.mark.parametrize("level", [2, 3])
 def test_watchpoints(package: Path, tmp_path: Path, level: int) -> None:
     watch = ("*: max > 50", "*: nan", "*: numel > 0")
-    result = runner.run(package, level=level, out=tmp_path, calls=20, watch=watch)
+    result = runner.run(RunOptions(package, level=level, out=tmp_path, calls=20, watch=watch))
     large, nan, any_ = result.run.timeline.watchpoints
     assert large.hits > 0
     assert all(hit.element is not None and hit.value > 50 for hit in large.recorded)
@@ -55,7 +56,7 @@ def test_watchpoints(package: Path, tmp_path: Path, level: int) -> None:
 
 def test_save_and_stop(package: Path, tmp_path: Path) -> None:
     watch = ("*: max > 50",)
-    result = runner.run(package, level=3, out=tmp_path, calls=3, watch=watch, on_hit="save,stop")
+    result = runner.run(RunOptions(package, level=3, out=tmp_path, calls=3, watch=watch, on_hit="save,stop"))
     (watchpoint,) = result.run.timeline.watchpoints
     hit = watchpoint.stopped
     assert hit is not None
@@ -83,6 +84,8 @@ def test_a_watchpoint_names_the_first_nan_of_a_large_tensor(
     x[[numel - 1, numel - 7, numel // 2]] = -1
     torch.save((x,), tmp_path / "inputs.pt")
     package = once(tmp_path_factory, "cuda-sqrt", make)
-    result = runner.run(package, level=3, out=tmp_path / "runs", inputs=tmp_path / "inputs.pt", watch=("*: nan",))
+    result = runner.run(
+        RunOptions(package, level=3, out=tmp_path / "runs", inputs=tmp_path / "inputs.pt", watch=("*: nan",))
+    )
     (watchpoint,) = result.run.timeline.watchpoints
     assert watchpoint.recorded[0].element == numel // 2

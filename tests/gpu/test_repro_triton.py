@@ -13,6 +13,7 @@ from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 from tests.built_model import Built
@@ -74,7 +75,7 @@ def replays(package: Package, tmp_path_factory: pytest.TempPathFactory) -> Calla
     def replayed(name: str) -> Replays:
         if name not in known:
             folder = tmp_path_factory.mktemp(f"{name}-repros")
-            result = runner.run(package(name), level=1, out=folder / "runs")
+            result = runner.run(RunOptions(package(name), level=1, out=folder / "runs"))
             assert result.verdict is None
             launches = {x.id: x for x in result.run.launches if x.site.kind is Kind.TRITON}
             refused, folders = {}, []
@@ -147,7 +148,7 @@ def test_a_gather_outside_its_table_faults_alone(package: Package, tmp_path: Pat
     index = torch.randint(0, 500, (256,), device="cuda")
     index[100] = BAD_ROW
     torch.save((index,), tmp_path / "bad.pt")
-    result = runner.run(package("gather"), level=1, inputs=tmp_path / "bad.pt", out=tmp_path / "runs")
+    result = runner.run(RunOptions(package("gather"), level=1, inputs=tmp_path / "bad.pt", out=tmp_path / "runs"))
     assert result.verdict is not None
     guilty = result.verdict.launch
     assert guilty is not None

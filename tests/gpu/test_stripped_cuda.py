@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.built_model import Built, FromPackage
 from tests.stripped_package import order, stripped
@@ -37,13 +38,15 @@ def test_launches_and_grids_are_those_of_the_instrumented_package(
 ) -> None:
     found = from_package(name)
     inputs = found.original.parent / "inputs.pt"
-    one = runner.run(found.package, level=3, out=tmp_path / "one").run
+    one = runner.run(RunOptions(found.package, level=3, out=tmp_path / "one")).run
     other = runner.run(
-        stripped(found.original, tmp_path / "s.pt2"),
-        inputs=inputs,
-        level=3,
-        out=tmp_path / "other",
-        imports=("tests.gpu.cuda_models",),
+        RunOptions(
+            stripped(found.original, tmp_path / "s.pt2"),
+            inputs=inputs,
+            level=3,
+            out=tmp_path / "other",
+            imports=("tests.gpu.cuda_models",),
+        )
     ).run
     assert device_order(other) == device_order(one)
     assert grids(other) == grids(one) != []
@@ -58,10 +61,12 @@ def test_a_fault_is_laid_to_its_launch(
     torch._inductor.aoti_compile_and_package(torch.export.load(build("gather").program), package_path=str(compiled))
     torch.save((torch.full((256,), 1 << 40, device="cuda"),), tmp_path / "inputs.pt")
     result = runner.run(
-        stripped(compiled, tmp_path / "s.pt2"),
-        inputs=tmp_path / "inputs.pt",
-        out=tmp_path / "runs",
-        imports=("tests.gpu.cuda_models",),
+        RunOptions(
+            stripped(compiled, tmp_path / "s.pt2"),
+            inputs=tmp_path / "inputs.pt",
+            out=tmp_path / "runs",
+            imports=("tests.gpu.cuda_models",),
+        )
     )
     assert result.verdict is not None
     assert result.verdict.launch is not None

@@ -9,6 +9,7 @@ import torch
 
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import summaries
 from aoti_debug.runs.rundir.summaries import CallSample
 from tests.once import once
@@ -50,7 +51,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sampled(package: Path, out: Path, crumb_every: int | None) -> dict[tuple[int, str], tuple[CallSample, ...]]:
-    result = runner.run(package, out=out, level=3, calls=CALLS, summaries=1, crumb_every=crumb_every)
+    result = runner.run(RunOptions(package, out=out, level=3, calls=CALLS, summaries=1, crumb_every=crumb_every))
     kept = summaries.read(result.run)
     assert kept is not None
     return {(series.site, series.argument): series.samples for series in kept.series}
@@ -67,7 +68,7 @@ def test_summaries_are_those_without_waiting(package: Path, tmp_path: Path, crum
 @pytest.mark.parametrize("crumb_every", [None, 1, 16])
 def test_every_call_hits_equally_often(package: Path, tmp_path: Path, crumb_every: int | None) -> None:
     watch = ("*: max > 2", "*: nan", "*: numel > 0")
-    result = runner.run(package, level=3, out=tmp_path, calls=CALLS, watch=watch, crumb_every=crumb_every)
+    result = runner.run(RunOptions(package, level=3, out=tmp_path, calls=CALLS, watch=watch, crumb_every=crumb_every))
     large, nan, any_ = result.run.timeline.watchpoints
     assert large.hits > 0
     assert large.hits % CALLS == 0
@@ -80,7 +81,9 @@ def test_every_call_hits_equally_often(package: Path, tmp_path: Path, crumb_ever
 
 
 def test_stop_ends_the_run(package: Path, tmp_path: Path) -> None:
-    result = runner.run(package, level=3, out=tmp_path, calls=3, watch=("*: max > 2",), on_hit="stop", crumb_every=16)
+    result = runner.run(
+        RunOptions(package, level=3, out=tmp_path, calls=3, watch=("*: max > 2",), on_hit="stop", crumb_every=16)
+    )
     assert result.run.state.value == "stopped"
 
 

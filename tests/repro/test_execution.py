@@ -15,6 +15,7 @@ from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
 from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from tests import models
 from tests.repro.repro_launches import replay, run_script
@@ -98,7 +99,7 @@ def test_every_launch_is_replayed_bit_for_bit(name: str, saved: Callable[[str], 
 
 @pytest.mark.slow
 def test_a_run_without_tensors_is_repeated(built: Callable[[str], Built], tmp_path: Path) -> None:
-    first = runner.run(built("mixed").package, level=3, out=tmp_path).run
+    first = runner.run(RunOptions(built("mixed").package, level=3, out=tmp_path)).run
     heard: list[str] = []
     written = write_repro("cpp_fused_relu_1", run=first.path, output=tmp_path / "repro", say=heard.append)
     again = open_run(written.run)
@@ -114,7 +115,9 @@ def test_a_run_without_tensors_is_repeated(built: Callable[[str], Built], tmp_pa
 
 @pytest.mark.slow
 def test_a_filter_and_a_phase_do_not_stand_in_the_way(built: Callable[[str], Built], tmp_path: Path) -> None:
-    first = runner.run(built("mixed").package, level=1, filters=["nothing*"], phase="before", out=tmp_path, calls=2).run
+    first = runner.run(
+        RunOptions(built("mixed").package, level=1, filters=("nothing*",), phase="before", out=tmp_path, calls=2)
+    ).run
     written = write_repro("aoti_torch_cpu_topk", run=first.path, launch="1.6", output=tmp_path / "repro")
     assert open_run(written.run).info.calls == 2
     assert "0.3\n" not in (written.path / "README").read_text()
@@ -127,7 +130,7 @@ def test_a_fault_of_a_model_is_reproduced_alone(built: Callable[[str], Built], t
     arguments = list(models.inputs("mixed"))
     arguments[4] = torch.tensor([1, 99, 2, 3])  # index_put: an index past the end
     torch.save(tuple(arguments), tmp_path / "bad.pt")
-    result = runner.run(built("mixed").package, level=3, inputs=tmp_path / "bad.pt", out=tmp_path / "runs")
+    result = runner.run(RunOptions(built("mixed").package, level=3, inputs=tmp_path / "bad.pt", out=tmp_path / "runs"))
     assert result.verdict is not None
     guilty = result.verdict.launch
     assert guilty is not None

@@ -17,8 +17,10 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.processes.changed_environment import changed_environment
 from aoti_debug.base.wording import first_line
 from aoti_debug.package.pt2 import archive
+from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis.verdict_finding import finding_of
 from aoti_debug.runs.run import load_model, runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.views.report import report
@@ -116,7 +118,15 @@ def debug(
     is_cached = cached_build.write_package(exported, folder, inductor_configs or {})
     torch.save({"args": inputs, "kwargs": keywords}, folder / _INPUTS)
     directory.add(GraphEntry(folder.name, "inference", "", cached=is_cached))
-    result = runner.run(folder / PACKAGE, level=level, inputs=folder / _INPUTS, filters=tuple(filters), out=folder)
+    result = runner.run(
+        RunOptions(
+            folder / PACKAGE,
+            level=levels.number(level),
+            inputs=folder / _INPUTS,
+            filters=tuple(filters),
+            out=folder,
+        )
+    )
     outputs = _outputs(folder / PACKAGE, exported, inputs, keywords) if _is_clean(result) else None
     program = folder / PROGRAM
     return DebuggedModel(outputs, result.run, result.verdict, folder / PACKAGE, program if program.is_file() else None)

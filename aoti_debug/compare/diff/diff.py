@@ -25,9 +25,9 @@ from aoti_debug.instrument.builder.build_step import build_step, require_inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import levels
+from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import recording_everything
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
-from aoti_debug.runs.run.runner import run_with
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -100,7 +100,7 @@ class _Recorder:
         found = archive.inspect(model)
         package = model if found.kind is ArtifactKind.INSTRUMENTED else self._built(side, model)
         with self._steps.step(f"run {side}") as note:
-            result = run_with(
+            result = runner.run(
                 replace(
                     recording_everything(package, self._folder / side),
                     inputs=self._inputs,

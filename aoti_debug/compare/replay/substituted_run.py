@@ -11,9 +11,8 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.replay import instructions as instruction_file
 from aoti_debug.compare.replay.instructions import Instruction
-from aoti_debug.runs.run import saved_outputs
+from aoti_debug.runs.run import runner, saved_outputs
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.runner import run_with
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
@@ -60,7 +59,7 @@ def run_substituted(
         outputs=folder / "outputs",
         environment={**options.environment, "AOTI_DEBUG_PRINT": "none"},
     )
-    result = run_with(chosen, observer or Observer())
+    result = runner.run(chosen, observer or Observer())
     notes = result.run.timeline.notes
     summaries = [note.text for note in notes if note.code == NoteCode.SUBSTITUTED]
     if instructions and not summaries and result.run.state is ExitKind.CLEAN:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from aoti_debug.base.native import crash_stacks
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import trust
 from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
-from aoti_debug.package.recording import levels, site_filter
+from aoti_debug.package.recording import site_filter
 from aoti_debug.runs.diagnosis import rescue
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.verdict import Verdict
@@ -57,80 +56,14 @@ class RunResult:
         return self.diagnosed.verdict
 
 
-def run(
-    package: str | Path,
-    *,
-    inputs: str | Path | None = None,
-    level: int | str | None = None,
-    filters: Sequence[str] | None = None,
-    modules: Sequence[str] | None = None,
-    lines: Sequence[str] | None = None,
-    phase: str | None = None,
-    out: str | Path | None = None,
-    calls: int = 1,
-    timeout: float | None = None,
-    stall: float | None = None,
-    imports: Sequence[str] = (),
-    libraries: Sequence[str | Path] = (),
-    launch: str | None = None,
-    flight: int | None = None,
-    crumb_every: int | None = None,
-    guards: bool = False,
-    poison: int | None = None,
-    random_inputs: int | None = None,
-    watch: Sequence[str] = (),
-    on_hit: str = "",
-    inspector: str = "",
-    tag: str = "",
-    ranks: str = "",
-    rank: Rank | None = None,
-    model: str = "",
-    trusted: bool = False,
-    summaries: int | None = None,
-    observer: Observer | None = None,
-) -> RunResult:
-    """Runs a package; see RunOptions for the arguments. A fault of the model is a result, not an error.
+def run(options: RunOptions, observer: Observer | None = None) -> RunResult:
+    """Runs a package and notifies the observer meanwhile. A fault of the model is a result, not an error.
 
     Raises:
         UsageError: an option is wrong, the directory for runs cannot be written, or the package is not trusted.
         ArtifactError: the package or the inputs are not what they should be.
         TargetError: the model never started.
     """
-    options = RunOptions(
-        package=Path(package),
-        inputs=None if inputs is None else Path(inputs),
-        level=None if level is None else levels.number(level),
-        filters=None if filters is None else tuple(filters),
-        modules=None if modules is None else tuple(modules),
-        lines=None if lines is None else tuple(lines),
-        phase=phase,
-        out=None if out is None else Path(out),
-        calls=calls,
-        timeout=timeout,
-        stall=stall,
-        imports=tuple(imports),
-        libraries=tuple(Path(library) for library in libraries),
-        launch=launch,
-        flight=flight,
-        crumb_every=crumb_every,
-        guards=guards,
-        poison=poison,
-        random_inputs=random_inputs,
-        watch=tuple(watch),
-        on_hit=on_hit,
-        inspector=inspector,
-        tag=tag,
-        ranks=ranks,
-        rank=rank,
-        model=model,
-        trusted=trusted,
-        summaries=summaries,
-    )
-    return run_with(options, observer or Observer())
-
-
-def run_with(options: RunOptions, observer: Observer) -> RunResult:
-    """Runs a package and notifies the observer meanwhile; see `run`."""
     stopwatch = Stopwatch("prepare")
     run_options.check(options)
     target = run_target(options.package, options.model, options.trusted)
@@ -144,7 +77,7 @@ def run_with(options: RunOptions, observer: Observer) -> RunResult:
     path = _new_directory(base, options.rank)
     try:
         with scratch_directory() as temporary:  # until the call stacks in the libraries there have been read
-            return _run_in(path, target, options, observer, stopwatch, temporary)
+            return _run_in(path, target, options, observer or Observer(), stopwatch, temporary)
     except (ArtifactError, TargetError, UsageError):
         if options.rank is None:  # a rank that never started is of interest to the others
             stamped_directories.remove(path, base if is_new_base else None)

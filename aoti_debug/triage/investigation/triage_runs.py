@@ -17,8 +17,9 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.progress.steps import Step, Steps
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
+from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions, recording_everything
-from aoti_debug.runs.run.runner import RunResult, run_with
+from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_json
 from aoti_debug.runs.rundir.timeline import Launch
@@ -87,7 +88,7 @@ class _Cancellable(Observer):
 
 def _timed(options: RunOptions, observer: Observer, steps: Steps) -> Finished:
     began = steps.now
-    result = run_with(options, observer)
+    result = runner.run(options, observer)
     return Finished(result, steps.now - began, began)
 
 
@@ -142,7 +143,7 @@ class TriageRuns:
 
     def with_files(self, files: RunFiles) -> RunResult:
         """Level 2 with other inputs, weights or results of launches; no step of its own."""
-        return run_with(_given(replace(self._options, level=2), files), Observer())
+        return runner.run(_given(replace(self._options, level=2), files), Observer())
 
     def tensors(
         self,
@@ -163,7 +164,7 @@ class TriageRuns:
             inputs: their file.
             folder: for the run directory.
         """
-        return run_with(replace(self._options, inputs=inputs, random_inputs=None, out=folder), Observer())
+        return runner.run(replace(self._options, inputs=inputs, random_inputs=None, out=folder), Observer())
 
     def all_tensors(self) -> RunResult:
         """Level 1: the tensors of all launches. A run that was begun ahead is taken if it was not disturbed."""
@@ -240,7 +241,7 @@ class TriageRuns:
 
     def _run(self, name: str, options: RunOptions) -> RunResult:
         with self._steps.step(name) as note:
-            result = run_with(options, Observer())
+            result = runner.run(options, Observer())
             note.text = _outcome(result)
             note.timings = result.run.info.timings
         return result

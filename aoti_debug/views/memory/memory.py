@@ -18,8 +18,8 @@ from aoti_debug.instrument.builder.build import BuildOptions
 from aoti_debug.instrument.builder.build_step import build_step, require_inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.runner import run_with
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import memory_file, run_directory
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
@@ -87,7 +87,7 @@ def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:
                 environment={"AOTI_DEBUG_PRINT": "none"},
                 memory=True,
             )
-            run = run_with(chosen, Observer()).run
+            run = runner.run(chosen, Observer()).run
             note.text = wording.count(len(run.launches), "launch")
         return run
     finally:

@@ -13,10 +13,9 @@ from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.base.wording import first_line
 from aoti_debug.compare.replay.replay_session import ReplaySession
 from aoti_debug.package.pt2 import archive
-from aoti_debug.runs.run import run_target
+from aoti_debug.runs.run import run_target, runner
 from aoti_debug.runs.run.device_profiler import MEASURING_ERRORS, CaptureError, DeviceTimes
 from aoti_debug.runs.run.options import RunOptions, recording_everything
-from aoti_debug.runs.run.runner import run_with
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
@@ -60,7 +59,7 @@ def run_to_the_end(options: RunOptions) -> RunDir:
         UsageError: the model does not end well, or is not trusted.
         ArtifactError, TargetError: it could not be started.
     """
-    run = run_with(options, Observer()).run
+    run = runner.run(options, Observer()).run
     measuring_error = MEASURING_ERRORS.get(run.info.exit.exception or "")
     if measuring_error is CaptureError:
         raise CaptureError(_capture_failure(run))

@@ -16,6 +16,7 @@ from aoti_debug.base.native.frames import StackFrame
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import run_directory
 from tests import native_library
 from tests.native_library import SOURCE, line_of
@@ -218,7 +219,7 @@ def native_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def verdict_of(package: Path, base: Path, **options: float) -> Verdict:
-    result = runner.run(package, out=base, **options)
+    result = runner.run(RunOptions(package, out=base, **options))
     assert result.verdict is not None
     assert result.verdict.launch is not None
     assert result.verdict.launch.kernel == "native::act.default"

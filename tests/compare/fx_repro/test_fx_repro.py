@@ -18,6 +18,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.compare.fx_repro import FxExtra, write_fx_repro
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 from tests.compare import chains
@@ -114,7 +115,7 @@ def test_of_a_launch_that_crashed_there_are_its_inputs(
     faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULTY_OPS", "segv")
-    result = runner.run(faulty_package, level=1, phase="both", filters=(), out=tmp_path / "runs")
+    result = runner.run(RunOptions(faulty_package, level=1, phase="both", filters=(), out=tmp_path / "runs"))
     assert result.verdict is not None
     assert result.verdict.launch is not None
     launch = result.verdict.launch

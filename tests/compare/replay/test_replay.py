@@ -12,6 +12,7 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, UsageError
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import ExitKind
 from tests.wrong_model import Wrong
@@ -22,7 +23,7 @@ BOTH = ("0.2=eager", "0.4=eager")
 @pytest.fixture(scope="module")
 def recorded(wrong: Wrong, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the wrong model at level 1."""
-    return runner.run(wrong.bad, level=1, out=tmp_path_factory.mktemp("runs")).run.path
+    return runner.run(RunOptions(wrong.bad, level=1, out=tmp_path_factory.mktemp("runs"))).run.path
 
 
 def replay(run: Path, folder: Path, *substitutions: str) -> Result:
@@ -68,7 +69,7 @@ def test_a_launch_that_is_skipped(recorded: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_without_tensors_is_repeated(wrong: Wrong, tmp_path: Path) -> None:
-    run = runner.run(wrong.bad, level=3, out=tmp_path / "runs").run
+    run = runner.run(RunOptions(wrong.bad, level=3, out=tmp_path / "runs")).run
     result = replay(run.path, tmp_path, *BOTH)
     assert result.exit_code == 0, result.output
     assert "run level 1" in result.stderr

@@ -27,6 +27,7 @@ from aoti_debug.package.inputs import input_files as inputs
 from aoti_debug.package.manifest import Certainty, PackageOrigin
 from aoti_debug.package.pt2 import archive as pt2_archive
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from tests import artifact_metadata, compile_packages, forked_script, machine_results
 from tests.built_model import Built
 from tests.compile_packages import INPUT
@@ -117,7 +118,7 @@ def test_weights_that_lie_in_the_archive_stay_there(
         for path in (packages / "pickled.pt2", package)
     ]
     assert equal(outputs(loaded[1]), outputs(loaded[0]))
-    result = runner.run(package, random_inputs=1, out=tmp_path / "runs")
+    result = runner.run(RunOptions(package, random_inputs=1, out=tmp_path / "runs"))
     assert result.verdict is None
 
 
@@ -133,7 +134,7 @@ def test_weights_that_the_host_gives(packages: Path, instrumented: Callable[...,
         results.append(outputs(model))
     assert equal(*results)
     with pytest.raises(ArtifactError, match="has no weights: it was compiled to be given"):
-        runner.run(summary.package, random_inputs=1, out=tmp_path / "runs")
+        runner.run(RunOptions(summary.package, random_inputs=1, out=tmp_path / "runs"))
 
 
 def test_the_new_package_is_the_old_one_with_another_library(
@@ -173,7 +174,7 @@ def test_one_model_of_several(packages: Path, instrumented: Callable[..., BuildS
     before, after = files(packages / "two.pt2"), files(instrumented("two", "second").package)
     others = {name: crc for name, crc in before.items() if "/second/" not in name}
     assert others.items() <= after.items()
-    result = runner.run(instrumented("two", "second").package, random_inputs=1, out=tmp_path / "runs")
+    result = runner.run(RunOptions(instrumented("two", "second").package, random_inputs=1, out=tmp_path / "runs"))
     assert (result.verdict, result.run.manifest.model) == (None, "second")
     assert len(result.run.launches) == 3
 
@@ -265,7 +266,7 @@ def test_model_lines_and_inputs_come_from_the_exported_program(packages: Path, t
     assert {site.provenance.certainty for site in sites if site.provenance.source} == {Certainty.INFERRED}
     assert {Path(frame.file).name for site in sites for frame in site.provenance.source} == {"compile_packages.py"}
     assert summary.missing_inputs_reason == ""
-    run = runner.run(summary.package, out=tmp_path / "runs").run
+    run = runner.run(RunOptions(summary.package, out=tmp_path / "runs")).run
     assert [launch.site for launch in run.launches] == list(sites)
 
 
@@ -285,14 +286,14 @@ def test_inputs_are_wanted_and_can_be_made(
     (leaf,) = summary.signature.leaves
     assert str(leaf) == "float32[2, 4] on cpu"
     with pytest.raises(ArtifactError, match="has no inputs in it") as caught:
-        runner.run(summary.package, out=tmp_path / "runs")
+        runner.run(RunOptions(summary.package, out=tmp_path / "runs"))
     assert f"\n  {leaf.name} float32[2, 4] on cpu" in caught.value.hint
     embedded = builder.build_report(
         BuildOptions(program=packages / "plain.pt2", output=tmp_path / "e.pt2", random_inputs=5)
     )
     assert embedded.missing_inputs_reason == ""
     made = inputs.read_embedded(pt2_archive.inspect(embedded.package))
-    run = runner.run(summary.package, random_inputs=5, out=tmp_path / "runs").run
+    run = runner.run(RunOptions(summary.package, random_inputs=5, out=tmp_path / "runs")).run
     assert made is not None
     assert run.inputs is not None
     again = torch.load(run.inputs)

@@ -18,6 +18,7 @@ from aoti_debug.runs.diagnosis import rescue
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.runs.run import runner, shared_memory
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import load_tensors, rescued_tensors
 from aoti_debug.runs.rundir import run_directory as rundir
 from aoti_debug.runs.rundir.formats import shared_files
@@ -217,7 +218,7 @@ def test_one_run_is_enough_for_a_fault_that_does_not_come_again(
     faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULTY_OPS", "segv")
-    result = runner.run(faulty_package, out=tmp_path / "runs", flight=2)
+    result = runner.run(RunOptions(faulty_package, out=tmp_path / "runs", flight=2))
     monkeypatch.delenv("FAULTY_OPS")
     assert result.verdict is not None
     assert result.verdict.launch is not None
@@ -240,7 +241,7 @@ def test_one_run_is_enough_for_a_fault_that_does_not_come_again(
 
 def test_a_clean_run_leaves_nothing(faulty_package: Path, tmp_path: Path) -> None:
     before = set(os.listdir("/dev/shm"))
-    result = runner.run(faulty_package, out=tmp_path / "runs", flight=2)
+    result = runner.run(RunOptions(faulty_package, out=tmp_path / "runs", flight=2))
     assert (result.verdict, result.lost) == (None, "")
     assert not (result.run.path / shared_files.FLIGHT_RECORDER).is_symlink()
     assert not (result.run.path / rescued_tensors.NAME).exists()

@@ -19,6 +19,7 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import load_tensors
@@ -30,8 +31,8 @@ from tests.paths import ROOT
 ACT = "faulty::act.default"
 
 
-def run(package: Path, base: Path, **options: object) -> RunResult:
-    return runner.run(package, out=base / "runs", **options)  # type: ignore[arg-type]
+def run(package: Path, base: Path, *, observer: Observer | None = None, **options: object) -> RunResult:
+    return runner.run(RunOptions(package, out=base / "runs", **options), observer)  # type: ignore[arg-type]
 
 
 def guilty(result: RunResult) -> tuple[ExitKind, str, Proof]:
@@ -227,7 +228,10 @@ def test_a_killed_tool_leaves_no_model_running_and_a_run_that_reads(
     faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULTY_OPS", "hang")
-    code = "import sys; from aoti_debug.runs.run.runner import run; run(sys.argv[1], out=sys.argv[2])"
+    code = (
+        "import sys; from pathlib import Path; from aoti_debug.runs.run import runner, options;"
+        "runner.run(options.RunOptions(Path(sys.argv[1]), out=Path(sys.argv[2])))"
+    )
     root = str(ROOT)
     paths = os.pathsep.join([os.environ["PYTHONPATH"], root])
     tool = subprocess.Popen(
@@ -326,7 +330,7 @@ def test_a_package_without_source_whose_library_is_none(tmp_path: Path) -> None:
         ({"crumb_every": 0}, "--crumb-every 0 is less than 1"),
         ({"poison": 0}, "--poison needs --guards"),
         ({"guards": True, "poison": 256}, "256 is not a byte"),
-        ({"libraries": ["none.so"]}, "none.so does not exist"),
+        ({"libraries": (Path("none.so"),)}, "none.so does not exist"),
     ],
 )
 def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, object], message: str) -> None:
@@ -343,7 +347,7 @@ def test_a_directory_that_cannot_be_written(faulty_package: Path, tmp_path: Path
     assert str(caught.value) == f"cannot make a directory in {tmp_path / 'runs'}: Not a directory"
     assert "--out DIR" in caught.value.hint
     with pytest.raises(UsageError, match="cannot make a directory in /proc/nothing"):
-        runner.run(faulty_package, out="/proc/nothing")
+        runner.run(RunOptions(faulty_package, out=Path("/proc/nothing")))
 
 
 def test_summaries_that_cannot_be_kept_leave_the_run(
@@ -354,7 +358,7 @@ def test_summaries_that_cannot_be_kept_leave_the_run(
         "atexit.register(lambda: os.truncate(os.path.join(os.environ['AOTI_DEBUG_RUN'], 'summaries.bin'), 10))\n"
     )
     monkeypatch.chdir(tmp_path)  # where children look for modules first
-    result = runner.run(faulty_package, level=3, summaries=1, imports=("truncates",), out=tmp_path / "runs")
+    result = runner.run(RunOptions(faulty_package, level=3, summaries=1, imports=("truncates",), out=tmp_path / "runs"))
     assert "summaries.bin is truncated" in result.lost
     assert result.verdict is None
     assert len(result.run.launches) > 0

@@ -13,6 +13,7 @@ from aoti_debug.base.machine.files.json_data import DamagedJsonError
 from aoti_debug.base.machine.progress.timings import Stopwatch
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner, supervise
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.protocol import RunRequest
 from aoti_debug.runs.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.runs.run.watchdog import Limits
@@ -69,7 +70,7 @@ def test_a_process_that_leaves_another_with_its_pipes_has_ended(
 def test_a_model_that_stalls(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAULTY_OPS", "hang")
     began = time.monotonic()
-    result = runner.run(faulty_package, out=tmp_path, stall=2)
+    result = runner.run(RunOptions(faulty_package, out=tmp_path, stall=2))
     assert time.monotonic() - began < 120
     verdict = result.verdict
     assert verdict is not None
@@ -91,7 +92,7 @@ def test_a_model_that_stalls(faulty_package: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_a_model_that_goes_on_is_left_alone(faulty_package: Path, tmp_path: Path) -> None:
-    result = runner.run(faulty_package, out=tmp_path, stall=120)
+    result = runner.run(RunOptions(faulty_package, out=tmp_path, stall=120))
     assert result.verdict is None
     assert not (result.run.path / "python.txt").exists()
 
@@ -107,7 +108,7 @@ def test_a_model_that_goes_on_is_left_alone(faulty_package: Path, tmp_path: Path
 )
 def test_limits_that_make_no_sense(faulty_package: Path, tmp_path: Path, options: dict[str, int], message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        runner.run(faulty_package, out=tmp_path / "runs", **options)
+        runner.run(RunOptions(faulty_package, out=tmp_path / "runs", **options))
     assert str(caught.value) == message
     assert caught.value.hint
     assert not (tmp_path / "runs").exists()

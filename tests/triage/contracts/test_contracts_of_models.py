@@ -12,6 +12,7 @@ from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.contracts import contracts
 
@@ -29,7 +30,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(package: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    return runner.run(package, level=3, out=tmp_path_factory.mktemp("runs"), calls=2).run
+    return runner.run(RunOptions(package, level=3, out=tmp_path_factory.mktemp("runs"), calls=2)).run
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,7 @@ def test_inputs_that_the_model_was_not_exported_for(
 ) -> None:
     torch.save(inputs, tmp_path / "in.pt")
     with pytest.raises(InputMismatch) as caught:
-        runner.run(package, inputs=tmp_path / "in.pt", level=3, out=tmp_path / "runs")
+        runner.run(RunOptions(package, inputs=tmp_path / "in.pt", level=3, out=tmp_path / "runs"))
     assert [(found.name, found.kind) for found in caught.value.mismatches] == expected
     assert caught.value.exit_code == 3
     assert caught.value.hint != ""

@@ -14,6 +14,7 @@ from aoti_debug.package.manifest import Allocation, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.memory_errors import overruns
 from aoti_debug.triage.memory_errors.overruns import OVERRUN
@@ -159,7 +160,7 @@ def spilling(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 def test_an_operator_that_writes_into_its_neighbour(spilling: Built, tmp_path: Path) -> None:
-    result = runner.run(spilling.package, level=3, out=tmp_path, guards=True)
+    result = runner.run(RunOptions(spilling.package, level=3, out=tmp_path, guards=True))
     assert result.verdict is None
     finding = require(overruns.find(result.run))
     place = finding.where
@@ -175,7 +176,7 @@ def test_an_operator_that_writes_into_its_neighbour(spilling: Built, tmp_path: P
 
 
 def test_the_same_without_guards_looks_clean(spilling: Built, tmp_path: Path) -> None:
-    result = runner.run(spilling.package, level=3, out=tmp_path)
+    result = runner.run(RunOptions(spilling.package, level=3, out=tmp_path))
     assert result.run.timeline.damages == ()
     assert overruns.find(result.run) is None
     assert overruns.without_guards(result.run) == ()

@@ -11,6 +11,7 @@ import pytest
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.memory_errors import uninitialised
 from aoti_debug.triage.memory_errors.uninitialised import UNINITIALISED
@@ -186,7 +187,7 @@ def unwritten(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 def poisoned_runs(package: Path, out: Path) -> list[RunDir]:
-    return [runner.run(package, level=2, out=out, guards=True, poison=poison).run for poison in POISONS]
+    return [runner.run(RunOptions(package, level=2, out=out, guards=True, poison=poison)).run for poison in POISONS]
 
 
 def test_a_model_that_sums_unwritten_rows(unwritten: Built, tmp_path: Path) -> None:

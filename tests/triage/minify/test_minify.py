@@ -16,6 +16,7 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import CLEAN, Finding, Place
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.triage.minify.minify import key_of, minify
 from aoti_debug.triage.minify.options import MinifyOptions
 from aoti_debug.triage.minify.scripts.script_results import Known, ScriptTrial, ScriptTrials
@@ -44,7 +45,7 @@ OF_OUTPUTS = Finding(WRONG_VALUE, "output 0 is wrong")
 def triaged(wrong: Wrong, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of a triage, with a run of the wrong package."""
     folder = triage_directory.create(tmp_path_factory.mktemp("triage"))
-    result = runner.run(wrong.bad, level=1, phase="both", filters=(), out=folder / "runs")
+    result = runner.run(RunOptions(wrong.bad, level=1, phase="both", filters=(), out=folder / "runs"))
     triage_directory.write(folder, Record(OF_LAUNCH, run=str(result.run.path)))
     return folder
 

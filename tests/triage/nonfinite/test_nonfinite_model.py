@@ -11,6 +11,7 @@ import pytest
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
@@ -42,7 +43,9 @@ def run(arithmetic: Built, tmp_path: Path) -> Callable[..., RunDir]:
         torch.save(nonfinite_models.inputs(**what), tmp_path / "inputs.pt")
         phase = "both" if level == 2 else None
         return runner.run(
-            arithmetic.package, inputs=tmp_path / "inputs.pt", level=level, phase=phase, out=tmp_path / "runs"
+            RunOptions(
+                arithmetic.package, inputs=tmp_path / "inputs.pt", level=level, phase=phase, out=tmp_path / "runs"
+            )
         ).run
 
     return run_model

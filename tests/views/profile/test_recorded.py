@@ -31,7 +31,7 @@ def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exit_: Exit, fault: 
     if fault is not None:
         journal.fault(1, FaultDomain.SHIM, text=fault)
     run = run_directory.open_run(factories.run_directory(tmp_path, on_gpu.package(), journal, exit=exit_))
-    monkeypatch.setattr(recorded, "run_with", lambda *_: SimpleNamespace(run=run))
+    monkeypatch.setattr(recorded.runner, "run", lambda *_: SimpleNamespace(run=run))
     return RunOptions(tmp_path / "model.pt2")
 
 

@@ -30,10 +30,10 @@ from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.runs.diagnosis import suggested_commands
-from aoti_debug.runs.run import watch_syntax
+from aoti_debug.runs.run import runner, watch_syntax
 from aoti_debug.runs.run.inspector import InspectorError
 from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES, RunOptions
-from aoti_debug.runs.run.runner import RunResult, run_with
+from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir import rescued_tensors, run_directory
 from aoti_debug.runs.rundir import summaries as run_summaries
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -272,7 +272,7 @@ def command(
         summaries=(freq or 1) if summaries else None,
     )
     with LiveOutput(calls) as live:
-        result = run_with(chosen, live)
+        result = runner.run(chosen, live)
     package_manifest = result.run.manifest
     print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
     print_lines(unmatched_watch_warning(package_manifest, watch_syntax.unmatched(watch, package_manifest)), err=True)

@@ -17,6 +17,7 @@ from aoti_debug.instrument.frontend.protocol.messages import OPERATOR_KEYS, name
 from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import load_tensors
 from tests import models
 from tests.paths import CPP
@@ -83,7 +84,7 @@ def test_a_shim_of_the_users_own_is_called_and_recorded(
     )
     sites = builder.build_report(options).manifest.sites
     assert [site.kernel for site in sites if site.kind is Kind.CUSTOM_SHIM] == ["aoti_torch_cpu_shimmed"]
-    result = runner.run(tmp_path / "built.pt2", level=1, out=tmp_path / "runs")
+    result = runner.run(RunOptions(tmp_path / "built.pt2", level=1, out=tmp_path / "runs"))
     assert result.verdict is None
     launch = next(launch for launch in result.run.launches if launch.site.kind is Kind.CUSTOM_SHIM)
     before, after = (

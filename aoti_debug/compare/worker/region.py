@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate import tensor_float
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
@@ -48,6 +49,24 @@ _NOWHERE = Rounding("", 0.0)
 _ROUNDINGS = 4  # regions in which the rounding that makes a difference is looked for
 _EAGER_AND_DOUBLE = (Arithmetic.EAGER, Arithmetic.DOUBLE)
 _SPREADS = 16  # outputs whose distribution of errors is kept
+
+
+@dataclass(frozen=True)
+class _Evaluations:
+    """The evaluations of a region: in eager's arithmetic, in those that kernels may use, and in float64.
+
+    Attributes:
+        known: the recorded values that the region reads.
+        evaluate: evaluates it in another way.
+    """
+
+    graph: Graph
+    symbols: Symbols
+    known: dict[ValueKey, Any]
+    evaluate: Callable[..., Evaluation]
+    eager: Evaluation
+    kernels: Sequence[Evaluation]
+    double: Evaluation
 
 
 class RegionEvaluator:
@@ -121,12 +140,13 @@ class RegionEvaluator:
                 kernels = (evaluate(Arithmetic.KERNEL, known), evaluate(Arithmetic.KERNEL, known, outputs))
             bounds = _Bounds(self._reference, graph, region, self._device, self._weights, symbols, known)
             measured: list[Measurement] = []
+            at = _Evaluations(graph, symbols, known, evaluate, eager, kernels, double)
             notes = [f"{name} computed in its own dtype: {why}" for name, why in double.fallbacks.items()]
             for item in region.outputs:
                 try:
                     if other is not None:
                         self._require_recorded(item, symbols, graph, (eager, other), inputs.parts)
-                    measured.append(self._output(graph, item, symbols, eager, kernels, double, known, evaluate, bounds))
+                    measured.append(self._output(item, at, bounds))
                 except NotEvaluableError as error:
                     if len(region.outputs) == 1:
                         raise
@@ -216,20 +236,10 @@ class RegionEvaluator:
                 value = as_written(double.value(item.value), load(graph, item, self._device), item, symbols)
                 program_values.save(folder, item.recorded.argument, value)
 
-    def _output(
-        self,
-        graph: Graph,
-        item: KnownValue,
-        symbols: Symbols,
-        eager: Evaluation,
-        kernels: Sequence[Evaluation],
-        double: Evaluation,
-        known: dict[ValueKey, Any],
-        evaluate: Callable[..., Evaluation],
-        bounds: _Bounds,
-    ) -> Measurement:
+    def _output(self, item: KnownValue, at: _Evaluations, bounds: _Bounds) -> Measurement:
         import torch
 
+        graph, symbols, known, evaluate, double = at.graph, at.symbols, at.known, at.evaluate, at.double
         actual = load(graph, item, self._device)
 
         def expected(evaluation: Evaluation) -> torch.Tensor:
@@ -238,12 +248,12 @@ class RegionEvaluator:
         node = graph.by_name[item.value.after or item.value.node]
         named = graph.by_name[node.inputs[0]] if node.is_member and node.inputs else node
         subject = Subject(item.recorded.argument, str(item.value), named.target)
-        ties = index_ties.equal_choices(graph, item.value.node, actual, eager)
-        in_eager = expected(eager)
+        ties = index_ties.equal_choices(graph, item.value.node, actual, at.eager)
+        in_eager = expected(at.eager)
         output = Evaluated(
             actual,
             in_eager,
-            in_eager if eager in kernels else _nearest([expected(kernel) for kernel in kernels], actual),
+            in_eager if at.eager in at.kernels else _nearest([expected(kernel) for kernel in at.kernels], actual),
             expected(double),
             ties=ties,
             terms=double.terms,

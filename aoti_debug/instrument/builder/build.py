@@ -132,7 +132,7 @@ class Stages:
 __all__ = ["BuildOptions", "BuildProgress", "BuildSummary", "build", "build_report"]
 
 
-def build(
+def build(  # noqa: PLR0913 - the public function, whose users name each option
     program_or_path: str | Path | ExportedProgram,
     *,
     level: int | str = 3,

@@ -41,7 +41,7 @@ class Bench:
         self.original: RunDir | None = None
 
     def clean(self) -> Clean:
-        """Compares the model as it is."""
+        """Compares the unchanged model."""
         with self.edited(lambda lowered: lowered):
             self.build(self.package)
         began = time.monotonic()

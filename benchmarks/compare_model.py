@@ -1,4 +1,4 @@
-"""Compares one model for benchmarks/compare.py, as it is and with wrong kernels, and prints the results as JSON lines.
+"""Compares one model for benchmarks/compare.py, unchanged and with wrong kernels, and prints the results as JSON lines.
 
 usage: python benchmarks/compare_model.py MODEL [--device cpu|cuda] [--planted N] [--lowerings N] [--held-out N]
     [--seed N]

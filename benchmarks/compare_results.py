@@ -1,4 +1,4 @@
-"""The results of comparing one model, as it is or with a wrong kernel."""
+"""The results of comparing one model, unchanged or with a wrong kernel."""
 
 from __future__ import annotations
 

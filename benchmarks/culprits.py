@@ -2,9 +2,9 @@
 
 usage: python benchmarks/culprits.py [--launches N] [--pairs N]
 
-A chain of matrix products and generated kernels is lowered once, and built as it is and, for each pair, with a kernel
+A chain of matrix products and generated kernels is lowered once, and built unchanged and, for each pair, with a kernel
 that adds 0.5 to the first element of two of its launches. Prints a Markdown table. Exit code 1: a planted launch was
-not found, another one was blamed, the outputs did not heal, or it took more than 2 * log2 N + 4 runs.
+not found, another one was blamed, the outputs did not match again, or it took more than 2 * log2 N + 4 runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.compare.bisect.bisect_packages import bisect_packages
 from aoti_debug.compare.bisect.options import BisectOptions
-from aoti_debug.compare.replay.healed_outputs import Healing
+from aoti_debug.compare.what_if.recovered_outputs import Recovery
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.runs.run import runner
@@ -65,7 +65,7 @@ class Row:
 
     planted: tuple[str, ...]
     found: tuple[str, ...]
-    healing: Healing
+    recovery: Recovery
     runs: int
     seconds: float
 
@@ -90,7 +90,7 @@ def main() -> int:
                 str(launches),
                 " ".join(r.planted),
                 " ".join(r.found),
-                r.healing.value,
+                r.recovery.value,
                 str(r.runs),
                 str(most),
                 f"{r.seconds:.1f}",
@@ -98,7 +98,7 @@ def main() -> int:
             for r in rows
         ],
     )
-    return int(any(r.planted != r.found or r.healing is not Healing.HEALED or r.runs > most for r in rows))
+    return int(any(r.planted != r.found or r.recovery is not Recovery.RECOVERED or r.runs > most for r in rows))
 
 
 def _rows(launches: int, pairs: int, folder: Path) -> tuple[int, list[Row]]:
@@ -121,7 +121,7 @@ def _rows(launches: int, pairs: int, folder: Path) -> tuple[int, list[Row]]:
             Row(
                 tuple(ids[index] for index in chosen),
                 tuple(suspect.launch.id for suspect in found.culprits),
-                found.outputs.healing,
+                found.outputs.recovery,
                 found.runs,
                 time.monotonic() - began,
             )

@@ -3,7 +3,7 @@
 usage: python benchmarks/planted_settings.py [--folder DIR] [FAULT ...]
 
 One program is exported. For each fault of benchmarks/planted_settings_faults.py, `aoti-debug bisect --settings` runs
-with that module imported. A fault is named if what heals the program is the part in which it was planted, and nothing
+with that module imported. A fault is named if what fixes the program is the part in which it was planted, and nothing
 else. Prints a Markdown table, and what was found instead for each fault that was not named. Exit code 1: one was not.
 """
 
@@ -70,7 +70,7 @@ class Row:
     named: bool
     builds: int
     seconds: float
-    healed: str
+    fixed: str
 
 
 def main() -> int:
@@ -88,9 +88,9 @@ def main() -> int:
     for fault in options.faults:
         rows.append(_search(fault, program, folder))
         if not rows[-1].named:
-            print(f"{fault}: {rows[-1].healed}", flush=True)
-    head = ("planted", "named", "healed by", "builds", "seconds")
-    cells = [(r.fault, "yes" if r.named else "no", f"`{r.healed}`", str(r.builds), f"{r.seconds:.0f}") for r in rows]
+            print(f"{fault}: {rows[-1].fixed}", flush=True)
+    head = ("planted", "named", "fixed by", "builds", "seconds")
+    cells = [(r.fault, "yes" if r.named else "no", f"`{r.fixed}`", str(r.builds), f"{r.seconds:.0f}") for r in rows]
     table(head, cells)
     return int(not all(row.named for row in rows))
 
@@ -108,14 +108,14 @@ def _search(fault: str, program: Path, folder: Path) -> Row:
     seconds = time.monotonic() - began
     (folder / f"{out.name}.txt").write_text(result.stdout + result.stderr)
     lines = result.stdout.splitlines()
-    at = next((n for n, line in enumerate(lines) if line.startswith("HEALED by")), None)
+    at = next((n for n, line in enumerate(lines) if line.startswith("FIXED by")), None)
     if at is None:
         return Row(fault, False, 0, seconds, (lines or result.stderr.splitlines() or ["nothing"])[-1])
     end = next(n for n, line in enumerate(lines) if n > at and line.startswith("  cause"))
-    healed = [line[len("HEALED by  ") :] for line in lines[at:end]]
+    fixed = [line[len("FIXED by  ") :] for line in lines[at:end]]
     builds = int(lines[end].rsplit("; ", 1)[1].split()[0])
-    named = len(healed) == (len(wanted) if "," in fault else 1) and all(any(w in h for w in wanted) for h in healed)
-    return Row(fault, named, builds, seconds, "; ".join(healed))
+    named = len(fixed) == (len(wanted) if "," in fault else 1) and all(any(w in h for w in wanted) for h in fixed)
+    return Row(fault, named, builds, seconds, "; ".join(fixed))
 
 
 if __name__ == "__main__":

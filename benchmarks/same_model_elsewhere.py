@@ -5,7 +5,7 @@ usage: python benchmarks/same_model_elsewhere.py [--device cpu|cuda] [--jobs N] 
 
     threads       one package, with OMP_NUM_THREADS=1 and with 2; built with cpp.dynamic_threads: Inductor writes the
                   number of threads into the kernels otherwise
-    settings      the program built as it is, and with cpp.simdlen=1: sums are added up in another order
+    settings      the program built without options, and with cpp.simdlen=1: sums are added up in another order
     two GPUs      one package, on the first and on the second GPU (CUDA_VISIBLE_DEVICES); with --device cuda, if there
                   are two
     CPU and GPU   the program with the same weights and inputs, built for each; with --device cuda
@@ -59,7 +59,7 @@ class Compared:
     Attributes:
         places: "threads", "settings", "two GPUs" or "CPU and GPU".
         paired, same: launches, and those that wrote the same bytes.
-        parted: launches that wrote other bytes from equal ones.
+        parted: launches that wrote different results from equal inputs.
         causes: of the launches that differ, by cause.
         alone: launches of either side without a counterpart.
         listed: what is not explained, by name.

@@ -110,7 +110,7 @@ def write_repro(
         launch: "0.3"; None for the launch that the run's fault is laid to, or else the kernel's first.
         output: what to write; None for `repro_<kernel>_<launch>` here, with `.py` if it is one file.
         one_file: how many bytes one file that holds everything may carry, compressed; None for a folder.
-        trusted: write it even if the run was not made here by this user.
+        trusted: write it even if the run was not made on this account.
         say: is told what happens, a line each.
 
     Raises:

@@ -22,6 +22,6 @@ def require_trust(run: RunDir, launch: Launch, trusted: bool) -> None:
     )
     loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
     raise UsageError(
-        f"{run.path} was not made here by this user; its repro would run {what} as the run describes it{loaded}",
+        f"{run.path} was not made on this account; its repro would run {what} as the run describes it{loaded}",
         hint=trust.TRUST_HINT,
     )

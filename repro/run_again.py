@@ -19,7 +19,7 @@ def run_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRu
     """Repeats the run at level 1 for one launch, with the same inputs.
 
     Args:
-        trusted: run the package even if it was not made here by this user.
+        trusted: run the package even if it was not made on this account.
 
     Raises:
         RunDirError: the package is not known or gone, or the launch did not come again.

@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Prepares the process and its environment.
 
-    A shell starts what runs in its background deaf to interrupts; tests send such to their children. What tests make
+    What a shell runs in its background ignores SIGINT; tests send SIGINT to their children. What tests make
     is remembered as made here in a directory of the session, which its workers share. Hundreds of processes start: they
     compile our modules once, also where the environment says that Python keeps no bytecode. They have more threads than
     there are cores, so that a thread of OpenMP that waits for others leaves its core to them: by default it would spin.

@@ -37,7 +37,7 @@ LONGEST = (
         "compare/regions/test_states.py",
         "instrument/frontend/worker/test_lower.py",
     ),
-    *("runs/run/test_runner.py", "compare/replay/test_replay.py", "end_to_end/test_inspections.py"),
+    *("runs/run/test_runner.py", "compare/what_if/test_replay.py", "end_to_end/test_inspections.py"),
     *(
         "triage/contracts/test_contracts.py",
         "app/torch_compile/test_backend.py",

@@ -36,7 +36,7 @@ def number(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.6g}"
 
 
-def count(amount: int, noun: str) -> str:
+def pluralize(amount: int, noun: str) -> str:
     """A number with its noun: "1 launch", "2 launches"."""
     return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}{'es' if noun.endswith('ch') else 's'}"
 
@@ -61,13 +61,13 @@ def comma_separated(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
-def some(names: Sequence[str], most: int) -> str:
+def join_truncated(names: Sequence[str], most: int) -> str:
     """Names with commas between them; of more than `most`, the rest is counted: "0.1, 0.2 and 3 more"."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def flowed(words: Iterable[str], width: int, indent: str = "", gap: str = "  ", hang: str = "") -> list[str]:
+def wrap_words(words: Iterable[str], width: int, indent: str = "", gap: str = "  ", hang: str = "") -> list[str]:
     """Words in lines of at most `width` columns; a longer word is on a line of its own.
 
     Args:

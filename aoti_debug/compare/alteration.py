@@ -61,7 +61,7 @@ def is_proof(found: Alteration | AlteredOutput) -> bool:
 def changed_text(output: AlteredOutput) -> str:
     """ "has 3 wrong elements among 4096: [0, 5] is 1.5, should be 1.25": a fault of an output."""
     count = math.prod(output.shape)
-    text = f"has {wording.count(output.elements, 'wrong element')} among {count}"
+    text = f"has {wording.pluralize(output.elements, 'wrong element')} among {count}"
     if output.worst is None:
         return text
     place = ", ".join(map(str, unravel(output.worst.index, output.shape)))

@@ -91,7 +91,7 @@ def require_trust(run: RunDir, trusted: bool) -> None:
     if not (trusted or run.is_made_here):
         loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
         raise UsageError(
-            f"{run.path} was not made here by this user; the operators or sources that it names would run{loaded}",
+            f"{run.path} was not made on this account; the operators or sources that it names would run{loaded}",
             hint=trust.TRUST_HINT,
         )
 
@@ -212,7 +212,7 @@ class _Session:
         with self._steps.step("run, level 1") as note:
             running = replace(self._running(inputs, calls), package=package, random_inputs=self._options.random_inputs)
             result = runner.run(running, Observer())
-            note.text = wording.count(len(result.run.launches), "launch")
+            note.text = wording.pluralize(len(result.run.launches), "launch")
         return result.run
 
     def _running(self, inputs: Path | None, calls: int) -> RunOptions:
@@ -239,5 +239,5 @@ class _Session:
                 note.text = f"no repro: {error}"
                 return ""
             program_values.move_to_repro(self._folder, repro.path)
-            note.text = wording.count(repro.tensors, "tensor")
+            note.text = wording.pluralize(repro.tensors, "tensor")
         return str(repro.path)

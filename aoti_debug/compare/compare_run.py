@@ -146,7 +146,7 @@ def compare_run(
     site_filter.require_names(run.manifest, scope.filters, str(package))
     with steps.step("plan") as note:
         regions = _of_launches(_selected(find_regions(run, reference), run, scope.filters), scope.launches)
-        note.text = wording.count(len(regions.regions), "region")
+        note.text = wording.pluralize(len(regions.regions), "region")
     with steps.step("evaluate") as note:
         states = () if graph is None else call_states(run, graph, regions)
         programs = program_runs(run, reference, regions, states) if scope.inherited else ()
@@ -157,7 +157,7 @@ def compare_run(
         )
         total = len(regions.regions)
         evaluated = evaluate(request, folder, lambda done: steps.advance(done, total), prepared)
-        count, memory = wording.count(len(evaluated.results), "region"), wording.byte_size(evaluated.peak_bytes)
+        count, memory = wording.pluralize(len(evaluated.results), "region"), wording.byte_size(evaluated.peak_bytes)
         note.text = f"{count} in three arithmetics, {memory}"
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
     untouched = () if graph is None else untouched_states(run, graph)

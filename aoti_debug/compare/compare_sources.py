@@ -67,7 +67,7 @@ def compare_sources(run: RunDir, filters: SiteFilter, folder: Path, steps: Steps
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             for _ in pool.map(compare, by_kernel.values()):
                 pass
-        note.text = wording.count(len(by_kernel), "kernel")
+        note.text = wording.pluralize(len(by_kernel), "kernel")
     shutil.rmtree(folder / FOLDER / "build", ignore_errors=True)
     return Comparison(run, tuple(rows[launch.id] for launch in run.launches), outputs_missing=NO_PROGRAM)
 

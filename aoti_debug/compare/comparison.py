@@ -19,7 +19,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
 
-_HEALED = 8.0  # times nearer to eager
+_CLEARLY_NEARER = 8.0  # times nearer to eager
 BAD = (LaunchVerdict.WRONG, LaunchVerdict.DIFFERS_FROM_SOURCE)
 PRIVATE = "no node holds what it writes; the launches that read it are compared with it"
 SILENT = "it writes no tensor"
@@ -212,10 +212,10 @@ class Comparison:
             return False
         return not error.is_right and error.is_explained_by_noise is None
 
-    def is_healed(self, error: OutputError) -> bool:
+    def is_recovered(self, error: OutputError) -> bool:
         """True if the setting that was tried makes an output equal eager's, but for the rounding of one operator."""
         relative = None if self.setting is None else self.setting.relative.get(str(error.index))
-        needed = 0.0 if error.is_another_decision else error.relative / _HEALED
+        needed = 0.0 if error.is_another_decision else error.relative / _CLEARLY_NEARER
         return relative is not None and relative <= needed
 
     @cached_property
@@ -295,7 +295,7 @@ class Comparison:
         reached = {launch.site.id for launch in run.launches}
         missing = sum(site.id not in reached for site in run.manifest.sites)
         why = wording.first_line(run.info.exit.detail) or f"it was {run.state.value}"
-        return f"{why}; {missing} of {wording.count(len(run.manifest.sites), 'launch site')} were not reached"
+        return f"{why}; {missing} of {wording.pluralize(len(run.manifest.sites), 'launch site')} were not reached"
 
     @property
     def coverage(self) -> Coverage:

@@ -34,7 +34,7 @@ def refused(comparison: Comparison) -> Finding:
         evidence.append(f"it was computed from {', '.join(map(_element_text, refusal.inputs))}")
     evidence.append(f"the exported program, called in eager with the inputs of this run, raises {refusal.error}{call}")
     evidence.append(
-        f"the package computed with them: {wording.count(len(comparison.run.launches), 'launch')}, no fault"
+        f"the package computed with them: {wording.pluralize(len(comparison.run.launches), 'launch')}, no fault"
     )
     only = refusal.inputs[0] if len(refusal.inputs) == 1 else None
     origin = None if only is None else Place(input=only.name, element=only.number)
@@ -54,12 +54,12 @@ def differs(comparison: Comparison) -> Finding:
         if begins.line is not None and not begins.operator:
             where = replace(where, frame=begins.line)
         evidence += _beginning_sentences(begins)
-    launches = wording.count(comparison.coverage.launches, "launch")
+    launches = wording.pluralize(comparison.coverage.launches, "launch")
     evidence.append(f"{comparison.coverage.compared} of {launches} computed what the program says, but for rounding")
     is_open = comparison.setting is None and bool(comparison.suspects_of_rounding)
     possible = [f"{PRECISION} may remove the difference; it was not tried"] if is_open else []
     possible += [] if unrepeatable is None else [may_be_unrepeatable(unrepeatable)]
-    healed = any(map(comparison.is_healed, comparison.differing_outputs))
+    recovered = any(map(comparison.is_recovered, comparison.differing_outputs))
     program = "PROGRAM.pt2" if comparison.setting is None else comparison.setting.program
     command = ("aoti-debug", "build", program, "--inductor-config", PRECISION)
     return Finding(
@@ -69,7 +69,7 @@ def differs(comparison: Comparison) -> Finding:
         evidence=tuple(evidence),
         possible=tuple(possible),
         origin=_origin(begins, where) if unrepeatable is None else None,
-        next=(shlex.join(command),) if healed or is_open else (),
+        next=(shlex.join(command),) if recovered or is_open else (),
     )
 
 
@@ -94,8 +94,8 @@ def _beginning_sentences(begins: Beginning) -> Iterator[str]:
     if begins.misplaced:
         yield (
             f"it begins in launch {begins.launch}: {begins.misplaced} of "
-            f"{wording.count(begins.count, 'element')} of {begins.argument} are NaN or infinite otherwise than eager "
-            "makes them from the same inputs"
+            f"{wording.pluralize(begins.count, 'element')} of {begins.argument} are NaN or infinite "
+            "otherwise than eager makes them from the same inputs"
         )
     elif is_exact(begins.dtype):
         yield (

@@ -48,7 +48,7 @@ def exit_code(comparison: Comparison) -> int:
 def compared_text(comparison: Comparison) -> str:
     """ "3 of 3 launches computed what the program says"; of an incomplete comparison what was not compared as well."""
     coverage = comparison.coverage
-    launches = wording.count(coverage.launches, "launch")
+    launches = wording.pluralize(coverage.launches, "launch")
     if not comparison.not_compared:
         sources = any(row.verdict is LaunchVerdict.MATCHES_SOURCE for row in comparison.rows)
         said = "what the sources of their kernels say" if sources else "what the program says"
@@ -60,4 +60,4 @@ def compared_text(comparison: Comparison) -> str:
 
 def incomplete_text(compared: str, reasons: tuple[str, ...]) -> str:
     """ "1 of 3 launches, 2 % of bytes; not compared: flex_attention"."""
-    return f"{compared}; not compared: {wording.some(reasons, MOST_NAMED)}"
+    return f"{compared}; not compared: {wording.join_truncated(reasons, MOST_NAMED)}"

@@ -43,7 +43,7 @@ def with_setting(
         with steps.step(f"with {PRECISION}") as note:
             trial = _tried(building, running, eager, place)
             near = sum(relative == 0 for relative in trial.relative.values())
-            note.text = f"{near} of {wording.count(len(trial.relative), 'output')} as in eager"
+            note.text = f"{near} of {wording.pluralize(len(trial.relative), 'output')} as in eager"
     except AotiDebugError as error:
         trial = SettingTrial(PRECISION, str(_path(building)), wording.first_line(str(error)))
     finally:

@@ -70,9 +70,9 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
     coverage = comparison.coverage
     share = 100 * coverage.compared_bytes / coverage.bytes if coverage.bytes else 0.0
     readers = coverage.through_readers
-    through = f", {wording.count(readers, 'launch')} through their readers" if readers else ""
+    through = f", {wording.pluralize(readers, 'launch')} through their readers" if readers else ""
     lines = wording.wrapped(
-        f"compared: {coverage.compared} of {wording.count(coverage.launches, 'launch')}{through}, "
+        f"compared: {coverage.compared} of {wording.pluralize(coverage.launches, 'launch')}{through}, "
         f"{wording.byte_size(coverage.compared_bytes)} of {wording.byte_size(coverage.bytes)} of outputs "
         f"({share:.1f} %)",
         width,
@@ -91,7 +91,7 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
             if reason:
                 reasons.setdefault(reason, []).append(row.launch.id)
     for reason, launches in reasons.items():
-        lines += wording.wrapped(f"note: {wording.some(launches, 4)}: {reason}", width)
+        lines += wording.wrapped(f"note: {wording.join_truncated(launches, 4)}: {reason}", width)
     if comparison.unfinished:
         lines += wording.wrapped(f"note: the run did not end well: {comparison.unfinished}", width)
     if comparison.program_failure:
@@ -106,7 +106,7 @@ def state_lines(comparison: Comparison) -> list[str]:
     if not comparison.states:
         return lines
     wrong, count = comparison.wrong_states, len(comparison.states)
-    lines.append(f"state: {count - len(wrong)} of {wording.count(count, 'change')} as the program says")
+    lines.append(f"state: {count - len(wrong)} of {wording.pluralize(count, 'change')} as the program says")
     return [*lines, *(f"WRONG state {state_text(change)}" for change in wrong)]
 
 
@@ -159,10 +159,10 @@ def output_text(error: OutputError) -> str:
     example = "" if error.example is None else f": {_returned_text(error.example)}"
     if error.misplaced:
         are = "is" if error.misplaced == 1 else "are"
-        count = f"{error.misplaced} of {wording.count(error.elements, 'element')}"
+        count = f"{error.misplaced} of {wording.pluralize(error.elements, 'element')}"
         return f"output {error.index}: {count} {are} NaN or infinite otherwise than in eager{example}"
     if is_exact(error.dtype):
-        count = f"{error.different} of {wording.count(error.elements, 'element')}"
+        count = f"{error.different} of {wording.pluralize(error.elements, 'element')}"
         return f"output {error.index}: {count} differ from what the exported program returns in eager{example}"
     if not math.isfinite(error.relative):
         return f"output {error.index} has other zeros than what the exported program returns in eager{example}"
@@ -205,7 +205,7 @@ def _elements_off(state: StateChange) -> str:
     if not state.misplaced:
         return off
     are = "is" if state.misplaced == 1 else "are"
-    return f"{off}, {wording.count(state.misplaced, 'element')} {are} NaN or infinite otherwise than there"
+    return f"{off}, {wording.pluralize(state.misplaced, 'element')} {are} NaN or infinite otherwise than there"
 
 
 def wrong_lines(comparison: Comparison, row: Row) -> list[str]:
@@ -222,7 +222,7 @@ def wrong_lines(comparison: Comparison, row: Row) -> list[str]:
     lines = [f"WRONG {row.launch.id} {_name(row.launch)}{together}", *_element_lines(worst)]
     lines += _suspect_lines(row.suspects)
     others = [r.launch.id for r in comparison.rows if r.verdict is LaunchVerdict.WRONG and r is not row]
-    lines += [f"  also     wrong from their own inputs: {wording.some(others, 4)}"] if others else []
+    lines += [f"  also     wrong from their own inputs: {wording.join_truncated(others, 4)}"] if others else []
     if comparison.repro:
         lines.append(f"  repro    {comparison.repro}")
     lines.append(f"  next     {_next(comparison, row)}")

@@ -90,7 +90,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> BuiltWithout
 
 def _built(manifest: Manifest) -> str:
     same = f"; {manifest.sameness}" if manifest.sameness else ""
-    where = f"{wording.count(len(manifest.sites), 'launch site')}, {manifest.device}"
+    where = f"{wording.pluralize(len(manifest.sites), 'launch site')}, {manifest.device}"
     return f"{where}, from {wording.article(manifest.source.value)}{same}"
 
 
@@ -118,8 +118,8 @@ def _outcome(model: Investigation) -> Outcome:
             finding = replace(suspicion.finding, warnings=warnings)
             with model.steps.work(f"confirm: {finding.kind.value}"):
                 return check_order.check_of(finding.kind, check).confirm(model, replace(suspicion, finding=finding))
-    calls = wording.count(model.options.calls, "call")
-    what = f"{wording.count(len(model.measured.run.launches), 'launch')} in {calls}: {', '.join(seen)}"
+    calls = wording.pluralize(model.options.calls, "call")
+    what = f"{wording.pluralize(len(model.measured.run.launches), 'launch')} in {calls}: {', '.join(seen)}"
     if open_ is not None:
         return Outcome(replace(open_, evidence=(what,), warnings=warnings), model.measured.run)
     return Outcome(Finding(CLEAN, what, warnings=warnings), model.measured.run)
@@ -141,7 +141,7 @@ def _from_outside(result: RunResult) -> Finding:
     if result.verdict is not None:
         found = finding_of(result.run, result.verdict, argument_sentences(result.verdict))
         return replace(found, warnings=(*found.warnings, warning))
-    calls = wording.count(len(result.run.timeline.calls), "call")
-    launches = wording.count(len(result.run.launches), "launch")
+    calls = wording.pluralize(len(result.run.timeline.calls), "call")
+    launches = wording.pluralize(len(result.run.launches), "launch")
     what = incomplete_text(f"0 of {launches}", ("values, which were not looked at",))
     return Finding(INCOMPLETE, what, evidence=(f"{launches} in {calls}: no fault",), warnings=(warning,))

@@ -1,4 +1,4 @@
-"""Clumsy and hostile words on the command line."""
+"""Malformed and hostile command lines."""
 
 from __future__ import annotations
 

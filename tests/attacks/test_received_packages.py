@@ -53,7 +53,7 @@ def test_a_package_that_was_changed_asks_first(
     for command in (["run", str(changed)], ["triage", str(changed), "--out", str(tmp_path / "triages")]):
         assert main.run(command) == 2
         error = capsys.readouterr().err
-        assert "was not built here by this user; the machine code of its library would run" in error
+        assert "was not built on this account; the machine code of its library would run" in error
         assert "after the import of tests.faulty_ops" in error
         assert "hint: if you trust whoever made it: --trust" in error
     assert not (tmp_path / "runs").exists()

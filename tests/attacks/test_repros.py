@@ -66,7 +66,7 @@ def test_a_repro_of_a_received_run_asks_first(
         edit_json(stranger / "manifest.json", lambda data: None)
     assert main.run(["repro", "first", "--run", str(stranger), "-o", str(tmp_path / "repro")]) == 2
     error = capsys.readouterr().err
-    assert "was not made here by this user" in error
+    assert "was not made on this account" in error
     assert "would run the operator aten.relu.out" in error
     assert "after the import of evil_module" in error
     assert "--trust" in error

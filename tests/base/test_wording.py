@@ -35,8 +35,8 @@ def test_numbers() -> None:
 
 
 def test_counts_of_things() -> None:
-    assert [wording.count(n, "launch") for n in (0, 1, 2)] == ["0 launches", "1 launch", "2 launches"]
-    assert wording.count(2, "call") == "2 calls"
+    assert [wording.pluralize(n, "launch") for n in (0, 1, 2)] == ["0 launches", "1 launch", "2 launches"]
+    assert wording.pluralize(2, "call") == "2 calls"
 
 
 def test_articles() -> None:
@@ -51,8 +51,8 @@ def test_lists() -> None:
 
 
 def test_words_flow() -> None:
-    assert wording.flowed(["aa", "bb", "cccccccc", "d"], 8, " ") == [" aa  bb", " cccccccc", " d"]
-    assert wording.flowed([], 8) == []
+    assert wording.wrap_words(["aa", "bb", "cccccccc", "d"], 8, " ") == [" aa  bb", " cccccccc", " d"]
+    assert wording.wrap_words([], 8) == []
 
 
 def test_sentences_are_wrapped_between_words() -> None:

@@ -255,7 +255,7 @@ def test_a_metric_that_is_no_number(tmp_path: Path) -> None:
 def test_a_package_that_was_not_made_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = chain(tmp_path / "runs", (ADD,))
     monkeypatch.setattr(trusted_hashes, "knows", lambda *_: False)
-    with pytest.raises(UsageError, match="was not built here by this user") as caught:
+    with pytest.raises(UsageError, match="was not built on this account") as caught:
         compared(run, tmp_path)
     assert "--trust" in caught.value.hint
     assert compared(run, tmp_path, trusted=True).first_wrong is None

@@ -38,7 +38,7 @@ def library(objects: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def device_library(objects: Path, library: Path) -> Path:
-    """The same with a make-believe device."""
+    """The same with a fake device."""
     return runtime_library.build(objects, library.parent, runtime_library.HERE / "fake_device.cpp")
 
 

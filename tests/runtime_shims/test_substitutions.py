@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from aoti_debug.base.abi import Action, NoteCode
-from aoti_debug.compare.replay.instructions import Instruction, Replace, Skip, Stop, Wait, write
+from aoti_debug.compare.what_if.instructions import Instruction, Replace, Skip, Stop, Wait, write
 from aoti_debug.runs.rundir.write_tensor import write_tensor
 from tests.runtime_shims.journal_decoder import Journal
 from tests.runtime_shims.runtime_library import IN, OUT, OUTPUT_SLOT, Handle, Runtime, Slot, address_of, handles
@@ -23,7 +23,7 @@ X, OUT_0 = Slot("x", role=IN), Slot("buf0", role=OUT, value=1)
 
 @pytest.fixture(params=["host", "device"])
 def start(request: pytest.FixtureRequest, load: Load, library: Path, tmp_path: Path) -> Callable[..., Runtime]:
-    """A runtime with instructions, whose tensors are in host memory or on the make-believe device."""
+    """A runtime with instructions, whose tensors are in host memory or on the fake device."""
     on_device = request.param == "device"
     used = request.getfixturevalue("device_library") if on_device else library
 

@@ -14,7 +14,7 @@ from tests.runtime_shims_cuda.emulated import abandon, finish, use_context
 
 @pytest.fixture(scope="session")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> DeviceLibrary:
-    """The CUDA half of the runtime and its kernels on a make-believe device whose memory is host memory."""
+    """The CUDA half of the runtime and its kernels on a fake device whose memory is host memory."""
     include = device_library.cuda_include()
     if device_library.compiler() is None:
         pytest.skip("no C++ compiler")

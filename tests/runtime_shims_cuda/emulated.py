@@ -1,4 +1,4 @@
-"""What tests turn on the make-believe device."""
+"""What tests turn on the fake device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a CUDA graph holds of a captured call, on the make-believe device: replays, statistics, watchpoints."""
+"""What a CUDA graph holds of a captured call, on the fake device: replays, statistics, watchpoints."""
 
 from __future__ import annotations
 

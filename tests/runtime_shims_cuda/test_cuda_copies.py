@@ -1,4 +1,4 @@
-"""Copies to host memory, on the make-believe device: contiguous ones, gathered ones, and their order in a stream."""
+"""Copies to host memory, on the fake device: contiguous ones, gathered ones, and their order in a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards in device memory: filled, compared and mended by kernels, here on the make-believe device."""
+"""Guards in device memory: filled, compared and mended by kernels, here on the fake device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Crumbs, graph capture, pending errors, and the ring of results, on the make-believe device."""
+"""Crumbs, graph capture, pending errors, and the ring of results, on the fake device."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Told:
 
 @pytest.fixture
 def triaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[TriageDir, Told]]:
-    """Triages a story; every repro makes the same values again."""
+    """Triages a story; every repro reproduces the recorded values."""
 
     def triaged(story: Story, *, guards: bool = False, notes: tuple[str, ...] = ()) -> tuple[TriageDir, Told]:
         told = Told(story, tmp_path / story.__name__)
@@ -116,7 +116,7 @@ def test_nan_is_found_and_confirmed(triaged: Callable[..., tuple[TriageDir, Told
     found, told = triaged(of_negative)
     assert told.made == ["names", "values", "tensors"]
     assert (found.finding.kind.value, found.finding.what) == ("nonfinite", "NaN in buf9")
-    assert found.finding.confirmed_by == ("operator: the same values again",)
+    assert found.finding.confirmed_by == ("operator: it reproduces the recorded values",)
     assert found.repro == found.path / "repro"
 
 
@@ -196,7 +196,7 @@ def test_a_new_kind_needs_its_module_and_a_place_in_the_list(
     found, told = triaged(of_negative)
     assert told.made == ["names", "tensors"], "it looks before those that need more runs"
     assert found.finding.kind is SLOW
-    assert found.finding.confirmed_by == ("operator: the same values again",)
+    assert found.finding.confirmed_by == ("operator: it reproduces the recorded values",)
     assert triage_directory.open_triage(found.path).finding == found.finding
     assert finding_lines(found.finding, 80)[0] == "TOO SLOW aoti_torch_cpu_sqrt_out takes long"
     assert "⌛</span> too slow</p>" in report.html(report.of_triage(found))

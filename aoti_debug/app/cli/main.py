@@ -22,7 +22,7 @@ VERBS = {
     "triage": "Find out why a model crashes, hangs or computes NaN.",
     "compare": "Compare every kernel launch with what the program says.",
     "diff": "Compare two runs: the first launch that reads the same bytes and writes others.",
-    "replay": "Run again with results of launches replaced: do the outputs heal?",
+    "replay": "Run again with results of launches replaced: do the outputs match eager again?",
     "bisect": "Find the launches, or the settings, that make a model wrong.",
     "minify": "Find the smallest part of a program that still shows its fault, as a script.",
     "build": "Make an instrumented package of an exported or compiled model.",

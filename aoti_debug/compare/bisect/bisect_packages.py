@@ -25,12 +25,12 @@ from aoti_debug.compare.diff.pairing.pair import Pairing
 from aoti_debug.compare.measure.output_errors import OutputError, errors
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.request import ValueArithmetic
-from aoti_debug.compare.replay.healed_outputs import Outputs
-from aoti_debug.compare.replay.instructions import Replace
-from aoti_debug.compare.replay.program_values import program_values
-from aoti_debug.compare.replay.replay_session import ReplaySession, replay_folder
-from aoti_debug.compare.replay.results_of_other_run import is_rounding, results_of
-from aoti_debug.compare.replay.substituted_run import SubstitutedRun
+from aoti_debug.compare.what_if.instructions import Replace
+from aoti_debug.compare.what_if.program_values import program_values
+from aoti_debug.compare.what_if.recovered_outputs import Outputs
+from aoti_debug.compare.what_if.replay_session import ReplaySession, replay_folder
+from aoti_debug.compare.what_if.results_of_other_run import is_rounding, results_of
+from aoti_debug.compare.what_if.substituted_run import SubstitutedRun
 from aoti_debug.runs.run.options import recording_everything
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -123,7 +123,7 @@ class _Packages:
             )
         if names := differing_inputs(pairing, bad.run):
             raise UsageError(
-                f"the models were called with other inputs or weights: {wording.some(names, 4)}",
+                f"the models were called with other inputs or weights: {wording.join_truncated(names, 4)}",
                 hint="--inputs FILE for both; weights have to be the same",
             )
         return _Recorded(good, bad, pairing, notes)
@@ -187,7 +187,7 @@ class _Packages:
 
         def is_right(count: int) -> bool:
             replaced = [item for pair in pairs[:count] for item in results[pair.launch.id]]
-            name = f"with the first {wording.count(count, 'result')} replaced"
+            name = f"with the first {wording.pluralize(count, 'result')} replaced"
             return all(error.is_right for error in self._errors(name, replaced, recorded))
 
         wrong, right = 0, len(pairs)

@@ -73,7 +73,7 @@ def suspects(configs: Mapping[str, Any], device: str) -> Iterator[SettingChange]
             yield SettingChange(key, value, what)
 
 
-AS_IT_IS = "as it is"
+BASELINE = "baseline"
 _MOST_OPERATORS = 6
 
 
@@ -84,7 +84,7 @@ class SettingsBisection:
     Attributes:
         trials: all builds, in order, those of an earlier, interrupted bisection first.
         known: how many of them that were.
-        changes: the smallest set of changes that heals it; () if none was found.
+        changes: the smallest set of changes that fixes it; () if none was found.
     """
 
     trials: tuple[BuildTrial, ...]
@@ -108,7 +108,7 @@ def bisect_settings(options: SettingsOptions, listener: StepListener | None = No
     Raises:
         UsageError: the directory cannot be made.
         ArtifactError: the program is none.
-        ToolchainError, TargetError, RunDirError: it cannot be run as it is, or not built where no part can be named
+        ToolchainError, TargetError, RunDirError: the baseline cannot be run, or not built where no part can be named
             that fails.
     """
     found = archive.inspect(options.program)
@@ -144,32 +144,32 @@ class _Settings:
         self._steps = steps
 
     def bisect(self) -> SettingsBisection:
-        as_it_is = self._tried(())
+        baseline = self._tried(())
         found: tuple[Change, ...] = ()
-        for changes in () if as_it_is.is_right else self._groups(as_it_is):
-            found = smallest(changes, lambda some: self._outcome(some, as_it_is))
+        for changes in () if baseline.is_right else self._groups(baseline):
+            found = smallest(changes, lambda some: self._outcome(some, baseline))
             if found:
                 break
         self._trials.finish()
         return SettingsBisection(self._trials.all, self._trials.known, found)
 
-    def _groups(self, as_it_is: BuildTrial) -> Iterator[tuple[Change, ...]]:
+    def _groups(self, baseline: BuildTrial) -> Iterator[tuple[Change, ...]]:
         """Changes that are tried together first: what was asked for, then what is likely, by what is wrong."""
-        configs, met = self._options.inductor_configs, as_it_is.applied
-        settings = tuple(suspects(configs, as_it_is.device))
+        configs, met = self._options.inductor_configs, baseline.applied
+        settings = tuple(suspects(configs, baseline.device))
         passes = _without(Part.PASS, met.passes)
-        suspected = tuple(name for name in as_it_is.suspects if name in met.lowerings)
+        suspected = tuple(name for name in baseline.suspects if name in met.lowerings)
         lowerings = tuple(dict.fromkeys((*suspected, *met.lowerings)))
         operators = (_without(Part.LOWERING, suspected), _without(Part.LOWERING, lowerings))
         decompositions = _without(Part.DECOMPOSITION, met.decompositions)
         yield tuple(asked_for(configs))
-        if as_it_is.finding is BuildFault.OUTPUT:
+        if baseline.finding is BuildFault.OUTPUT:
             yield from (passes, decompositions, settings, *operators)
         else:
             yield from (settings, *operators, decompositions, passes)
 
-    def _outcome(self, changes: tuple[Change, ...], as_it_is: BuildTrial) -> SetOutcome:
-        return self._tried(changes).outcome(as_it_is)
+    def _outcome(self, changes: tuple[Change, ...], baseline: BuildTrial) -> SetOutcome:
+        return self._tried(changes).outcome(baseline)
 
     def _tried(self, changes: Sequence[Change]) -> BuildTrial:
         """The trial of changes: a finished one, or a new one."""
@@ -177,7 +177,7 @@ class _Settings:
         known = self._trials.find(lines)
         if known is not None:
             return known
-        name = name_of(changes) if changes else AS_IT_IS
+        name = name_of(changes) if changes else BASELINE
         began = time.monotonic()
         with self._steps.step(name) as note:
             trial = self._built(BuildTrial(name, lines), applied(changes, Build(self._options.inductor_configs)))

@@ -144,13 +144,13 @@ def name_of(changes: Sequence[Change]) -> str:
     """ "--inductor-config cpp.simdlen=1", "without the lowerings of aten.relu.default, aten.add.Tensor and 7 more"."""
     first = changes[0]
     if isinstance(first, LeaveOut):
-        names = wording.some([change.name for change in changes if isinstance(change, LeaveOut)], _MOST)
+        names = wording.join_truncated([change.name for change in changes if isinstance(change, LeaveOut)], _MOST)
         noun = first.part.value if len(changes) == 1 else first.part.plural
         return f"without the {noun} {'' if first.part is Part.PASS else 'of '}{names}"
     if len(changes) == 1:
         return first.option
     keys = [change.key for change in changes if isinstance(change, SettingChange)]
-    return f"other settings: {wording.some(keys, _MOST)}"
+    return f"other settings: {wording.join_truncated(keys, _MOST)}"
 
 
 def lines_of(changes: Sequence[Change]) -> tuple[str, ...]:

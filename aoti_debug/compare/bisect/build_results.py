@@ -37,12 +37,12 @@ class BuildTrial:
     """A build of the program with changes, and what was found.
 
     Attributes:
-        name: the changes, "--inductor-config cpp.simdlen=1"; "as it is".
+        name: the changes, "--inductor-config cpp.simdlen=1"; "baseline".
         changes: the line to paste for each.
         finding: what is wrong.
         wrong: the finding in words, "0.7 cpp_fused_relu_3 is wrong"; "" if there is none.
         failure: why it was not built or run; "" if it was.
-        applied: of the program as it is, the parts of Inductor that were applied.
+        applied: of the baseline, the parts of Inductor that were applied.
         suspects: likewise, the operators that may be to blame for what is wrong.
         device: "cpu" or "cuda".
         seconds: the time that it took.
@@ -63,15 +63,15 @@ class BuildTrial:
         """True if it was built and run without a finding."""
         return self.finding is BuildFault.NONE and not self.failure
 
-    def outcome(self, as_it_is: BuildTrial) -> SetOutcome:
-        """The effect of the changes on the finding of the program as it is.
+    def outcome(self, baseline: BuildTrial) -> SetOutcome:
+        """The effect of the changes on the finding of the baseline.
 
         A build or a run that ends badly tells nothing about wrong numbers, nor the other way round.
         """
         if self.is_right:
             return SetOutcome.YES
-        is_other = self.finding is not as_it_is.finding and bool(
-            {self.finding, as_it_is.finding}.intersection(_ENDINGS)
+        is_other = self.finding is not baseline.finding and bool(
+            {self.finding, baseline.finding}.intersection(_ENDINGS)
         )
         return SetOutcome.UNKNOWN if self.failure or is_other else SetOutcome.NO
 

@@ -8,8 +8,8 @@ from aoti_debug.base import wording
 from aoti_debug.compare.bisect.wrong_launches import Bisection, SuspectLaunch
 from aoti_debug.compare.diff.pairing.pair import PairedBy
 from aoti_debug.compare.diff.text import element_text
-from aoti_debug.compare.replay.healed_outputs import Healing
-from aoti_debug.compare.replay.text import outputs_lines
+from aoti_debug.compare.what_if.recovered_outputs import Recovery
+from aoti_debug.compare.what_if.text import outputs_lines
 
 _MOST = 8  # culprits that are listed
 _PAIRED = {
@@ -22,12 +22,12 @@ def bisection_lines(found: Bisection) -> list[str]:
     """The culprits, the errors of the outputs with and without them, and how many runs it took."""
     culprits = found.culprits
     lines = [
-        f"{wording.count(found.paired, 'launch')} paired {_PAIRED[found.by]}, {found.same} with the same results from "
-        "the same inputs"
+        f"{wording.pluralize(found.paired, 'launch')} paired {_PAIRED[found.by]}, "
+        f"{found.same} with the same results from the same inputs"
     ]
     if by_rounding := [suspect for suspect in found.suspects if not suspect.is_culprit]:
-        names = wording.some([suspect.launch.id for suspect in by_rounding], 6)
-        lines.append(f"{wording.count(len(by_rounding), 'launch')} with others, which rounding explains: {names}")
+        names = wording.join_truncated([suspect.launch.id for suspect in by_rounding], 6)
+        lines.append(f"{wording.pluralize(len(by_rounding), 'launch')} with others, which rounding explains: {names}")
     lines.append("")
     for suspect in culprits[:_MOST]:
         lines += _culprit(suspect)
@@ -35,7 +35,7 @@ def bisection_lines(found: Bisection) -> list[str]:
         lines.append(f"and {len(culprits) - _MOST} more")
     lines += _outputs(found)
     lines += [f"note: {note}" for note in found.notes]
-    return [*lines, f"{_conclusion(found)}; {wording.count(found.runs, 'run')}"]
+    return [*lines, f"{_conclusion(found)}; {wording.pluralize(found.runs, 'run')}"]
 
 
 def _culprit(suspect: SuspectLaunch) -> Iterator[str]:
@@ -64,15 +64,15 @@ def _conclusion(found: Bisection) -> str:
         where = first if first == last else f"one of {first} to {last}"
         if not found.culprits:
             return f"FOUND {where}, by halves: with all results up to it replaced, the outputs are right"
-        return f"NOT HEALED with {culprits} replaced: {where} is to blame as well"
+        return f"NOT RECOVERED with {culprits} replaced: {where} is to blame as well"
     if found.culprits:
         if not found.outputs.before:
             return f"FOUND {culprits}: the outputs cannot be compared"
         if all(error.is_right for error in found.outputs.before):
             return f"FOUND {culprits}: the outputs are within rounding of the good package's all the same"
-        healing = found.outputs.healing
-        word = "PROVED" if healing is Healing.HEALED else "NOT PROVED"
-        return f"{word} with the results of {culprits} replaced, the outputs {healing.value}"
+        recovery = found.outputs.recovery
+        word = "PROVED" if recovery is Recovery.RECOVERED else "NOT PROVED"
+        return f"{word} with the results of {culprits} replaced, the outputs {recovery.value}"
     if found.is_clean:
         return "ROUNDING ONLY" if found.suspects else "SAME"
     return "NOT FOUND: the outputs differ, and no launch writes something else from the same inputs"

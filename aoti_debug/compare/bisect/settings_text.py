@@ -7,7 +7,7 @@ from aoti_debug.compare.bisect.bisect_settings import SettingsBisection, result_
 
 
 def settings_lines(found: SettingsBisection) -> list[str]:
-    """The builds of an earlier, interrupted bisection with their results, and the changes that heal the model.
+    """The builds of an earlier, interrupted bisection with their results, and the changes that fix the model.
 
     The other builds are told when they end, each by the line of its step.
     """
@@ -15,16 +15,16 @@ def settings_lines(found: SettingsBisection) -> list[str]:
     width = max((len(trial.name) for trial in earlier), default=0)
     lines = [f"{t.name:<{width}}  {wording.duration(t.seconds):>8}  {result_text(t)}" for t in earlier]
     if earlier:
-        lines += [f"note: the first {wording.count(found.known, 'build')} had been made before", ""]
-    builds = wording.count(len(found.trials), "build")
+        lines += [f"note: the first {wording.pluralize(found.known, 'build')} had been made before", ""]
+    builds = wording.pluralize(len(found.trials), "build")
     if found.trials[0].is_right:
-        return [*lines, f"NOTHING WRONG as it is; {builds}"]
+        return [*lines, f"NOTHING WRONG in the baseline; {builds}"]
     if not found.changes:
-        return [*lines, f"NOT FOUND: no setting, pass, lowering or decomposition heals it; {builds}"]
+        return [*lines, f"NOT FOUND: no setting, pass, lowering or decomposition fixes it; {builds}"]
     first, *others = found.lines
     return [
         *lines,
-        f"HEALED by  {first}",
-        *(f"           {line}" for line in others),
-        f"  cause    {found.cause}; {builds}",
+        f"FIXED by  {first}",
+        *(f"          {line}" for line in others),
+        f"  cause   {found.cause}; {builds}",
     ]

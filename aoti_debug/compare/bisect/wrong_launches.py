@@ -6,7 +6,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.pairing.pair import PairedBy
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.replay.healed_outputs import Outputs
+from aoti_debug.compare.what_if.recovered_outputs import Outputs
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 

@@ -110,7 +110,7 @@ class Budget:
         found += diff.unfinished
         alone = len(diff.only_a) + len(diff.only_b)
         if diff.by is PairedBy.LAUNCH and alone > self.only_in_one:
-            found.append(f"{wording.count(alone, 'launch')} in one run only, of {self.only_in_one}")
+            found.append(f"{wording.pluralize(alone, 'launch')} in one run only, of {self.only_in_one}")
         return tuple(found)
 
     def _excess(

@@ -65,7 +65,7 @@ def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
                     runs[name] = _Recorder(options, folder, steps, beside).record(name, model)
         with steps.step("compare") as note:
             found = diff_runs(runs["a"], runs["b"])
-            note.text = f"{wording.count(found.paired, 'pair')} of launches"
+            note.text = f"{wording.pluralize(found.paired, 'pair')} of launches"
         if options.explains:
             found = explain_differences(found, options, steps)
     return replace(found, directory=directory)
@@ -114,7 +114,7 @@ class _Recorder:
                 ),
                 Observer(),
             )
-            note.text = wording.count(len(result.run.launches), "launch")
+            note.text = wording.pluralize(len(result.run.launches), "launch")
         return result.run
 
     def _built(self, side: str, model: Path) -> Path:

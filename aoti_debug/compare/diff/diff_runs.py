@@ -147,7 +147,7 @@ def _require_same_inputs(a: Reference, b: Reference) -> None:
     """Raises UsageError if the models do not take the same inputs."""
     first, second = _input_types(a), _input_types(b)
     if len(first) != len(second):
-        counts = [wording.count(len(types), "input") for types in (first, second)]
+        counts = [wording.pluralize(len(types), "input") for types in (first, second)]
         raise UsageError(
             f"the models are different programs: one has {counts[0]}, the other {counts[1]}", hint=_PROGRAM
         )
@@ -258,12 +258,12 @@ def _launches(pairing: Pairing, a: RunDir, b: RunDir) -> Iterator[LaunchDifferen
 
 def _notes(pair: LaunchPair, b: RunDir) -> Iterator[str]:
     if pair.numbers:
-        yield f"other numbers were passed to it: {wording.some(pair.numbers, 4)}"
+        yield f"other numbers were passed to it: {wording.join_truncated(pair.numbers, 4)}"
     schema = b.manifest.operator(pair.launch.site.op) if pair.launch.site.op else None
     if schema is not None and schema.random:
         yield "it draws random numbers"
     if pair.outcome is PairRelation.INPUTS_UNKNOWN and pair.unpaired_reads:
-        yield f"without a counterpart: {wording.some(pair.unpaired_reads, 4)}"
+        yield f"without a counterpart: {wording.join_truncated(pair.unpaired_reads, 4)}"
 
 
 def difference_of(pair: TensorPair, a: RunDir, b: RunDir) -> TensorDifference:
@@ -278,6 +278,6 @@ def difference_of(pair: TensorPair, a: RunDir, b: RunDir) -> TensorDifference:
         return TensorDifference(pair, None, f"level 1 saves it; not saved by {wording.comma_separated(names)}")
     stored = open_tensor(a.tensor_path(first)), open_tensor(b.tensor_path(second))
     if (stored[0].dtype, stored[0].numel) != (stored[1].dtype, stored[1].numel):
-        described = [f"{tensor.dtype} of {wording.count(tensor.numel, 'element')}" for tensor in stored]
+        described = [f"{tensor.dtype} of {wording.pluralize(tensor.numel, 'element')}" for tensor in stored]
         return TensorDifference(pair, None, " and ".join(described))
     return TensorDifference(pair, element_difference(*stored))

@@ -56,7 +56,7 @@ class InputDifference:
 
 @dataclass(frozen=True)
 class LaunchDifference:
-    """A launch that wrote other bytes than its counterpart.
+    """A launch that wrote different results than its counterpart.
 
     Attributes:
         tensors: those that differ.
@@ -98,7 +98,7 @@ class Diff:
         by: how their launches are paired.
         pairs: in the order of the second run.
         same, not_recorded: how many of them wrote the same bytes, or bytes that were not recorded.
-        launches: those that wrote other bytes, in the order of the second run.
+        launches: those that wrote different results, in the order of the second run.
         only_a, only_b: launches that have no counterpart.
         unpaired_outputs: outputs of the model in the second run that have no counterpart.
         unfinished: sentences about runs that did not end well.
@@ -134,7 +134,7 @@ class Diff:
 
     @property
     def parted(self) -> tuple[LaunchDifference, ...]:
-        """The launches that read the same bytes, and wrote others."""
+        """The launches that read the same inputs, and wrote different results."""
         return tuple(item for item in self.launches if item.outcome is PairRelation.PARTS)
 
     @property

@@ -29,7 +29,7 @@ def difference_spread(difference: TensorDifference, a: RunDir, b: RunDir) -> Err
     if elements is None or layout is None or first is None or second is None:
         raise ValueError(difference.reason)
     if elements.elements > MOST:
-        raise ValueError(f"it has more than {wording.count(MOST, 'element')}")
+        raise ValueError(f"it has more than {wording.pluralize(MOST, 'element')}")
     tensors = open_tensor(a.tensor_path(first)), open_tensor(b.tensor_path(second))
     sizes = torch.from_numpy(element_sizes(*tensors))
     if sizes.numel() != layout.numel:

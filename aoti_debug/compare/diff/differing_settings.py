@@ -48,7 +48,9 @@ def _settings(a: RunDir, b: RunDir) -> Iterator[RunSetting]:
 def _kernels(a: Manifest, b: Manifest) -> Iterator[RunSetting]:
     first, second = ({kernel.name: kernel for kernel in manifest.kernels} for manifest in (a, b))
     missing = [[name for name in own if name not in other] for own, other in ((first, second), (second, first))]
-    yield RunSetting("kernels of one only", *(wording.some(names, _MOST_NAMES) if names else "" for names in missing))
+    yield RunSetting(
+        "kernels of one only", *(wording.join_truncated(names, _MOST_NAMES) if names else "" for names in missing)
+    )
     for name, kernel in first.items():
         other = second.get(name)
         if other is not None:

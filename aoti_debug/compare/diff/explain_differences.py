@@ -1,6 +1,6 @@
 """Explains the differences of two runs: rounding, or a launch that is wrong.
 
-Each launch that wrote other bytes is compared with the program of its own side, in float64 from what it read itself
+Each launch that wrote different results is compared with the program of its own side, in float64 from what it read
 (aoti_debug.compare). What it read without a counterpart in the other run was made by launches that are looked at with
 it. So rounding explains a difference only if nothing on either side, back to equal bytes or to differences that are
 explained themselves, is farther from float64 than rounding allows.
@@ -135,7 +135,7 @@ def _judged(side: _Side, options: DiffOptions, folder: Path, steps: Steps) -> Ju
         libraries = tuple(dict.fromkeys((*options.libraries, *map(Path, side.run.info.libraries))))
         scope = Scope(launches=launches, inherited=False, imports=imports, libraries=libraries)
         rows = compare_run(side.run, scope, folder, Steps(None)).rows
-        note.text = f"{wording.count(len(launches), 'launch')} in float64"
+        note.text = f"{wording.pluralize(len(launches), 'launch')} in float64"
     return JudgedLaunches(side.values, rows, side.paired.keys())
 
 
@@ -179,11 +179,11 @@ def _explanation(item: LaunchDifference, a: Judgement, b: Judgement, known: _Kno
         return DiffExplanation(DiffCause.UNKNOWN, reason=_of_sides(sides))
     if known.unknown_read:
         return DiffExplanation(DiffCause.UNKNOWN, reason=f"what it read has no counterpart: {known.unknown_read}")
-    unread = f"without {wording.some(b.unread, 4)}, which nothing reads" if b.unread else ""
+    unread = f"without {wording.join_truncated(b.unread, 4)}, which nothing reads" if b.unread else ""
     may_read_other = any(read.equal is not True for read in item.pair.reads) or known.reads_other
     if may_read_other or item.pair.numbers:
         if not known.is_same_expression:
-            reason = "it read other bytes, and the two programs compute it in other ways"
+            reason = "it read different inputs, and the two programs compute it in other ways"
             return DiffExplanation(DiffCause.UNKNOWN, reason=reason)
         return DiffExplanation(DiffCause.CONSEQUENCE, reason=unread)
     if not known.is_same_expression and (reason := _beyond_both_errors(item)):

@@ -8,7 +8,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 
 
 class DiffCause(str, Enum):
-    """The reason why a launch wrote other bytes than its counterpart."""
+    """The reason why a launch wrote different results than its counterpart."""
 
     ROUNDING = "rounding"  # from the same inputs, both sides are within what rounding explains
     TIES = "ties"  # integers or booleans that rounding, or the order of equal elements, decides

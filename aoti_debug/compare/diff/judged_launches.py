@@ -114,7 +114,9 @@ class JudgedLaunches:
         if missing:
             return Judgement(unknown=f"the program has no value for {missing}")
         if written and set(written) <= set(unread):
-            return Judgement(unknown=f"nothing reads {wording.some(unread, 4)}, and the program has no value for it")
+            return Judgement(
+                unknown=f"nothing reads {wording.join_truncated(unread, 4)}, and the program has no value for it"
+            )
         return Judgement(is_ill_conditioned=ill, unread=unread)
 
     def _is_used(self, launch: Launch, argument: Argument) -> bool:
@@ -141,4 +143,4 @@ def makers(values: RecordedValues, launch: Launch, paired: Set[Place]) -> tuple[
 
 def _wrong(row: Row) -> str:
     worst = row.worst
-    return "" if worst is None else f"{worst.wrong} of {wording.count(worst.count, 'element')} of {worst.argument}"
+    return "" if worst is None else f"{worst.wrong} of {wording.pluralize(worst.count, 'element')} of {worst.argument}"

@@ -24,7 +24,7 @@ _ATOMIC = ("atomic_add", "tl.atomic_", "atomicAdd")
 
 @dataclass(frozen=True)
 class UnrepeatableLaunch:
-    """A launch that read the same bytes as in the first call, and wrote others.
+    """A launch that read the same inputs as in the first call, and wrote different results.
 
     Attributes:
         launch: in the first call.
@@ -47,7 +47,7 @@ class RepeatedCalls:
         calls: how many there are.
         launches: those that are not repeatable, in the order of the first call.
         changed_state: launches that read an input or a state of the model that an earlier call has changed.
-        following: other launches that read other bytes, and so wrote others.
+        following: other launches that read different inputs, and so wrote different results.
         not_recorded: launches of which it is not known.
     """
 

@@ -26,9 +26,9 @@ _PAIRED = {
 
 
 OUTCOMES = {
-    PairRelation.PARTS: "parts: it read the same bytes, and wrote others",
-    PairRelation.CONSEQUENCE: "read other bytes, and wrote others",
-    PairRelation.INPUTS_UNKNOWN: "wrote other bytes; what it read was not all recorded",
+    PairRelation.PARTS: "parts: it read the same inputs, and wrote different results",
+    PairRelation.CONSEQUENCE: "read different inputs, and wrote different results",
+    PairRelation.INPUTS_UNKNOWN: "wrote different results; not all of its inputs were recorded",
 }
 
 CAUSES = {
@@ -68,19 +68,23 @@ def repeat_lines(compared: RepeatedCalls, *, most: int = MOST) -> list[str]:
     later = compared.calls - 1
     notes = []
     if compared.changed_state:
-        launches = wording.count(compared.changed_state, "launch")
+        launches = wording.pluralize(compared.changed_state, "launch")
         notes.append(f"note: {launches} read an input or a state that an earlier call has changed")
     if compared.following:
-        notes.append(f"note: {wording.count(compared.following, 'launch')} read what differs, and wrote other bytes")
+        following = wording.pluralize(compared.following, "launch")
+        notes.append(f"note: {following} read different inputs, and wrote different results")
     if compared.not_recorded:
-        notes.append(f"note: of {wording.count(compared.not_recorded, 'launch')} it is not known")
+        notes.append(f"note: of {wording.pluralize(compared.not_recorded, 'launch')} it is not known")
     if not compared.launches:
         known = " as far as it was recorded" if compared.not_recorded else ""
-        return [f"REPEATABLE in {wording.count(compared.calls, 'call')}{known}: equal bytes from equal bytes", *notes]
+        return [
+            f"REPEATABLE in {wording.pluralize(compared.calls, 'call')}{known}: equal bytes from equal bytes",
+            *notes,
+        ]
     lines = []
     for item in compared.launches[:most]:
-        where = f"in {len(item.calls)} of {wording.count(later, 'later call')}"
-        lines.append(f"{item.launch.id} {item.launch.kernel} read the same bytes and wrote others {where}")
+        where = f"in {len(item.calls)} of {wording.pluralize(later, 'later call')}"
+        lines.append(f"{item.launch.id} {item.launch.kernel} read the same inputs and wrote different results {where}")
         lines += _model_line(item.launch)
         lines += [f"  {tensor.name:<8} {_tensor(tensor)}" for tensor in item.tensors]
         lines += [f"  cause    {cause}" for cause in item.causes or (_UNKNOWN_CAUSE,)]
@@ -107,7 +111,7 @@ def element_text(found: ElementDifference, shape: Sequence[int]) -> str:
         size = f", at most {wording.number(found.max_ulp)} ULP"
     else:
         size = "" if found.max_absolute is None else f", at most by {wording.number(found.max_absolute)}"
-    return f"{found.different} of {wording.count(found.elements, 'element')} differ{size}; [{place}]{values}"
+    return f"{found.different} of {wording.pluralize(found.elements, 'element')} differ{size}; [{place}]{values}"
 
 
 def number_text(value: object) -> str:
@@ -116,7 +120,7 @@ def number_text(value: object) -> str:
 
 
 def _run(run: RunDir) -> str:
-    launches = wording.count(len(run.launches), "launch")
+    launches = wording.pluralize(len(run.launches), "launch")
     level = f"level {levels.written(run.level)}"
     return f"{run.path}: {level}, {run.manifest.device}, torch {run.info.torch_version}, {launches}"
 
@@ -133,7 +137,7 @@ def _settings(diff: Diff, most: int) -> list[str]:
 def summary(diff: Diff) -> str:
     """ "21 launches paired launch by launch, 5 the same bytes, 16 others"."""
     differing = len(diff.launches)
-    parts = [f"{wording.count(diff.paired, 'launch')} paired {_PAIRED[diff.by]}", f"{diff.same} the same bytes"]
+    parts = [f"{wording.pluralize(diff.paired, 'launch')} paired {_PAIRED[diff.by]}", f"{diff.same} the same bytes"]
     parts += [f"{differing} others"] if differing else []
     parts += [f"{diff.not_recorded} not recorded"] if diff.not_recorded else []
     return ", ".join(parts)
@@ -159,12 +163,11 @@ def _launches(diff: Diff, most: int) -> list[str]:
     unknown = [item for item in others if item.outcome is PairRelation.INPUTS_UNKNOWN]
     following = [item for item in others if item.outcome is PairRelation.CONSEQUENCE]
     if following:
-        lines.append(
-            f"{wording.count(len(following), 'launch')} read what differs, and wrote other bytes: {_ids(following)}"
-        )
+        launches = wording.pluralize(len(following), "launch")
+        lines.append(f"{launches} read different inputs, and wrote different results: {_ids(following)}")
     if unknown:
-        text = "wrote other bytes, and what they read was not all recorded"
-        lines.append(f"{wording.count(len(unknown), 'launch')} {text}: {_ids(unknown)}")
+        text = "wrote different results, and not all of their inputs were recorded"
+        lines.append(f"{wording.pluralize(len(unknown), 'launch')} {text}: {_ids(unknown)}")
     lines += explanation_lines(diff, most, {item.launch.id for item in parted[:most]})
     return [*lines, ""] if lines else []
 
@@ -209,7 +212,7 @@ def counterparts_text(item: LaunchDifference) -> str:
     """The launches of the first run that it is compared with; "" if it is one of the same name and position."""
     launch = item.launch
     others = [other for other in item.pair.counterparts if (other.id, other.kernel) != (launch.id, launch.kernel)]
-    return wording.some([f"{other.id} {other.kernel}" for other in others], 4) if others else ""
+    return wording.join_truncated([f"{other.id} {other.kernel}" for other in others], 4) if others else ""
 
 
 def _model_line(launch: Launch) -> list[str]:
@@ -224,7 +227,7 @@ def _tensor(difference: TensorDifference) -> str:
 
 
 def _ids(items: Sequence[LaunchDifference]) -> str:
-    return wording.some([item.launch.id for item in items], 6)
+    return wording.join_truncated([item.launch.id for item in items], 6)
 
 
 def alone_lines(diff: Diff) -> list[str]:
@@ -235,16 +238,16 @@ def alone_lines(diff: Diff) -> list[str]:
 def _alone(side: str, launches: Sequence[Launch], diff: Diff) -> list[str]:
     if not launches:
         return []
-    names = wording.some([f"{launch.id} {launch.kernel}" for launch in launches], 4)
+    names = wording.join_truncated([f"{launch.id} {launch.kernel}" for launch in launches], 4)
     what = "without a counterpart" if diff.by is PairedBy.LAUNCH else "write no value that the other run has"
-    return [f"{wording.count(len(launches), 'launch')} of {side} {what}: {names}"]
+    return [f"{wording.pluralize(len(launches), 'launch')} of {side} {what}: {names}"]
 
 
 def note_lines(diff: Diff) -> list[str]:
     """The limits of the comparison, one sentence each."""
     notes = [*diff.notes, *diff.unfinished]
     if diff.unpaired_outputs:
-        notes.append(f"outputs of b without a counterpart: {wording.some(diff.unpaired_outputs, 6)}")
+        notes.append(f"outputs of b without a counterpart: {wording.join_truncated(diff.unpaired_outputs, 6)}")
     return notes
 
 
@@ -259,7 +262,7 @@ def verdict(diff: Diff) -> str:
         return "SAME" if not diff.not_recorded else "SAME as far as it was recorded"
     first = diff.first
     if diff.inputs:
-        return f"DIFFERENT from the beginning: {wording.some([item.name for item in diff.inputs], 4)}"
+        return f"DIFFERENT from the beginning: {wording.join_truncated([item.name for item in diff.inputs], 4)}"
     if first is not None:
         return f"DIFFERENT from {first.launch.id} {first.launch.kernel} on{_rounding(diff)}"
     return "NOT COMPARED to the end" if diff.unfinished or diff.unpaired_outputs else "DIFFERENT"
@@ -269,7 +272,7 @@ def _rounding(diff: Diff) -> str:
     """ "; rounding explains it", "; rounding does not explain 0.7, 0.16"; "" if neither is known."""
     wrong = [item.launch.id for item in diff.unexplained if item.explanation and item.explanation.wrong]
     if wrong:
-        return f"; rounding does not explain {wording.some(wrong, 4)}"
+        return f"; rounding does not explain {wording.join_truncated(wrong, 4)}"
     return "; rounding explains it" if diff.is_rounding and not diff.unpaired_outputs else ""
 
 
@@ -283,7 +286,7 @@ def explanation_lines(diff: Diff, most: int = MOST, shown: Set[str] = frozenset(
         return [f"not known if rounding explains it: {diff.unexplained_reason}"] if diff.unexplained_reason else []
     unexplained = diff.unexplained
     explained = len(diff.launches) - len(unexplained)
-    lines = [f"rounding explains {explained} of {wording.count(len(diff.launches), 'difference')}"]
+    lines = [f"rounding explains {explained} of {wording.pluralize(len(diff.launches), 'difference')}"]
     for item in unexplained[:most]:
         assert item.explanation is not None
         why = "see above" if item.launch.id in shown else explanation_text(item.explanation)

@@ -139,7 +139,7 @@ def write_fx_repro(
 
 def _header(run: RunDir, launch: Launch, region: Region, module: ModuleText) -> Iterator[str]:
     version = run.info.torch_version or run.manifest.torch_version
-    operators = wording.count(module.calls, "operator")
+    operators = wording.pluralize(module.calls, "operator")
     yield f"Launch {launch.id} of {launch.kernel} as a graph: {operators}, with the recorded inputs and outputs."
     yield f"written by  aoti-debug {__version__}"
     yield f"run         {run.path.name}, started {run.info.started}, torch {version}, {run.manifest.device}"

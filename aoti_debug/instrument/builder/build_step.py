@@ -17,7 +17,7 @@ def build_step(name: str, options: BuildOptions, steps: Steps) -> BuildSummary:
     """
     with steps.step(name) as note:
         built = build_report(options)
-        note.text = wording.count(len(built.manifest.sites), "launch site")
+        note.text = wording.pluralize(len(built.manifest.sites), "launch site")
     return built
 
 

@@ -126,13 +126,13 @@ def split_kernels(text: str) -> tuple[str, str]:
     The compiler commands that Inductor appends are in neither.
 
     Raises:
-        ToolchainError: the end of the wrapper is not recognised.
+        ToolchainError: the end of the wrapper cannot be parsed.
     """
     text = COMMANDS.sub("", text)
     ends = [match.end() for match in END_OF_WRAPPER.finditer(text)]
     if not ends:
         raise ToolchainError(
-            "the end of the generated wrapper is not recognised: this torch generates another form of C++",
+            "the end of the generated wrapper cannot be parsed: this torch generates another form of C++",
             hint="use a torch from 2.11 on, or a newer aoti-debug",
         )
     return text[: ends[-1]], text[ends[-1] :]

@@ -29,7 +29,7 @@ def require(package: Artifact, trusted: bool) -> None:
     the maker is not known: the file has to be this user's own (`trusted_hashes.foreign_reason`).
 
     Args:
-        trusted: the user says that he trusts it; the content of an instrumented package is remembered.
+        trusted: the user trusts it; the content of an instrumented package is remembered.
 
     Raises:
         UsageError: it may not.
@@ -86,7 +86,7 @@ def _require_built_here(package: Artifact, trusted: bool) -> None:
     content = _content_hash(package)
     if not trusted and not trusted_hashes.knows("package", content):
         raise UsageError(
-            f"{package.path} was not built here by this user; the machine code of its library would run"
+            f"{package.path} was not built on this account; the machine code of its library would run"
             f"{would_load(package.manifest())}",
             hint=TRUST_HINT,
         )

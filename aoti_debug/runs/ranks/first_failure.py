@@ -85,7 +85,7 @@ def _earliest(failed: Sequence[RankRun], ranks: Sequence[RankRun], clocks: Clock
     if len(timed) == 1:
         why = "it is the only rank that failed by itself"
         victims = sum(other.progress.end is End.TERMINATED for other in ranks)
-        why += f"; {wording.count(victims, 'rank')} ended by SIGTERM afterwards" if victims else ""
+        why += f"; {wording.pluralize(victims, 'rank')} ended by SIGTERM afterwards" if victims else ""
         return RankFailure(rank, launch, progress.what or progress.end.value, why, progress.end is not End.UNKNOWN)
     later, second = timed[1]
     apart = wording.duration((later - when) / SECOND)
@@ -93,7 +93,8 @@ def _earliest(failed: Sequence[RankRun], ranks: Sequence[RankRun], clocks: Clock
     is_certain = rank.progress.is_seen and second.progress.is_seen
     machines = {rank.machine, second.machine} & set(clocks.unknown)
     if machines:
-        why += f", by clocks that may differ: nothing says how far that of {wording.some(sorted(machines), 2)} is apart"
+        names = wording.join_truncated(sorted(machines), 2)
+        why += f", by clocks that may differ: nothing says how far that of {names} is apart"
         is_certain = False
     return RankFailure(rank, launch, progress.what or progress.end.value, why, is_certain)
 
@@ -107,7 +108,7 @@ def _in_collective(ranks: Sequence[RankRun], clocks: Clocks) -> RankFailure | No
     """The first rank that failed within a collective which no other rank was late for."""
     found = _earliest([rank for rank in ranks if rank.progress.end in _OWN_FAILURES], ranks, clocks)
     missing = sum(rank.progress.end is End.MISSING for rank in ranks)
-    others = f"{wording.count(missing, 'rank')} left no run" if missing else "no rank is behind"
+    others = f"{wording.pluralize(missing, 'rank')} left no run" if missing else "no rank is behind"
     return found and replace(found, why=f"{found.why}; it was in a collective, and {others}", is_certain=False)
 
 
@@ -126,7 +127,7 @@ def _behind(ranks: Sequence[RankRun]) -> RankFailure | None:
     waiting = sum(other.progress.is_in_collective for other in ranks if other is not rank)
     why = f"it is behind every other rank: the next one is rank {following.number}, {following.progress.place}"
     if waiting:
-        why += f"; {wording.count(waiting, 'rank')} {'waits' if waiting == 1 else 'wait'} in a collective"
+        why += f"; {wording.pluralize(waiting, 'rank')} {'waits' if waiting == 1 else 'wait'} in a collective"
     what = rank.reason or progress.what or progress.end.value
     if progress.end in _HANGING:
         what = "it hangs" if has_stopped else "it is late"

@@ -181,7 +181,7 @@ def _what(run: RunDir, end: End, verdict: Verdict | None) -> str:
     if end is End.CRASHED and not run.info.exit.signal and caught is not None:
         return signal_text(caught.signal)
     if end is End.UNKNOWN:
-        return "it disappeared, or still runs,"
+        return "status unknown (killed or running)"
     if end is End.KILLED and not run.info.exit.signal:
         return "it disappeared, as by SIGKILL,"
     return "" if verdict is None else verdict.what

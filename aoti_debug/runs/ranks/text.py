@@ -42,7 +42,7 @@ def title(analysis: RanksAnalysis) -> str:
     """The run in one line: name, number of ranks, how many ended in which way."""
     run, info = analysis.run, analysis.run.info
     restart = f", restart {info.restart}" if info.restart not in ("", "0") else ""
-    return f"run {run.path.name}: {wording.count(info.world_size, 'rank')}, {_states(run.recorded)}{restart}"
+    return f"run {run.path.name}: {wording.pluralize(info.world_size, 'rank')}, {_states(run.recorded)}{restart}"
 
 
 def titles() -> tuple[str, ...]:
@@ -166,7 +166,7 @@ def _parting(parting: Parting) -> str:
 
 
 def _kernels(kernels: Mapping[str, int]) -> str:
-    return wording.some([name if times == 1 else f"{name} (× {times})" for name, times in kernels.items()], 4)
+    return wording.join_truncated([name if times == 1 else f"{name} (× {times})" for name, times in kernels.items()], 4)
 
 
 def _agreement(found: Agreement) -> list[str]:
@@ -178,7 +178,7 @@ def _agreement(found: Agreement) -> list[str]:
     if not lines:
         lines = [f"tensors: {found.compared} that should agree are equal bit for bit"]
     if found.sharded:
-        lines.append(f"not compared, of another size on each rank: {wording.some(found.sharded, 4)}")
+        lines.append(f"not compared, of another size on each rank: {wording.join_truncated(found.sharded, 4)}")
     return lines
 
 

@@ -51,7 +51,7 @@ class RunOptions:
             journals; "" for all.
         rank: the rank that this process is: its run goes into the directory that all ranks have in common; None for a
             directory of its own.
-        trusted: run the package even if it was not made here by this user.
+        trusted: run the package even if it was not made on this account.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
         substitute: a file of instructions for the runtime (runtime_shims/run/substitutions.h): launches to skip, to
             replace the results of, or to stop before; level 1 or more.

@@ -38,7 +38,7 @@ def run_target(path: Path, model: str, trusted: bool) -> RunTarget:
 
     Args:
         model: the name of the model in a compiled package with several; "" for the only one.
-        trusted: it may run even if it was not made here by this user.
+        trusted: it may run even if it was not made on this account.
 
     Raises:
         ArtifactError: it cannot be run.

@@ -160,7 +160,7 @@ class RunDir:
 
     @cached_property
     def is_made_here(self) -> bool:
-        """True if the code that it recorded was made here by this user, or was run as trusted."""
+        """True if the code that it recorded was made on this account, or was run as trusted."""
         from aoti_debug.package.pt2 import trust  # reads archives; a run is opened without it
 
         return trust.is_made_here(self.manifest, self.info.imports, self.info.libraries)

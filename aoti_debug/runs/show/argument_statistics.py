@@ -83,8 +83,8 @@ def phases(argument: Argument) -> tuple[Phase, ...]:
     return (Phase.AFTER,) if argument.role is Role.OUT else (Phase.BEFORE, Phase.AFTER)
 
 
-def worst_value(launch: Launch, measurer: Measurer) -> str:
-    """The worst value of a launch: "3 NaN in buf4", "2 Inf in buf4", else the largest magnitude, "41.9 in buf4".
+def largest_magnitude(launch: Launch, measurer: Measurer) -> str:
+    """The largest magnitude of a launch, "41.9 in buf4"; NaN and infinities first: "3 NaN in buf4", "2 Inf in buf4".
 
     Written tensors come first; NaN and infinities that were only read are marked "(read)". The earlier contents of a
     written buffer do not count: they may be uninitialised. "-" where nothing was recorded.

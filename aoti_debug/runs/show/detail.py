@@ -224,7 +224,9 @@ def _nodes(label: str, nodes: Sequence[str], total: int, width: int, unfolded: b
 
 def _grid(grid: Grid) -> list[str]:
     blocks = ", ".join(map(str, grid.grid))
-    lines = [f"  {'grid':<11}({blocks}), {wording.count(grid.num_warps, 'warp')}, {grid.shared_bytes} B shared memory"]
+    lines = [
+        f"  {'grid':<11}({blocks}), {wording.pluralize(grid.num_warps, 'warp')}, {grid.shared_bytes} B shared memory"
+    ]
     if grid.arguments:
         lines.append(f"  passed to {grid.kernel}")
         values = [text.value(argument.value) for argument in grid.arguments]
@@ -250,7 +252,7 @@ def _argument(
         words += _placement(argument, layout)
     if argument.spec.base and argument.spec.base != argument.name:
         words.append(f"of {argument.spec.base}")
-    lines = wording.flowed(words, width, hang=" " * 12)
+    lines = wording.wrap_words(words, width, hang=" " * 12)
     for phase in shown:
         lines += _phase(argument, phase, measurer, folder, replay, width)
     return lines
@@ -282,11 +284,13 @@ def _phase(
         words = [*words, f"of replay {recorded.replay}"]
     lines: list[str] = []
     if words:
-        lines += wording.flowed([label + words[0], *words[1:]], width, hang=" " * len(label))
+        lines += wording.wrap_words([label + words[0], *words[1:]], width, hang=" " * len(label))
     if recorded is not None and recorded.values and recorded.layout is not None:
         dtype = recorded.layout.dtype
         values = [elements.format_element(number, dtype) for number in elements.decode(recorded.values, dtype)]
-        lines += wording.flowed([f"[{', '.join(values)}]"] if len(values) < 2 else _list(values), width, " " * 14, " ")
+        lines += wording.wrap_words(
+            [f"[{', '.join(values)}]"] if len(values) < 2 else _list(values), width, " " * 14, " "
+        )
     if saved is not None and saved.path:
         file = saved.path if folder is None else PurePosixPath(saved.path).name
         lines.append(terminal_cells.shorten_middle(f"{label if not lines else ' ' * len(label)}{file}", width))

@@ -29,12 +29,12 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     guilty = verdict.launch
     if guilty is not None:
         running = " was running" if verdict.proof is Proof.LIKELY else ""
-        lines += wording.flowed([f"{_HEADS[verdict.proof]} {guilty.id}  {guilty.kernel}{running}"], width, "  ")
+        lines += wording.wrap_words([f"{_HEADS[verdict.proof]} {guilty.id}  {guilty.kernel}{running}"], width, "  ")
         lines += _source(guilty, width)
         lines += _grids(guilty, width)
         lines += argument_lines(guilty, width)
     elif verdict.suspects:
-        lines.append(f"  {_HEADS[verdict.proof]} {wording.count(len(verdict.suspects), 'launch')}:")
+        lines.append(f"  {_HEADS[verdict.proof]} {wording.pluralize(len(verdict.suspects), 'launch')}:")
         shown = verdict.suspects[:_LISTED]
         lines += _suspects(shown, width)
         if len(verdict.suspects) > len(shown):
@@ -86,7 +86,7 @@ def _grids(launch: Launch, width: int) -> list[str]:
     for grid in launch.grids:
         name = "" if grid.kernel == launch.kernel else f"{grid.kernel} "
         shape = " × ".join(map(str, grid.grid))
-        lines += _labelled("grid", f"{name}{shape}, {wording.count(grid.num_warps, 'warp')}", width)
+        lines += _labelled("grid", f"{name}{shape}, {wording.pluralize(grid.num_warps, 'warp')}", width)
     return lines
 
 
@@ -114,7 +114,7 @@ def argument_lines(launch: Launch, width: int) -> list[str]:
         role = text.ROLES[argument.role]
         kind = "" if isinstance(value, Tensor) else argument.spec.ctype
         words = (f"  {label:<9}{role or kind:<8}{argument.name:<{names}}", text.value(value))
-        lines += wording.flowed(words, width, hang=" " * 19)
+        lines += wording.wrap_words(words, width, hang=" " * 19)
     if len(recorded) > _MAX_ARGUMENTS:
         lines.append(f"{'':11}and {len(recorded) - _MAX_ARGUMENTS} more: aoti-debug show {launch.id}")
     return lines

@@ -26,7 +26,7 @@ def finding_lines(finding: Finding, width: int, report: str = "") -> list[str]:
     hidden = sum(map(_hidden, (finding, *finding.also)))
     last = [report] if report else []
     if hidden:
-        last.append(f"{wording.count(hidden, 'more line')}: --verbose")
+        last.append(f"{wording.pluralize(hidden, 'more line')}: --verbose")
     if last:
         lines += _labelled("report" if report else "more", "; ".join(last))
     for other in finding.also:

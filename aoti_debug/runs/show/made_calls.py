@@ -12,7 +12,7 @@ from aoti_debug.runs.rundir.timeline import ModelCall
 def calls_text(run: RunDir) -> str:
     """ "26 calls, of which aoti-debug made 3 to warm up and 20 without the profiler"."""
     calls = run.timeline.calls
-    text = wording.count(len(calls), "call")
+    text = wording.pluralize(len(calls), "call")
     made = [(batch.purpose, number) for batch in run.info.tool_calls if (number := _recorded(run, batch))]
     if not made:
         return text
@@ -36,4 +36,4 @@ def _recorded(run: RunDir, batch: ToolCalls) -> int:
 
 def _for_replays(run: RunDir) -> str:
     captured = any(batch.purpose is CallPurpose.CAPTURED for batch in run.info.tool_calls)
-    return f"; {wording.count(run.info.calls, 'replay')} asked for" if captured else ""
+    return f"; {wording.pluralize(run.info.calls, 'replay')} asked for" if captured else ""

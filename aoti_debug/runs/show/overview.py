@@ -17,7 +17,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.runs.show import terminal_cells, text, text_table
-from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, worst_value
+from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, largest_magnitude
 from aoti_debug.runs.show.fault import verdict_lines
 from aoti_debug.runs.show.made_calls import calls_text
 from aoti_debug.runs.show.replayed import replay_lines
@@ -131,7 +131,7 @@ COLUMNS = (
     Column("kind", dropped_below=120),
     Column("arguments", min_width=21, share=2),
     Column("model line", min_width=12, share=1),
-    Column("worst value", min_width=17, share=1),
+    Column("largest magnitude", min_width=17, share=1),
 )
 
 
@@ -166,7 +166,7 @@ def header(run: RunDir, width: int) -> list[str]:
     seconds = f", {wording.duration(info.exit.seconds)} in the model" if info.exit.seconds is not None else ""
     state = run.state.value + (f": {wording.first_line(info.exit.detail)}" if info.exit.detail else "")
     launched = (
-        f"{wording.count(len(run.launches), 'launch')} in {calls_text(run)}{seconds}"
+        f"{wording.pluralize(len(run.launches), 'launch')} in {calls_text(run)}{seconds}"
         if run.journal
         else "no journal: level 0 records nothing"
         if run.level == 0
@@ -177,7 +177,7 @@ def header(run: RunDir, width: int) -> list[str]:
     if chosen := SiteFilter(info.filters, info.module_filters, info.line_filters):
         facts.append(str(chosen))
     lines = wording.wrapped(f"run {run.path.name}: {state}", width)
-    lines += [*wording.flowed(facts, width, "  "), f"  {launched}"]
+    lines += [*wording.wrap_words(facts, width, "  "), f"  {launched}"]
     return lines + [line for note in notes(run) for line in wording.wrapped(f"note: {note}", width, "  ")]
 
 
@@ -190,7 +190,7 @@ def notes(run: RunDir) -> list[str]:
     if journal is not None and journal.header.blocks_reused:
         sentences.append("the journal was full: its oldest launches were overwritten")
     if journal is not None and journal.damaged_blocks:
-        damaged = wording.count(journal.damaged_blocks, "block")
+        damaged = wording.pluralize(journal.damaged_blocks, "block")
         sentences.append(f"{damaged} of the journal cannot be read to the end: launches are missing")
     return sentences
 
@@ -223,7 +223,7 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     has_hashes_only = run.level == Level.HASH
 
     def recorded_value(launch: Launch) -> str:
-        return hash_text(launch) if has_hashes_only else worst_value(launch, measurer)
+        return hash_text(launch) if has_hashes_only else largest_magnitude(launch, measurer)
 
     values = [_mark(x, verdict) or _status(run, x) or _printed(x) or recorded_value(x) for x in part.shown]
     rows = [[*_row(x), value] for x, value in zip(part.shown, aligned(values), strict=True)]
@@ -237,7 +237,7 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     lines += replay_lines(run, part.shown, width)
     if measurer.exhausted:
         lines.append(
-            f"worst values stop after {wording.byte_size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others"
+            f"magnitudes stop after {wording.byte_size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others"
         )
     if len(part.shown) < part.total:
         first, last = part.start + 1, part.start + len(part.shown)

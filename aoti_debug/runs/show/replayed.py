@@ -30,7 +30,7 @@ def replay_lines(run: RunDir, launches: Sequence[Launch], width: int) -> list[st
     texts = [_call_text(call, by_call[call.kind, call.call]) for call in calls[:_SHOWN]]
     lines = [line for text in texts for line in wording.wrapped(text, width)]
     if len(calls) > _SHOWN:
-        lines.append(f"and the last replays of {wording.count(len(calls) - _SHOWN, 'more call')}")
+        lines.append(f"and the last replays of {wording.pluralize(len(calls) - _SHOWN, 'more call')}")
     ids = {launch.key for launch in launches}
     return lines + [line for text in _nonfinite_texts(run, ids)[:_SHOWN] for line in wording.wrapped(text, width)]
 

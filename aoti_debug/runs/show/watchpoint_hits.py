@@ -47,8 +47,8 @@ def _recorded(run: RunDir) -> Sequence[WatchHit]:
 
 
 def _watchpoint_lines(watchpoint: Watchpoint, width: int) -> list[str]:
-    looked = f"looked at {wording.count(watchpoint.evaluated, 'time')}"
-    times = wording.count(watchpoint.hits, "hit") if watchpoint.hits else "no hit"
+    looked = f"looked at {wording.pluralize(watchpoint.evaluated, 'time')}"
+    times = wording.pluralize(watchpoint.hits, "hit") if watchpoint.hits else "no hit"
     lines = wording.wrapped(f"WATCH {watchpoint.text}: {times}, {looked}", width)
     for hit in watchpoint.recorded[:_SHOWN]:
         lines.append(terminal_cells.shorten_middle(f"  {hit_text(hit)}", width))

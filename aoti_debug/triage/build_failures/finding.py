@@ -85,7 +85,7 @@ def _evidence(failure: BuildFailure, replay: Replay) -> Iterator[str]:
     if failure.compilation is not None:
         yield "the compiler fails on this kernel alone, and compiles an empty file with the same options"
         if failure.operators:
-            yield f"the kernel computes {wording.some(failure.operators, _MOST)}"
+            yield f"the kernel computes {wording.join_truncated(failure.operators, _MOST)}"
         return
     blamed = blamed_of(failure, replay)
     if position.stage is BuildStage.CODE and blamed.node and blamed.node != position.node:
@@ -96,7 +96,7 @@ def _evidence(failure: BuildFailure, replay: Replay) -> Iterator[str]:
     of = f"{code}{nodes_text(names)} of the {graph}: " if names else ""
     yield f"{of}{_HOW[failure.ending]}"
     if len(position.nodes) > 1:
-        yield f"the kernel computes {wording.some(list(_operators(failure)), _MOST)}"
+        yield f"the kernel computes {wording.join_truncated(list(_operators(failure)), _MOST)}"
     yield from replay.evidence
     if failure.stack:
         yield f"innermost Python frame: {failure.stack[0]}"

@@ -86,7 +86,7 @@ def reason_against(model: Investigation, run: RunDir) -> str:
 
 
 def _not_compared(reason: str, result: RunResult) -> Suspicion:
-    launches = wording.count(len(result.run.launches), "launch")
+    launches = wording.pluralize(len(result.run.launches), "launch")
     return Suspicion(Finding(INCOMPLETE, incomplete_text(f"0 of {launches}", (reason,))), result.diagnosed)
 
 
@@ -140,7 +140,7 @@ def with_program(model: Investigation) -> tuple[Comparison, Suspicion | None] | 
             note.text = f"not known: {wording.first_line(str(error))}"
             return None
         suspicion = _suspicion(comparison, saved)
-        note.text = f"{wording.count(len(suspicion.needed), 'launch')} wrong"
+        note.text = f"{wording.pluralize(len(suspicion.needed), 'launch')} wrong"
     return comparison, suspicion if suspicion.needed else None
 
 

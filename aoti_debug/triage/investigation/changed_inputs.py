@@ -58,7 +58,7 @@ def with_changed_inputs(
         except (AotiDebugError, UndecidedError) as error:
             note.text = wording.first_line(str(error))
             return finding
-        note.text = f"{wording.count(trials.count, 'run')}: " + (
+        note.text = f"{wording.pluralize(trials.count, 'run')}: " + (
             "no single element of an input makes the fault" if culprit is None else f"{culprit.name} makes the fault"
         )
     if culprit is None or not (behind.by_data or _is_unusual(culprit, trials.tensors[culprit.name])):
@@ -68,7 +68,7 @@ def with_changed_inputs(
     if not untried:
         return explained
     said = explained.evidence[0].replace("the fault comes from", "the fault may come from")
-    said += f"; other numbers in {wording.some(untried, _MOST_NAMED)} were not tried"
+    said += f"; other numbers in {wording.join_truncated(untried, _MOST_NAMED)} were not tried"
     return replace(finding, possible=(said, *finding.possible))
 
 

@@ -126,7 +126,7 @@ def write(diagnosed: DiagnosedRun, launch: Launch, folder: Path, steps: Steps) -
         except AotiDebugError as error:
             note.text = f"no repro: {error}"
             return None, note.text
-        note.text = f"{wording.count(written.tensors, 'tensor')}, {folder}"
+        note.text = f"{wording.pluralize(written.tensors, 'tensor')}, {folder}"
         return written.path, ""
 
 
@@ -237,5 +237,5 @@ def headline(evidence: Evidence) -> str:
     """The result of a repro in one line."""
     if evidence.sanitize and evidence.accesses and len(evidence.lines) > 1:
         return evidence.lines[1].strip()
-    outcome = "the same values again" if evidence.outcome == "as recorded" else evidence.outcome
+    outcome = "it reproduces the recorded values" if evidence.outcome == "as recorded" else evidence.outcome
     return without_compiled_folders(evidence.what.partition("\n")[0]) or outcome

@@ -31,7 +31,7 @@ class TriageOptions:
         infinities: how unintended infinities are reported.
         compare: at the end, compare every launch with what the program says.
         guards: also look for out-of-bounds writes and uninitialised reads.
-        trusted: run the model even if it was not made here by this user.
+        trusted: run the model even if it was not made on this account.
         build_timeout: seconds that torch may take to lower the program until it counts as hung.
         inductor_configs, imports, libraries: as for `build` and `run`.
     """

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.replay.healed_outputs import Healing
-from aoti_debug.compare.replay.options import ReplayOptions
-from aoti_debug.compare.replay.replay_session import ReplaySession, options_of
-from aoti_debug.compare.replay.substitution import ResultSource, Substitution
-from aoti_debug.compare.replay.what_if import WhatIf, what_if
+from aoti_debug.compare.what_if.options import ReplayOptions
+from aoti_debug.compare.what_if.recovered_outputs import Recovery
+from aoti_debug.compare.what_if.replay_session import ReplaySession, options_of
+from aoti_debug.compare.what_if.substitution import ResultSource, Substitution
+from aoti_debug.compare.what_if.what_if import WhatIf, what_if
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
 
@@ -53,15 +53,15 @@ def _sentence(found: WhatIf, right: str) -> str:
     results = "result" if len(found.launches) == 1 else "results"
     what = f"with the {results} of {names} replaced by eager's, the outputs"
     before, after = _largest(outputs.before), _largest(outputs.after)
-    match outputs.healing:
-        case Healing.HEALED:
-            return f"{what} are right: relative error {before} as it is, {after} then"
-        case Healing.RIGHT_BEFORE:
-            return f"as it is, the outputs are within rounding what the graph of the kernels gives in eager: {right}"
-        case Healing.BROKEN:
-            return f"{what} become wrong: relative error {before} as it is, {after} then"
+    match outputs.recovery:
+        case Recovery.RECOVERED:
+            return f"{what} are right: relative error {before} before, {after} after"
+        case Recovery.RIGHT_BEFORE:
+            return f"before that, the outputs are within rounding what the graph of the kernels gives in eager: {right}"
+        case Recovery.BROKEN:
+            return f"{what} become wrong: relative error {before} before, {after} after"
         case _:
-            return f"{what} stay wrong: relative error {before} as it is, {after} then"
+            return f"{what} stay wrong: relative error {before} before, {after} after"
 
 
 def _largest(errors: Sequence[OutputError]) -> str:

@@ -68,7 +68,9 @@ def _again(finding: Finding, launch: Launch, first: DiagnosedRun, trials: Triage
         if guilty is not None:
             said = f"another run failed in {guilty.id} {guilty.kernel}: {result.verdict.what if result.verdict else ''}"
             finding = replace(finding, evidence=(*finding.evidence, said.partition("\n")[0]))
-    said = f"it came in 1 of {wording.count(tries + 1, 'run')}{how}: the inputs are those of the run in which it came"
+    said = (
+        f"it came in 1 of {wording.pluralize(tries + 1, 'run')}{how}: the inputs are those of the run in which it came"
+    )
     return _kept(replace(finding, evidence=(*finding.evidence, said)), launch, first)
 
 

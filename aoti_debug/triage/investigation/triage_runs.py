@@ -261,6 +261,6 @@ def fits_beside(package: Path, device: str) -> bool:
 def _outcome(result: RunResult) -> str:
     verdict = result.verdict
     if verdict is None:
-        return f"{wording.count(len(result.run.launches), 'launch')}, no fault"
+        return f"{wording.pluralize(len(result.run.launches), 'launch')}, no fault"
     where = f" in {verdict.launch.id} {verdict.launch.kernel}" if verdict.launch else ""
     return verdict.what.partition("\n")[0] + where

@@ -126,14 +126,14 @@ def _what(manifest: Manifest, launch: Launch, hit: _Hit) -> str:
 
 def _length(hit: _Hit) -> str:
     span = hit.damage.last + 1 - hit.damage.first
-    written = wording.count(hit.damage.damaged, "byte")
+    written = wording.pluralize(hit.damage.damaged, "byte")
     return written if span == hit.damage.damaged else f"{written} (of {span})"
 
 
 def _evidence(manifest: Manifest, launch: Launch, hit: _Hit) -> tuple[str, ...]:
     buffer, damage = _buffer(manifest, hit.damage), hit.damage
     element, argument = _element(hit), hit.argument
-    distance = wording.count(hit.distance, "byte")
+    distance = wording.pluralize(hit.distance, "byte")
     side = "before the start" if hit.is_before else "past the end"
     intact = "the guard zones around it were intact before the launch"
     if argument is None or argument.tensor is None or element is None:
@@ -152,7 +152,7 @@ def _evidence(manifest: Manifest, launch: Launch, hit: _Hit) -> tuple[str, ...]:
 
 
 def _memory(buffer: str, damage: GuardDamage, argument: Argument) -> str:
-    size = wording.count(damage.size, "byte")
+    size = wording.pluralize(damage.size, "byte")
     owner = "it" if argument.name == buffer else buffer
     return f"a buffer of {size} that was allocated for {owner}"
 
@@ -184,4 +184,6 @@ def _others(launches: Sequence[Launch]) -> tuple[str, ...]:
         return ()
     names = [f"{launch.id} {launch.kernel}" for launch in launches[:_SHOWN]]
     more = [f"{len(launches) - _SHOWN} more"] if len(launches) > _SHOWN else []
-    return (f"{wording.count(len(launches), 'later launch')} wrote outside of buffers too: {', '.join(names + more)}",)
+    return (
+        f"{wording.pluralize(len(launches), 'later launch')} wrote outside of buffers too: {', '.join(names + more)}",
+    )

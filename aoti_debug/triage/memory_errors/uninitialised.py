@@ -195,7 +195,7 @@ def _elements(unwritten: _Unwritten) -> str:
     numel = layout.numel if layout is not None else 0
     if unwritten.count == 0:
         return "some elements are"
-    return f"{unwritten.count} of {wording.count(numel, 'element')} {'is' if unwritten.count == 1 else 'are'}"
+    return f"{unwritten.count} of {wording.pluralize(numel, 'element')} {'is' if unwritten.count == 1 else 'are'}"
 
 
 def _counterpart(argument: Argument, other: Launch) -> Argument:

@@ -118,10 +118,10 @@ def _reduced_values(tensor: Tensor, shape: tuple[int, ...], at: tuple[int, ...])
 def row(values: Tensor) -> str:
     """ "(16 elements, 1 +Inf, 3 zeros, finite from -2 to 5)"."""
     if str(values.dtype) == "torch.bool":
-        return f"({wording.count(values.numel(), 'element')}, {int(values.sum())} true)"
+        return f"({wording.pluralize(values.numel(), 'element')}, {int(values.sum())} true)"
     flat = values.reshape(-1).double()
     if flat.numel() and bool((flat == -math.inf).all()):
-        return f"({wording.count(flat.numel(), 'element')}, all -Inf)"
+        return f"({wording.pluralize(flat.numel(), 'element')}, all -Inf)"
     counts = {
         "NaN": int(flat.isnan().sum()),
         "+Inf": int((flat == math.inf).sum()),
@@ -129,12 +129,14 @@ def row(values: Tensor) -> str:
         "zero": int((flat == 0).sum()),
     }
     parts = [
-        wording.count(count, name) if name == "zero" else f"{count} {name}" for name, count in counts.items() if count
+        wording.pluralize(count, name) if name == "zero" else f"{count} {name}"
+        for name, count in counts.items()
+        if count
     ]
     finite = flat[flat.isfinite()]
     if finite.numel():
         parts.append(f"finite from {spell(float(finite.min()))} to {spell(float(finite.max()))}")
-    return f"({', '.join([wording.count(flat.numel(), 'element'), *parts])})"
+    return f"({', '.join([wording.pluralize(flat.numel(), 'element'), *parts])})"
 
 
 def spell(value: float) -> str:

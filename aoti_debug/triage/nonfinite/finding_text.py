@@ -35,7 +35,7 @@ def produced(run: RunDir, occurrence: Occurrence) -> str:
     launch, number = occurrence.launch, count(statistics, occurrence.special)
     before = count_before(occurrence)
     name = model_name(run.manifest, occurrence.argument)
-    elements = wording.count(statistics.numel if statistics else 0, "element")
+    elements = wording.pluralize(statistics.numel if statistics else 0, "element")
     what = f"{number} {occurrence.special.value} in {name} ({elements})"
     if before == 0:
         return f"{launch.id} {launch.kernel} produces {what}"
@@ -159,7 +159,7 @@ def _held(root: Root) -> str:
     """ "1 of 16 elements of x is +Inf"."""
     statistics = statistics_of(root.occurrence.argument, Phase.BEFORE)
     number = count(statistics, root.occurrence.special)
-    elements = wording.count(statistics.numel if statistics else 0, "element")
+    elements = wording.pluralize(statistics.numel if statistics else 0, "element")
     verb = "is" if number == 1 else "are"
     return f"{number} of {elements} of {root.input} {verb} {root.occurrence.special.value}"
 

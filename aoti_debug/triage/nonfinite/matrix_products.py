@@ -68,7 +68,7 @@ def cause(launch: Launch, argument: Argument, arguments: LaunchTensors, element:
     dtype = argument.layout.dtype if argument.layout else ""
     if special is not Special.NAN and math.isfinite(exact) and _overflows(exact, dtype):
         return overflow_text(
-            f"the sum of {wording.count(products.numel(), 'product')} is {exact:.6g} in float64", dtype
+            f"the sum of {wording.pluralize(products.numel(), 'product')} is {exact:.6g} in float64", dtype
         )
     return ""
 

@@ -222,7 +222,7 @@ def _elements_text(held: HeldValues, first: int | None, last: int | None) -> str
         kind = _kinds(held, first, last)
         return f"{at} is {kind}" + ("" if count == 1 else f", one of {count} such values and enough by itself")
     end = f"{held.name}{_at(held, held.elements[last])}"
-    return f"{wording.count(last - first + 1, 'value')} from {at} to {end} are {_kinds(held, first, last)}"
+    return f"{wording.pluralize(last - first + 1, 'value')} from {at} to {end} are {_kinds(held, first, last)}"
 
 
 def _kinds(held: HeldValues, first: int, last: int) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.compare.replay import instructions
-from aoti_debug.compare.replay.instructions import Replace
+from aoti_debug.compare.what_if import instructions
+from aoti_debug.compare.what_if.instructions import Replace
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive

@@ -50,7 +50,8 @@ def _wrong(comparison: Comparison) -> Finding:
         what = f"{launch.kernel} computes something else than its source says"
         return Finding(WRONG_VALUE, what, place_of(launch), evidence=(row.reason,))
     where = place_of(launch, worst.argument, None if worst.worst is None else worst.worst.index)
-    what = f"{worst.wrong} of {wording.count(worst.count, 'element')} of {worst.argument} are not what the program says"
+    elements = wording.pluralize(worst.count, "element")
+    what = f"{worst.wrong} of {elements} of {worst.argument} are not what the program says"
     evidence = (*_element(worst), *_operators(row), *_others(comparison, row))
     explaining = [suspect for suspect in row.suspects if suspect.how and not suspect.is_partial]
     maybe = [f"{suspect.text}: it may be what is wrong" for suspect in row.suspects if suspect.is_partial]
@@ -154,12 +155,16 @@ def _operators(row: Row) -> tuple[str, ...]:
     names = [f"{suspect.operator} ({suspect.node})" for suspect in row.suspects]
     how = [suspect.text for suspect in row.suspects if suspect.how and not suspect.is_partial]
     places = [suspect.place for suspect in row.suspects if suspect.place]
-    return (*how[:1], *places[:1], *((f"it is computed by {wording.some(names, 3)}",) if len(names) > 1 else ()))
+    return (
+        *how[:1],
+        *places[:1],
+        *((f"it is computed by {wording.join_truncated(names, 3)}",) if len(names) > 1 else ()),
+    )
 
 
 def _others(comparison: Comparison, row: Row) -> tuple[str, ...]:
     before = [r for r in comparison.rows[: comparison.rows.index(row)] if r.outputs]
     wrong = [r.launch.id for r in comparison.rows if r.verdict is LaunchVerdict.WRONG and r is not row]
-    right = f"{wording.count(len(before), 'launch')} before it computed what the program says"
-    also = (f"also wrong from their own inputs: {wording.some(wrong, 4)}",) if wrong else ()
+    right = f"{wording.pluralize(len(before), 'launch')} before it computed what the program says"
+    also = (f"also wrong from their own inputs: {wording.join_truncated(wrong, 4)}",) if wrong else ()
     return (right, *also) if before else also

@@ -44,7 +44,7 @@ def eager_calls(
     Args:
         chosen: the modules and lines that are asked for.
         hashes, values: with the hashes and the statistics of tensors.
-        trusted: execute the program, and the run's operators, even if they were not made here by this user.
+        trusted: execute the program, and the run's operators, even if they were not made on this account.
 
     Raises:
         ArtifactError: the program cannot be loaded, or is of the wrong kind.
@@ -57,7 +57,7 @@ def eager_calls(
     trust.require(artifact, trusted)
     if not (trusted or run.is_made_here):
         raise UsageError(
-            f"{run.path} was not made here by this user; the operators that it names would run", hint=trust.TRUST_HINT
+            f"{run.path} was not made on this account; the operators that it names would run", hint=trust.TRUST_HINT
         )
     run.require_repeatable()
     with cache.scratch() as folder:

@@ -16,7 +16,7 @@ class CallOptions:
         where: a condition that one tensor of a call must meet; "" for none.
         hashes: print the hash of every tensor.
         eager: the exported program to call in eager in place of the launches; None for the launches.
-        trusted: call it even if it was not made here by this user.
+        trusted: call it even if it was not made on this account.
     """
 
     operators: tuple[str, ...] = ()

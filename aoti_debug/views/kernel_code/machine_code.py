@@ -34,7 +34,7 @@ def sass(run: RunDir, kernel: Kernel, trusted: bool) -> str:
     binary = _binary(run, kernel, "--sass")
     if not (trusted or run.is_made_here):
         raise UsageError(
-            f"{run.path} was not made here by this user; a disassembler would read the machine code of {kernel.name}",
+            f"{run.path} was not made on this account; a disassembler would read the machine code of {kernel.name}",
             hint=TRUST_HINT,
         )
     program, options = _disassembler()

@@ -88,7 +88,7 @@ def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:
                 memory=True,
             )
             run = runner.run(chosen, Observer()).run
-            note.text = wording.count(len(run.launches), "launch")
+            note.text = wording.pluralize(len(run.launches), "launch")
         return run
     finally:
         if (folder / "runs").exists():

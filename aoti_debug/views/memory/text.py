@@ -67,14 +67,14 @@ def _beyond(found: RunMemory, worst: CallMemory) -> Iterator[str]:
         return
     call = found.measured.calls[worst.call]
     if call.peak_allocated:
-        counted = call.peak_allocated - call.allocated
-        beyond = counted - worst.peak_bytes
+        measured = call.peak_allocated - call.allocated
+        beyond = measured - worst.peak_bytes
         where = "workspace of operators" if beyond > 0 else "fewer bytes than computed"
-        yield f"  counted  {_size(counted)} at the peak by torch's allocator: {_size(abs(beyond))} {where}"
+        yield f"  measured {_size(measured)} at the peak by torch's allocator: {_size(abs(beyond))} {where}"
     elif call.peak_resident:
         more = max(call.peak_resident - call.resident, 0)
         whole = _size(call.peak_resident)
-        yield f"  counted  {_size(more)} more resident at the peak than before the call, {whole} in all"
+        yield f"  measured {_size(more)} more resident at the peak than before the call, {whole} in all"
     snapshot = found.snapshot
     if snapshot is not None:
         yield f"  snapshot {snapshot}, for https://pytorch.org/memory_viz"

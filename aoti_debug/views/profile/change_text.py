@@ -39,10 +39,10 @@ def change_lines(changes: Changes, one: str, width: int) -> list[str]:
     ]
     lines += text_table.table(COLUMNS, [_row(change, one) for change in [*told, changes.call]], width).lines
     unchanged = len(changes.launches) - len(told)
-    lines.append(f"{wording.count(unchanged, 'launch')} without a change of {LEAST_CHANGE:.0%} that is certain")
+    lines.append(f"{wording.pluralize(unchanged, 'launch')} without a change of {LEAST_CHANGE:.0%} that is certain")
     for side, alone in (("new", _alone(changes, "new")), ("old", _alone(changes, "old"))):
         if alone:
-            lines.append(f"only in the {side} model: {wording.some(alone, _MOST)}")
+            lines.append(f"only in the {side} model: {wording.join_truncated(alone, _MOST)}")
     return lines
 
 
@@ -50,7 +50,9 @@ def _sentence(changes: Changes) -> str:
     slower = sum(change.verdict is ChangeVerdict.SLOWER for change in changes.launches)
     faster = sum(change.verdict is ChangeVerdict.FASTER for change in changes.launches)
     found = [
-        f"{wording.count(count, 'launch')} {word}" for count, word in ((slower, "slower"), (faster, "faster")) if count
+        f"{wording.pluralize(count, 'launch')} {word}"
+        for count, word in ((slower, "slower"), (faster, "faster"))
+        if count
     ]
     return " and ".join(found) or "no launch has changed"
 

@@ -126,7 +126,7 @@ def find_changes(
     paired = [group for group in groups if group.is_paired]
     allowed = _CHANCE / (2 * (len(paired) + 1))  # two directions each
     if allowed < 1 / math.comb(2 * len(rounds), len(rounds)):
-        few, many = wording.count(len(rounds), "round"), wording.count(len(paired), "launch")
+        few, many = wording.pluralize(len(rounds), "round"), wording.pluralize(len(paired), "launch")
         notes = (*notes, f"no change can be certain: {few} are too few for {many}")
     return Changes(
         old,

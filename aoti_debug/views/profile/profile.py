@@ -17,7 +17,7 @@ from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.compare.compare_run import has_reference, reference_of
-from aoti_debug.compare.replay.replay_session import replay_folder
+from aoti_debug.compare.what_if.replay_session import replay_folder
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -83,7 +83,7 @@ def compare_with(old_model: Path, old: RunOptions, new: RunOptions, steps: Steps
             steps.advance(number + 1, ROUNDS)
         calls = rounds[0][0]
         one = "call" if calls[0].replay_of is None else "replay"
-        note.text = f"{ROUNDS} times {wording.count(len(calls), one)} of each"
+        note.text = f"{ROUNDS} times {wording.pluralize(len(calls), one)} of each"
     groups, notes = site_groups(*runs[0])
     return find_changes(old_model, groups, rounds, notes)
 
@@ -112,7 +112,7 @@ def profile(options: ProfileOptions, listener: StepListener | None = None) -> Mo
         old = None if options.against is None else run_options(options.against, options, folder, "old", steps)
         with steps.step("run") as note:
             run = run_to_the_end(new)
-            launches = wording.count(len(run.launches), "launch")
+            launches = wording.pluralize(len(run.launches), "launch")
             note.text = f"{launches} in {calls_text(run)}"
         with steps.step("roofline"):
             calls = calls_of(run, WARM_UP)

@@ -11,7 +11,7 @@ from pathlib import Path
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.base.wording import first_line
-from aoti_debug.compare.replay.replay_session import ReplaySession
+from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.run import run_target, runner
 from aoti_debug.runs.run.device_profiler import MEASURING_ERRORS, CaptureError, DeviceTimes

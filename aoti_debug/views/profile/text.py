@@ -56,10 +56,10 @@ def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[
 def heading(profile: ModelProfile, width: int) -> list[str]:
     """The model, the time of a call, and the machine."""
     one = call_word(profile)
-    count = wording.count(len(profile.calls), one)
+    count = wording.pluralize(len(profile.calls), one)
     lines = [
         f"{profile.model.name}: {wording.duration(profile.wall_seconds)} a {one}, "
-        f"{wording.count(profile.launches, 'launch')}; median of {count}{_after(profile)}"
+        f"{wording.pluralize(profile.launches, 'launch')}; median of {count}{_after(profile)}"
     ]
     facts = [machine_text(profile.peaks)]
     if profile.cost is not None:
@@ -133,7 +133,7 @@ def _hidden(profile: ModelProfile, shown: int, table: text_table.TextTable) -> l
     if shown < len(profile.sites):
         rest = profile.sites[shown:]
         seconds = wording.duration(sum(site.seconds for site in rest))
-        lines.append(f"and {wording.count(len(rest), 'more launch')} of {seconds} together; --all shows them all")
+        lines.append(f"and {wording.pluralize(len(rest), 'more launch')} of {seconds} together; --all shows them all")
     return lines
 
 

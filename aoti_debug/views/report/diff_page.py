@@ -105,7 +105,7 @@ def _element(difference: TensorDifference) -> dict[str, Any]:
     found, layout = difference.elements, difference.pair.b.argument.layout
     if found is None or layout is None:
         return {"place": difference.name, "size": difference.reason, "sides": None}
-    sizes = [f"{found.different} of {wording.count(found.elements, 'element')} differ"]
+    sizes = [f"{found.different} of {wording.pluralize(found.elements, 'element')} differ"]
     sizes += [] if found.max_ulp is None else [f"at most {wording.number(found.max_ulp)} ULP, here"]
     place = ", ".join(map(str, unravel(found.worst, layout.shape)))
     return {
@@ -147,7 +147,7 @@ def _runs(diff: Diff) -> Iterator[tuple[str, str, str]]:
 
 
 def _calls(run: RunDir) -> str:
-    return f"{wording.count(len(run.launches), 'launch')} in {wording.count(len(run.timeline.calls), 'call')}"
+    return f"{wording.pluralize(len(run.launches), 'launch')} in {wording.pluralize(len(run.timeline.calls), 'call')}"
 
 
 _FACTS = {

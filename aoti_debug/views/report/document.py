@@ -18,7 +18,7 @@ from aoti_debug.runs.diagnosis.findings import Finding, FindingKind
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, worst_value
+from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, largest_magnitude
 from aoti_debug.runs.show.document import launch_documents
 from aoti_debug.runs.show.made_calls import calls_text
 from aoti_debug.runs.show.overview import BUDGET, excerpt, notes
@@ -229,7 +229,7 @@ def _has_more_tensors(launch: Launch, than: Launch) -> bool:
 
 def _worst(recordings: Sequence[_Recording], launch: Launch) -> str:
     id_ = launch.id
-    values = [worst_value(r.launches[id_], r.measurer) for r in recordings]
+    values = [largest_magnitude(r.launches[id_], r.measurer) for r in recordings]
     values += [hash_text(r.launches[id_]) for r in recordings if r.run.level == Level.HASH]
     return next((value for value in values if value != "-"), "")
 
@@ -259,7 +259,7 @@ def _mark_warnings(data: Mapping[str, Any]) -> Iterator[str]:
         if marked:
             first = marked[0]
             kernel, worst = data["sites"][first["site"]]["kernel"], f": {first['worst']}" if first["worst"] else ""
-            launches = wording.count(len(marked), "launch")
+            launches = wording.pluralize(len(marked), "launch")
             yield f"{mark.value} in {launches}, first in launch {first['id']} {kernel}{worst}"
 
 
@@ -280,7 +280,7 @@ def _limits(run: RunDir | None, data: Mapping[str, Any]) -> Iterator[str]:
     if run is not None and run.level == Level.HASH:
         yield "level hash records no values: the hashes of what launches wrote stand in their place"
     if data.get("unread"):
-        unread = wording.count(data["unread"], "tensor")
+        unread = wording.pluralize(data["unread"], "tensor")
         yield f"{unread} without a histogram: a report reads at most {wording.byte_size(SAMPLE_BUDGET)} of tensors"
 
 

@@ -143,5 +143,5 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters["python"] = highlighted_source.highlight_line
     environment.filters["seconds"] = wording.duration
-    environment.filters["count"] = wording.count
+    environment.filters["count"] = wording.pluralize
     return environment

@@ -46,35 +46,36 @@ def table_lines(summaries: Summaries, series: Sequence[Series], limit: int | Non
     if table.shortened or left_out:
         lines.append(f"{', '.join(['names are shortened'] * table.shortened + left_out)}; --wide shows everything")
     if len(shown) < len(series):
-        lines.append(f"and {wording.count(len(series) - len(shown), 'more tensor')}; --all shows them all")
+        lines.append(f"and {wording.pluralize(len(series) - len(shown), 'more tensor')}; --all shows them all")
     return lines
 
 
 def heading(summaries: Summaries, count: int) -> list[str]:
     """The number of tensors, calls and replays, and what is missing."""
     replays = summaries.replays
-    spans = [wording.count(summaries.calls, "call")] if summaries.calls or not replays else []
+    spans = [wording.pluralize(summaries.calls, "call")] if summaries.calls or not replays else []
     if replays:
         spans.append(_replays_text(replays))
-    lines = [f"{wording.count(count, 'tensor')} in {' and '.join(spans)}"]
+    lines = [f"{wording.pluralize(count, 'tensor')} in {' and '.join(spans)}"]
     unit = "call or replay" if replays else "call"
     if summaries.every > summaries.asked:
         lines.append(f"of one {unit} in {summaries.every}, not {summaries.asked}: the file had no room for more")
     elif summaries.every > 1:
         lines[0] += f", of one {unit} in {summaries.every}"
     if summaries.lost:
-        lines.append(f"{wording.count(summaries.lost, 'row')} of single calls had no room")
+        lines.append(f"{wording.pluralize(summaries.lost, 'row')} of single calls had no room")
     if summaries.missed:
-        lines.append(f"{wording.count(summaries.missed, 'row')} of replays came too fast to be read")
+        lines.append(f"{wording.pluralize(summaries.missed, 'row')} of replays came too fast to be read")
     return lines
 
 
 def _replays_text(replays: Mapping[int, int]) -> str:
     """ "731 replays of the CUDA graph that captured call 1"."""
     if len(replays) > 1:
-        return f"{wording.count(sum(replays.values()), 'replay')} of the CUDA graphs that captured {len(replays)} calls"
+        total = wording.pluralize(sum(replays.values()), "replay")
+        return f"{total} of the CUDA graphs that captured {len(replays)} calls"
     ((call, number),) = replays.items()
-    return f"{wording.count(number, 'replay')} of {wording.graph_of(call)}"
+    return f"{wording.pluralize(number, 'replay')} of {wording.graph_of(call)}"
 
 
 def _row(series: Series, found: tuple[str, ...]) -> list[str]:

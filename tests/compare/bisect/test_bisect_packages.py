@@ -22,7 +22,7 @@ def test_both_culprits_in_four_runs(wrong: Wrong, tmp_path: Path) -> None:
     culprits = [line.split()[1] for line in lines if line.startswith("CULPRIT")]
     assert culprits == ["0.2", "0.4"]
     assert "  model    " in result.stdout
-    assert lines[-1] == "PROVED with the results of 0.2, 0.4 replaced, the outputs heal; 4 runs"
+    assert lines[-1] == "PROVED with the results of 0.2, 0.4 replaced, the outputs match again; 4 runs"
 
 
 def test_a_package_and_itself_are_the_same(wrong: Wrong, tmp_path: Path) -> None:

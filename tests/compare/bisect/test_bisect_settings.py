@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, UsageError
-from aoti_debug.compare.bisect.bisect_settings import AS_IT_IS, bisect_settings, key_of, suspects
+from aoti_debug.compare.bisect.bisect_settings import BASELINE, bisect_settings, key_of, suspects
 from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part
 from aoti_debug.compare.bisect.build_results import NAME, BuildFault, BuildTrial, BuildTrials
 from aoti_debug.compare.bisect.options import SettingsOptions
@@ -31,7 +31,7 @@ from tests.compare import chains
 from tests.wrong_model import CONFIGS, Wrong
 
 module = importlib.import_module("aoti_debug.compare.bisect.bisect_settings")
-WRONG = BuildTrial(AS_IT_IS, finding=BuildFault.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
+WRONG = BuildTrial(BASELINE, finding=BuildFault.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
 
 
 def bisect(folder: Path, *words: str | Path) -> Result:
@@ -59,7 +59,7 @@ def test_a_setting_that_was_asked_for(wrong: Wrong, tmp_path: Path) -> None:
     ((key, value),) = CONFIGS.items()
     result = bisect(tmp_path, wrong.program, "--inductor-config", f"{key}={value}")
     assert result.exit_code == 1, result.output
-    assert f"HEALED by  without --inductor-config {key}" in result.stdout
+    assert f"FIXED by  without --inductor-config {key}" in result.stdout
     assert "note: the first 1 build had been made before" in result.stdout
     assert json.loads((folder / NAME).read_text())["is_done"]
 
@@ -67,12 +67,12 @@ def test_a_setting_that_was_asked_for(wrong: Wrong, tmp_path: Path) -> None:
 def test_the_lowering_of_an_operator(wrong: Wrong, tmp_path: Path) -> None:
     options = SettingsOptions(wrong.program, out=tmp_path, imports=("tests.wrong_lowering",))
     relu, argmax = "aten.relu.default", "aten.argmax.default"
-    as_it_is = replace(WRONG, applied=Applied((), (), (argmax, relu)), suspects=(relu,))
-    interrupted(options, as_it_is, tried(*suspects({}, "cpu")))
+    baseline = replace(WRONG, applied=Applied((), (), (argmax, relu)), suspects=(relu,))
+    interrupted(options, baseline, tried(*suspects({}, "cpu")))
     result = bisect(tmp_path, wrong.program, "--import", "tests.wrong_lowering")
     assert result.exit_code == 1, result.output
     line = "torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default, override_decomp=True)"
-    assert f"HEALED by  {line}" in result.stdout
+    assert f"FIXED by  {line}" in result.stdout
     assert "without the lowering of aten.relu.default" in result.stderr
     assert "without the lowering of aten.relu.default" not in result.stdout
 
@@ -97,10 +97,10 @@ def test_wrong_outputs_without_a_wrong_launch_are_searched_in_the_passes(
     wrong: Wrong, tmp_path: Path, trials: tuple[BuildTrial, ...], found: tuple[Change, ...]
 ) -> None:
     options = SettingsOptions(wrong.program, out=tmp_path)
-    as_it_is = BuildTrial(
-        AS_IT_IS, finding=BuildFault.OUTPUT, wrong="output 0 is 0.1 off", applied=Applied(("first", "second"))
+    baseline = BuildTrial(
+        BASELINE, finding=BuildFault.OUTPUT, wrong="output 0 is 0.1 off", applied=Applied(("first", "second"))
     )
-    interrupted(options, as_it_is, *trials)
+    interrupted(options, baseline, *trials)
     bisection = bisect_settings(options)
     assert bisection.changes == found
     assert len(bisection.trials) == bisection.known == len(trials) + 1
@@ -125,11 +125,11 @@ def builds_without_relu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("builds_without_relu")
-def test_a_build_that_fails_in_an_operator_is_healed_without_its_lowering(wrong: Wrong, tmp_path: Path) -> None:
+def test_a_build_that_fails_in_an_operator_is_fixed_without_its_lowering(wrong: Wrong, tmp_path: Path) -> None:
     result = bisect(tmp_path, wrong.program)
     assert result.exit_code == 1, result.output
     line = "torch._inductor.lowering.make_fallback(torch.ops.aten.relu.default, override_decomp=True)"
-    assert f"HEALED by  {line}" in result.stdout
+    assert f"FIXED by  {line}" in result.stdout
 
 
 @pytest.mark.usefixtures("builds_without_relu")

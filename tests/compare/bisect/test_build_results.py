@@ -11,8 +11,8 @@ from aoti_debug.compare.bisect.build_results import NAME, BuildFault, BuildTrial
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome
 from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
 
-AS_IT_IS = BuildTrial(
-    "as it is",
+BASELINE = BuildTrial(
+    "baseline",
     finding=BuildFault.LAUNCH,
     wrong="0.1 relu is wrong",
     applied=Applied(("remove_noop_ops",), (), ("aten.relu.default",)),
@@ -24,11 +24,11 @@ OTHER = BuildTrial("without a and b", ("a", "b"))
 
 def test_an_interrupted_bisection_goes_on(tmp_path: Path) -> None:
     first = BuildTrials(tmp_path, "key", {"freezing": True})
-    first.add(AS_IT_IS)
+    first.add(BASELINE)
     first.add(OTHER)
     again = BuildTrials(tmp_path, "key", {"freezing": True})
-    assert (again.all, again.known) == ((AS_IT_IS, OTHER), 2)
-    assert again.find(()) == AS_IT_IS
+    assert (again.all, again.known) == ((BASELINE, OTHER), 2)
+    assert again.find(()) == BASELINE
     assert again.find(("b", "a")) == OTHER
     assert again.find(("a",)) is None
 
@@ -36,7 +36,7 @@ def test_an_interrupted_bisection_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("key", "is_done"), [("other", False), ("key", True)])
 def test_another_or_a_finished_bisection_begins_anew(tmp_path: Path, key: str, is_done: bool) -> None:
     first = BuildTrials(tmp_path, "key", {})
-    first.add(AS_IT_IS)
+    first.add(BASELINE)
     if is_done:
         first.finish()
     assert BuildTrials(tmp_path, key, {}).all == ()
@@ -59,12 +59,12 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_trial_tells(trial: BuildTrial, of_numbers: SetOutcome, of_a_crash: SetOutcome) -> None:
-    assert trial.outcome(AS_IT_IS) is of_numbers
-    assert trial.outcome(BuildTrial("as it is", finding=BuildFault.END, wrong="it was killed")) is of_a_crash
+    assert trial.outcome(BASELINE) is of_numbers
+    assert trial.outcome(BuildTrial("baseline", finding=BuildFault.END, wrong="it was killed")) is of_a_crash
 
 
-def test_of_a_build_that_fails_another_one_that_does_tells_that_it_is_not_healed() -> None:
+def test_of_a_build_that_fails_another_one_that_does_tells_that_it_is_not_fixed() -> None:
     failed = BuildTrial("x", finding=BuildFault.BUILD, wrong="lowering of a: no")
     assert failed.outcome(failed) is SetOutcome.NO
     assert OTHER.outcome(failed) is SetOutcome.YES
-    assert AS_IT_IS.outcome(failed) is SetOutcome.UNKNOWN
+    assert BASELINE.outcome(failed) is SetOutcome.UNKNOWN

@@ -1,4 +1,4 @@
-"""Delta debugging: the smallest set of changes that heals, where some sets tell nothing."""
+"""Delta debugging: the smallest set of changes that fixes a program, where some sets tell nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
 
 
 class Program:
-    """A program that needs some changes to heal, and cannot be built with others."""
+    """A program that needs some changes to be right, and cannot be built with others."""
 
     def __init__(self, needed: set[int], breaking: set[int] | None = None) -> None:
         self.needed = needed
@@ -43,7 +43,7 @@ def test_changes_that_cannot_be_built_do_not_hide_another(breaking: set[int]) ->
     assert smallest(range(12), program.outcome) == (4,)
 
 
-def test_nothing_more_is_tried_where_all_changes_do_not_heal() -> None:
+def test_nothing_more_is_tried_where_all_changes_do_not_fix() -> None:
     program = Program({99})
     assert smallest(range(12), program.outcome) == ()
     assert len(program.builds) == 1

@@ -15,7 +15,7 @@ from aoti_debug.compare.bisect.wrong_launches import Bisection, SuspectLaunch
 from aoti_debug.compare.diff.pairing.pair import PairedBy
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.replay.healed_outputs import Outputs
+from aoti_debug.compare.what_if.recovered_outputs import Outputs
 from tests.compare.chains import chain
 
 HALVES = "by halves: with all results up to it replaced, the outputs are right"
@@ -38,9 +38,9 @@ def found(
 @pytest.mark.parametrize(
     ("outputs", "culprits", "rounding", "between", "last"),
     [
-        ((WRONG, RIGHT), (1,), (), 0, "PROVED with the results of 0.1 replaced, the outputs heal"),
-        ((WRONG, WRONG), (0,), (), 0, "NOT PROVED with the results of 0.0 replaced, the outputs do not heal"),
-        ((WRONG, WRONG), (0,), (), 2, "NOT HEALED with 0.0 replaced: one of 0.0 to 0.1 is to blame as well"),
+        ((WRONG, RIGHT), (1,), (), 0, "PROVED with the results of 0.1 replaced, the outputs match again"),
+        ((WRONG, WRONG), (0,), (), 0, "NOT PROVED with the results of 0.0 replaced, the outputs still do not match"),
+        ((WRONG, WRONG), (0,), (), 2, "NOT RECOVERED with 0.0 replaced: one of 0.0 to 0.1 is to blame as well"),
         ((WRONG, WRONG), (), (), 1, f"FOUND 0.0, {HALVES}"),
         ((RIGHT, RIGHT), (1,), (), 0, f"FOUND 0.1: {ALL_THE_SAME}"),
         ((RIGHT, RIGHT), (), (1,), 0, "ROUNDING ONLY"),
@@ -70,19 +70,19 @@ def test_launches_that_differ_by_rounding_are_counted(tmp_path: Path) -> None:
     ]
 
 
-def test_earlier_builds_and_the_change_that_heals() -> None:
+def test_earlier_builds_and_the_change_that_fixes() -> None:
     trials = (
-        BuildTrial("as it is", finding=BuildFault.LAUNCH, wrong="0.1 relu is wrong", seconds=8.7),
+        BuildTrial("baseline", finding=BuildFault.LAUNCH, wrong="0.1 relu is wrong", seconds=8.7),
         BuildTrial("--inductor-config a=1", ("a",), failure="there is no a", seconds=0.4),
         BuildTrial("--inductor-config b=1", ("b",), seconds=9),
     )
     changes = (SettingChange("b", 1, "the vector width"), LeaveOut(Part.PASS, "c"))
     assert settings_lines(SettingsBisection(trials, 2, changes)) == [
-        "as it is                  8.7 s  0.1 relu is wrong",
+        "baseline                  8.7 s  0.1 relu is wrong",
         "--inductor-config a=1    400 ms  not known: there is no a",
         "note: the first 2 builds had been made before",
         "",
-        "HEALED by  --inductor-config disabled_passes=c",
-        "           --inductor-config b=1",
-        "  cause    the vector width, the pass c; 3 builds",
+        "FIXED by  --inductor-config disabled_passes=c",
+        "          --inductor-config b=1",
+        "  cause   the vector width, the pass c; 3 builds",
     ]

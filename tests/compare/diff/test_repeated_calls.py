@@ -50,7 +50,7 @@ def test_the_launch_that_does_not_repeat_and_not_its_reader(tmp_path: Path) -> N
     assert (found.changed_state, found.following) == (0, 1)
     lines = repeat_lines(found)
     assert lines[0] == "NOT REPEATABLE from 0.0 triton_first on"
-    assert lines[1] == "0.0 triton_first read the same bytes and wrote others in 2 of 3 later calls"
+    assert lines[1] == "0.0 triton_first read the same inputs and wrote different results in 2 of 3 later calls"
     assert "  cause    not known: a race, or a read of memory that nothing has written" in lines
     assert lines[-2] == "next: aoti-debug triage --guards finds uninitialised reads"
     assert lines[-1].endswith("then repro.py --repeat 100 finds races")

@@ -112,7 +112,7 @@ def test_a_rank_of_another_machine_may_run(tmp_path: Path) -> None:
     there = killed(0, machine="other")
     assert analyse(opened(tmp_path / "runs", Rank(), there)).failure is None
     found = failure(tmp_path / "failed", threw(WAIT), there)
-    assert (found.rank.number, found.what, found.is_certain) == (1, "it disappeared, or still runs,", False)
+    assert (found.rank.number, found.what, found.is_certain) == (1, "status unknown (killed or running)", False)
 
 
 def test_one_rank_waits(tmp_path: Path) -> None:

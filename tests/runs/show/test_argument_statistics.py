@@ -16,8 +16,8 @@ from aoti_debug.runs.show.argument_statistics import (
     Measurer,
     PhaseStatistics,
     hash_text,
+    largest_magnitude,
     phases,
-    worst_value,
 )
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.runs.show.recorded import crashed, hashes, level_2
@@ -52,7 +52,7 @@ def saved(base: Path, **values: tuple[Role, Any, Any]) -> RunDir:
 
 
 def worst(run: RunDir, launch: str = "0") -> str:
-    return worst_value(run.launch(launch), Measurer(run))
+    return largest_magnitude(run.launch(launch), Measurer(run))
 
 
 def of(*values: float) -> Any:

@@ -26,7 +26,7 @@ def test_a_clean_run(tmp_path: Path) -> None:
         "  level 2  cpu  torch 2.13.0  pid 4711  2026-11-20T23:15:01+00:00",
         "  3 launches in 1 call, 12.3 ms in the model",
         "",
-        "launch  kernel                        arguments                model line    worst value",
+        "launch  kernel                        arguments                model line    largest magnitude",
         "------  ----------------------------  -----------------------  ------------  -------------",
         "   0.0  aoti_torch_cpu_addmm_out      x, l_weight_view → buf0  model.py:12   3 NaN in buf0",
         "   0.1  cpp_fused_relu_sum_1          buf0 → buf0, buf1        model.py:14   1 NaN in buf1",
@@ -69,7 +69,7 @@ def test_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "  because  launch 0.2 began and never returned",
         "  next     aoti-debug repro mylib::op.default --launch 0.2",
         "",
-        "launch  kernel                    kind      arguments                model line   worst value",
+        "launch  kernel                    kind      arguments                model line   largest magnitude",
         "------  ------------------------  --------  -----------------------  -----------  -----------",
         "   0.0  aoti_torch_cpu_addmm_out  shim_out  x, l_weight_view → buf0  model.py:12  -",
         "   0.1  cpp_fused_relu_sum_1      cpp       buf0 → buf0, buf1        model.py:14  -",
@@ -164,9 +164,8 @@ def test_one_launch_is_one_line(tmp_path: Path, width: int) -> None:
     assert printed.index(rows[-1]) - printed.index(rows[0]) == 29
     assert max(map(terminal_cells.count, printed)) <= width
     assert printed[-1].startswith("names are shortened")
-    starts = [
-        printed[printed.index("") + 1].index(title) for title in ("kernel", "arguments", "model line", "worst value")
-    ]
+    titles = ("kernel", "arguments", "model line", "largest magnitude")
+    starts = [printed[printed.index("") + 1].index(title) for title in titles]
     assert all(rows[0][start - 1] == " " and rows[0][start] != " " for start in starts)
     assert rows[0].endswith("_out")
     assert " 2.25 in " in rows[0]

@@ -1,4 +1,4 @@
-// A CUDA driver for one make-believe device with two contexts: its memory is host memory, and a stream is a queue whose
+// A CUDA driver for one fake device with two contexts: its memory is host memory, and a stream is a queue whose
 // work happens when somebody waits for it, so that what relies on order or on waiting shows.
 #include <cuda.h>
 

@@ -30,13 +30,13 @@ def test_a_fault_that_comes_again_is_confirmed() -> None:
         FAULT, confirmed(trial("native", "fault", "SIGSEGV"), trial("checked", "as recorded"))
     )
     assert found.confirmed_by == ("native: SIGSEGV",)
-    assert found.contradicted_by == ("checked: the same values again",)
+    assert found.contradicted_by == ("checked: it reproduces the recorded values",)
     assert (found.repro, found.next) == ("triage/repro", ("python triage/repro/repro.py",))
 
 
 def test_values_that_come_again_are_confirmed() -> None:
     found = confirm_by_repro.of_values(FAULT, confirmed(trial("cubin", "as recorded", code=0)))
-    assert (found.confirmed_by, found.contradicted_by) == (("cubin: the same values again",), ())
+    assert (found.confirmed_by, found.contradicted_by) == (("cubin: it reproduces the recorded values",), ())
 
 
 def test_a_trial_that_failed_says_nothing_either_way() -> None:

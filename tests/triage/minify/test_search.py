@@ -121,7 +121,7 @@ def test_the_next_larger_part_where_a_triage_does_not_confirm_it(
     triage = Triage(needed)
     lines = search(parts.start(*[RELU, ADD] * 4), lambda path, trial, stall: shows(trial, trial.runs), confirm=triage)
     assert triage.asked == asked  # the smallest first with random inputs, then with the recorded ones
-    assert any(line.startswith(f"SMALLEST {wording.count(needed, 'call')} of 8") for line in lines)
+    assert any(line.startswith(f"SMALLEST {wording.pluralize(needed, 'call')} of 8") for line in lines)
     assert sum(line.startswith("  refused  ") for line in lines) == len(asked) - 1
     (result,) = tmp_path.glob("out/*/repro")
     assert (result / "repro.py").read_text().count("torch.ops") == needed

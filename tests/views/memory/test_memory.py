@@ -30,7 +30,7 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "  weights  1.0 KiB that launches read, not in the peak",
         "  inputs   1.0 KiB, not in the peak",
         "  outputs  1.0 KiB of the peak's call",
-        "  counted  4.0 KiB more resident at the peak than before the call, 14.0 KiB in all",
+        "  measured 4.0 KiB more resident at the peak than before the call, 14.0 KiB in all",
         "  calls    3: peaks from 2.0 KiB to 2.0 KiB",
         "  growth   +1.0 KiB resident from before call 1 to before call 2",
         "  note     when buffers are dropped is not known: the package that was run was not found; they are taken to "

@@ -162,7 +162,7 @@ def test_the_picture_the_table_and_the_first_launch(tmp_path: Path, browser: Bro
     assert launches.count('class="tabulator-row') == 2
     assert "buf0 2 of 24" in launches
     assert "consequence" in launches
-    assert "parts: it read the same bytes, and wrote others" in section(dom, "detail")
+    assert "parts: it read the same inputs, and wrote different results" in section(dom, "detail")
 
 
 @needs_chromium

@@ -100,7 +100,7 @@ trust = click.option(
     "--trust",
     "trusted",
     is_flag=True,
-    help="Execute what was not made here by you: it may do whatever a program of yours may do.",
+    help="Run code from a package or run that was not built on this account.",
 )
 timings = click.option("--timings", is_flag=True, help="Also say where the time went.")
 exported = click.option(

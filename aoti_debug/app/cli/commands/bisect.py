@@ -54,11 +54,11 @@ def command(
     Both are exported programs, compiled or instrumented packages; they are built and run as needed. Launches are paired
     as by `aoti-debug diff`. In one run, each launch of the bad package reads what the good one has written: those that
     write something else are suspects, all of them at once. Culprits are those whose difference rounding does not
-    explain; a run with their results replaced shows whether the outputs heal. Exit code 1: there are culprits.
+    explain; a run with their results replaced shows whether the outputs match again. Exit code 1: there are culprits.
 
-    With --settings, the program is built with changes, and compared as by `aoti-debug compare`, until some heal it:
+    With --settings, the program is built with changes, and compared as by `aoti-debug compare`, until some fix it:
     what --inductor-config asks for is left out, usual suspects are changed, lowerings, decompositions and passes are
-    left out. Of those that heal it together, the smallest set is searched. If it is interrupted, the same command goes
+    left out. Of those that fix it together, the smallest set is searched. If it is interrupted, the same command goes
     on.
     """
     if settings:

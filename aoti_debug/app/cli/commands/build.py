@@ -154,8 +154,11 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         *([("compiled by", manifest.other_torch)] if manifest.other_torch else []),
         *([("model lines", text)] if (text := _model_lines(summary)) else []),
         ("launch sites", f"{len(manifest.sites)}: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}"),
-        ("arguments", f"{wording.count(len(args) - scalars - opaque, 'tensor')}, {wording.count(scalars, 'scalar')}"),
-        ("not recognised", str(len(unrecognised) or "none")),
+        (
+            "arguments",
+            f"{wording.pluralize(len(args) - scalars - opaque, 'tensor')}, {wording.pluralize(scalars, 'scalar')}",
+        ),
+        ("unparsed calls", str(len(unrecognised) or "none")),
         *(("", f"line {call.line} in {call.function}: {call.text}") for call in unrecognised[:MAX_UNRECOGNISED]),
         *([("", f"and {hidden} more, in the package's manifest")] if hidden > 0 else []),
         *([("layouts", f"not checked everywhere: {manifest.without_promises}")] if manifest.without_promises else []),
@@ -192,7 +195,7 @@ def _model_lines(summary: BuildSummary) -> str:
     if summary.joined_sites == 0:
         return "none: no kernel of the exported program is in the package; was it compiled from another program?"
     if summary.joined_sites is not None:
-        total = wording.count(len(sites), "launch site")
+        total = wording.pluralize(len(sites), "launch site")
         return f"{summary.joined_sites} of {total}, joined by kernel source and order from the program"
     return join_provenance.NO_MODEL_LINES if join_provenance.lacks_model_lines(summary.manifest) else ""
 

@@ -50,7 +50,7 @@ def command(what: str | None, output: Path | None, parts: tuple[RedactedPart, ..
     """
     written = write_bundle(report.find(what), output, parts)
     contents = written.contents
-    count, size = wording.count(len(contents.items), "file"), wording.byte_size(written.bytes)
+    count, size = wording.pluralize(len(contents.items), "file"), wording.byte_size(written.bytes)
     print_lines([f"{written.path}", f"  {count}, {size}; in {contents.root}/:"])
     _table([(item.name, item.size, "") for item in contents.items])
     if contents.left_out:

@@ -60,5 +60,5 @@ def conclusion(checks: Sequence[MachineCheck]) -> str:
         names = [check.name for check in checks if check.needed and check.status is Status.MISSING]
         return f"models cannot be built and run here; missing: {', '.join(names)}"
     warnings = sum(check.status is not Status.OK for check in checks)
-    rest = f", with {wording.count(warnings, 'limitation')}" if warnings else ""
+    rest = f", with {wording.pluralize(warnings, 'limitation')}" if warnings else ""
     return f"models can be built and run here{rest}"

@@ -14,11 +14,11 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.progress.last_durations import LastDurations
-from aoti_debug.compare.replay.healed_outputs import Healing
-from aoti_debug.compare.replay.options import BASE, ReplayOptions
-from aoti_debug.compare.replay.replay import replay
-from aoti_debug.compare.replay.stop_before_launch import Reached
-from aoti_debug.compare.replay.text import what_if_lines
+from aoti_debug.compare.what_if.options import BASE, ReplayOptions
+from aoti_debug.compare.what_if.recovered_outputs import Recovery
+from aoti_debug.compare.what_if.replay import replay
+from aoti_debug.compare.what_if.stop_before_launch import Reached
+from aoti_debug.compare.what_if.text import what_if_lines
 from aoti_debug.runs.show.detail import detail
 
 
@@ -61,7 +61,8 @@ def command(
     trusted: bool,
     out: Path,
 ) -> None:
-    """Run a model again with results of launches replaced, and say whether its outputs heal; or stop before a launch.
+    """Run a model again with results of launches replaced, and say whether its outputs match eager again; or stop
+    before a launch.
 
     RUN is a run directory or its name, by default the latest one. `eager` and `fp64` are what the program gives for the
     inputs that the launch was recorded with, OTHER.pt2 is another package, whose launch of the same value is taken.
@@ -76,7 +77,7 @@ def command(
         print_lines(["", *reached_lines(found, width())])
         return
     print_lines(["", *what_if_lines(found)])
-    is_right = bool(found.outputs.after) and found.outputs.healing in (Healing.HEALED, Healing.RIGHT_BEFORE)
+    is_right = bool(found.outputs.after) and found.outputs.recovery in (Recovery.RECOVERED, Recovery.RIGHT_BEFORE)
     context.exit(EXIT_CLEAN if is_right else EXIT_FINDING)
 
 

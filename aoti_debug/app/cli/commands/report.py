@@ -34,7 +34,7 @@ def command(what: str | None, output: Path | None) -> None:
     if ranks is not None:
         analysis = analyse(open_ranks(ranks))
         written = write_ranks_pages(analysis, output)
-        count = wording.count(len(analysis.run.recorded), "rank")
+        count = wording.pluralize(len(analysis.run.recorded), "rank")
         print_lines([f"{written}", f"  run of {count} {ranks.name}, a page for each"])
         return
     subject = report.find(what)

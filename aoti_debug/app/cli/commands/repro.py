@@ -113,7 +113,7 @@ def command(
         trusted=trusted,
         say=_say,
     )
-    size = f"{wording.count(written.tensors, 'tensor')}, {wording.byte_size(written.bytes)}"
+    size = f"{wording.pluralize(written.tensors, 'tensor')}, {wording.byte_size(written.bytes)}"
     lines = [f"{written.path}", f"  launch {written.launch} of {written.kernel}, {size}, from {written.run.name}"]
     lines += [f"  it ended in {written.fault}"] if written.fault else []
     print_lines([*lines, f"next: {shlex.join(['python', str(written.script)])}"])
@@ -124,8 +124,8 @@ def _say(text: str) -> None:
 
 
 def _print_fx(written: FxRepro) -> None:
-    tensors = f"{wording.count(written.inputs, 'input')}, {wording.count(written.outputs, 'output')}"
-    lines = [f"{written.path}", f"  launch {written.launch}: {wording.count(written.calls, 'operator')}, {tensors}"]
+    tensors = f"{wording.pluralize(written.inputs, 'input')}, {wording.pluralize(written.outputs, 'output')}"
+    lines = [f"{written.path}", f"  launch {written.launch}: {wording.pluralize(written.calls, 'operator')}, {tensors}"]
     lines += [f"  from {written.run.name}; in eager:", *(f"    {line}" for line in written.lines)]
     commands = (shlex.join(["python" if path.suffix == ".py" else "less", str(path)]) for path in written.files)
     print_lines([*lines, *(f"next: {command}" for command in commands)])

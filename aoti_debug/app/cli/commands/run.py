@@ -328,13 +328,13 @@ def summary(result: RunResult, columns: int) -> list[str]:
     """The summary of a run in lines: launches, saved tensors, time, directory."""
     run = result.run
     facts = [
-        f"{wording.count(len(run.launches), 'launch')} in {wording.count(len(run.timeline.calls), 'call')}"
+        f"{wording.pluralize(len(run.launches), 'launch')} in {wording.pluralize(len(run.timeline.calls), 'call')}"
         if run.level
         else "nothing recorded at level 0"
     ]
     facts += _saved(run)
     kept = {record.key for record in rescued_tensors.read(run.path) if record.path}
-    facts += [f"inputs of {wording.count(len(kept), 'launch')} rescued"] if kept else []
+    facts += [f"inputs of {wording.pluralize(len(kept), 'launch')} rescued"] if kept else []
     if run.info.exit.seconds is not None:
         facts.append(f"{wording.duration(run.info.exit.seconds)} in the model")
     facts.append(f"{wording.duration(result.seconds)} in all")
@@ -357,7 +357,7 @@ def _saved(run: RunDir) -> list[str]:
     written = [saved for saved in files if saved.status is SaveStatus.WRITTEN]
     linked = sum(saved.status is SaveStatus.LINKED for saved in files)
     skipped = sum(saved.status is SaveStatus.SKIPPED for saved in files)
-    facts = [f"{wording.count(len(written) + linked, 'tensor')} saved"]
+    facts = [f"{wording.pluralize(len(written) + linked, 'tensor')} saved"]
     if linked:
         facts.append(f"{linked} of them unchanged")
     if skipped:

@@ -69,7 +69,7 @@ class Selection:
     help="Values to show of each argument.  [default: inputs before, outputs after, in-out both]",
 )
 @modules_and_lines("Show only launches")
-@click.option("--calls", is_flag=True, help="Word the launches as torch's DebugMode words calls, by module.")
+@click.option("--calls", is_flag=True, help="Print the launches in DebugMode's format, by module.")
 @click.option(
     "--operator",
     "operators",

@@ -113,7 +113,7 @@ class SavedSoFar:
         if not self._done:
             return "running"
         call, launch = max(self._done)
-        return f"launch {call}.{launch}: {wording.count(self.files, 'tensor')}, {wording.byte_size(self.bytes)}"
+        return f"launch {call}.{launch}: {wording.pluralize(self.files, 'tensor')}, {wording.byte_size(self.bytes)}"
 
 
 def launches_per_call(package: Manifest) -> int | None:

@@ -2,7 +2,7 @@
 
 It imports the MODULES (comma-separated) and the user's, then forks a child for every request that arrives on the
 socket, and says when it begins to. It ends when the other side of the socket is closed, and its children with it. If a
-user's module does what a fork does not survive, it sends a sentence that says so instead, and ends.
+user's module is not fork-safe, it sends a sentence that says so instead, and ends.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _import_user_modules(modules: Sequence[str]) -> str:
             return f"the module {module} cannot be imported: {type(error).__name__}: {error}"
         started = _threads() - threads
         if started > 0:
-            return f"the module {module} starts {wording.count(started, 'thread')} when it is imported"
+            return f"the module {module} starts {wording.pluralize(started, 'thread')} when it is imported"
         if _has_driver() != driver or _breaks_cuda_in_forks():
             return f"the module {module} initialises CUDA when it is imported"
     return ""

@@ -9,7 +9,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 
 @dataclass(frozen=True)
 class ErrorData:
-    """An exception of another process.
+    """An exception raised in a child process.
 
     Attributes:
         type: the name of its class, "RuntimeError".

@@ -20,9 +20,9 @@ class PairRelation(str, Enum):
     """The relation of a launch to its counterpart."""
 
     SAME = "same"  # it wrote the same bytes
-    PARTS = "parts"  # it read the same bytes, and wrote others
-    CONSEQUENCE = "consequence"  # it read other bytes, and wrote others
-    INPUTS_UNKNOWN = "inputs unknown"  # it wrote other bytes, and not all that it read was recorded
+    PARTS = "parts"  # it read the same inputs, and wrote different results
+    CONSEQUENCE = "consequence"  # it read different inputs, and wrote different results
+    INPUTS_UNKNOWN = "inputs unknown"  # it wrote different results, and not all that it read was recorded
     NOT_RECORDED = "not recorded"  # not all that it wrote was recorded or has a counterpart
 
 

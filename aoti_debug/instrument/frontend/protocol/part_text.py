@@ -24,4 +24,4 @@ def part_text(position: Position) -> str:
 
 def nodes_text(names: Sequence[str]) -> str:
     """ "node erf", "nodes relu, erf, sin, sub and 3 more"."""
-    return f"node{'' if len(names) == 1 else 's'} {wording.some(names, _MOST)}"
+    return f"node{'' if len(names) == 1 else 's'} {wording.join_truncated(names, _MOST)}"

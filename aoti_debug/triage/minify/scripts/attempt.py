@@ -36,7 +36,7 @@ class Attempt:
     @property
     def name(self) -> str:
         """ "2 of 13 calls of launch 0.3, random inputs"."""
-        calls = f"{len(self.units)} of {wording.count(len(self.start.units), 'call')} of {self.start.name}"
+        calls = f"{len(self.units)} of {wording.pluralize(len(self.start.units), 'call')} of {self.start.name}"
         form = "" if self.form.given is InputMode.FILE else f", inputs {self.form.given.value}"
         sizes = f", {wording.comma_separated(map(str, self.form.sizes))} as {SMALL}" if self.form.sizes else ""
         return f"{calls}{form}{sizes}{f', {self.runs} runs' if self.runs > 1 else ''}"

@@ -47,7 +47,7 @@
   ] : [];
   const general = [
     { title: "host time", field: "duration", width: 122, hozAlign: "right", sorter: "number", formatter: (cell) => document.createTextNode(duration(cell.getValue())) },
-    { title: "worst value", field: "worst", minWidth: 110, widthGrow: 1.6, sorter: (a, b) => severity(a) - severity(b), headerSortStartingDir: "desc", ...filter("worst value") },
+    { title: "largest magnitude", field: "worst", minWidth: 110, widthGrow: 1.6, sorter: (a, b) => severity(a) - severity(b), headerSortStartingDir: "desc", ...filter("largest magnitude") },
   ];
 
   Report.rows.table({

@@ -58,7 +58,7 @@ def test_summary() -> None:
         "  built from      exported program",
         "  launch sites    3: 2 cpp, 1 shim_out",
         "  arguments       4 tensors, 1 scalar",
-        "  not recognised  none",
+        "  unparsed calls  none",
         "  level           3",
         "  inputs          embedded",
         "  device          cpu, torch 2.13.0",
@@ -73,7 +73,7 @@ def test_summary_of_what_went_less_well() -> None:
     manifest = replace(factories.make_manifest(RELU), unrecognised=calls, filters=("cpp_*", "!x"))
     why = "the program has no example inputs"
     lines = described(summary(manifest, package=Path("a b.pt2"), missing_inputs_reason=why))
-    assert lines[4] == "  not recognised  15"
+    assert lines[4] == "  unparsed calls  15"
     assert lines[5].startswith("                  line 0 in run_impl: aoti_torch_cpu_new_0(x, x,")
     assert "                  and 3 more, in the package's manifest" in lines
     assert "  level           3, filter cpp_* !x" in lines

@@ -73,7 +73,7 @@ def test_a_run_by_name_or_path(base: Path, capsys: pytest.CaptureFixture[str], w
     assert first_lines(capsys.readouterr().out) == [
         f"run {OLD}: fault: killed by SIGSEGV",
         "FAULT SIGSEGV (Segmentation fault)",
-        "launch  kernel                    kind      arguments    model line   worst value",
+        "launch  kernel                    kind      arguments    model line   largest magnitude",
     ]
 
 

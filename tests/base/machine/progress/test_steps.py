@@ -45,7 +45,7 @@ def test_a_step_that_fails_is_not_finished() -> None:
 
 def test_a_step_that_was_done_elsewhere() -> None:
     steps = Steps()
-    steps.add(Step("repro", 1.5, "the same values again"))
+    steps.add(Step("repro", 1.5, "it reproduces the recorded values"))
     assert [step.name for step in steps.done] == ["repro"]
 
 

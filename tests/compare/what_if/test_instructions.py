@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import RunDirError, UsageError
-from aoti_debug.compare.replay.instructions import Replace, Skip, Stop, Wait, write
+from aoti_debug.compare.what_if.instructions import Replace, Skip, Stop, Wait, write
 from aoti_debug.runs.rundir.write_tensor import write_tensor
 
 

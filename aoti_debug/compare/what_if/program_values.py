@@ -12,8 +12,8 @@ from aoti_debug.compare.compare_run import Scope, reference_of, request_for
 from aoti_debug.compare.protocol.request import Region, ValueArithmetic, WantedValues
 from aoti_debug.compare.regions.programs import program_runs
 from aoti_debug.compare.regions.regions import Regions, find_regions
-from aoti_debug.compare.replay.instructions import Replace
 from aoti_debug.compare.run_worker import evaluate
+from aoti_debug.compare.what_if.instructions import Replace
 from aoti_debug.runs.rundir.run_directory import RunDir
 
 

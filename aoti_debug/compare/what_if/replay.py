@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
-from aoti_debug.compare.replay import substitution
-from aoti_debug.compare.replay.instructions import Instruction
-from aoti_debug.compare.replay.options import ReplayOptions
-from aoti_debug.compare.replay.recorded_results import recorded_results
-from aoti_debug.compare.replay.replay_session import ReplaySession, options_of, recorded, replay_folder
-from aoti_debug.compare.replay.stop_before_launch import Reached, stop_before
-from aoti_debug.compare.replay.substitution import Substitution
-from aoti_debug.compare.replay.what_if import WhatIf, plan, what_if
+from aoti_debug.compare.what_if import substitution
+from aoti_debug.compare.what_if.instructions import Instruction
+from aoti_debug.compare.what_if.options import ReplayOptions
+from aoti_debug.compare.what_if.recorded_results import recorded_results
+from aoti_debug.compare.what_if.replay_session import ReplaySession, options_of, recorded, replay_folder
+from aoti_debug.compare.what_if.stop_before_launch import Reached, stop_before
+from aoti_debug.compare.what_if.substitution import Substitution
+from aoti_debug.compare.what_if.what_if import WhatIf, plan, what_if
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -9,8 +9,8 @@ from pathlib import Path
 from aoti_debug.base.abi import NoteCode
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.compare.replay import instructions as instruction_file
-from aoti_debug.compare.replay.instructions import Instruction
+from aoti_debug.compare.what_if import instructions as instruction_file
+from aoti_debug.compare.what_if.instructions import Instruction
 from aoti_debug.runs.run import runner, saved_outputs
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.supervise import Observer

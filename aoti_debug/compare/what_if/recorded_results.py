@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.compare.replay.instructions import Instruction, Replace, Skip
+from aoti_debug.compare.what_if.instructions import Instruction, Replace, Skip
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 

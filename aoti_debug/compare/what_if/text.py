@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from aoti_debug.base import wording
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.replay.healed_outputs import Healing, Outputs
-from aoti_debug.compare.replay.what_if import WhatIf
+from aoti_debug.compare.what_if.recovered_outputs import Outputs, Recovery
+from aoti_debug.compare.what_if.what_if import WhatIf
 
 _MOST = 12  # outputs that are listed
 _CONCLUSIONS = {
-    Healing.HEALED: "HEALED",
-    Healing.NEARER: "NEARER",
-    Healing.UNCHANGED: "NOT HEALED",
-    Healing.RIGHT_BEFORE: "RIGHT BEFORE",
-    Healing.BROKEN: "BROKEN",
+    Recovery.RECOVERED: "RECOVERED",
+    Recovery.NEARER: "NEARER",
+    Recovery.UNCHANGED: "NOT RECOVERED",
+    Recovery.RIGHT_BEFORE: "RIGHT BEFORE",
+    Recovery.BROKEN: "BROKEN",
 }
 
 
 def what_if_lines(found: WhatIf) -> list[str]:
-    """The errors of the outputs before and after, and whether they heal."""
+    """The errors of the outputs before and after, and whether they match again."""
     named = zip(found.substitutions, found.launches, strict=True)
     replaced = [f"{substitution} ({launch.kernel})" for substitution, launch in named]
     subject = wording.comma_separated(replaced) if replaced else ""
@@ -28,8 +28,8 @@ def what_if_lines(found: WhatIf) -> list[str]:
     lines += [f"note: {note}" for note in found.notes]
     if not found.outputs.before or not found.outputs.after:
         return [*lines, f"UNKNOWN with {subject}: there is nothing to compare the outputs with"]
-    healing = found.outputs.healing
-    return [*lines, f"{_CONCLUSIONS[healing]} with {subject}: the outputs {healing.value}"]
+    recovery = found.outputs.recovery
+    return [*lines, f"{_CONCLUSIONS[recovery]} with {subject}: the outputs {recovery.value}"]
 
 
 def outputs_lines(outputs: Outputs, expected: str = "eager") -> list[str]:
@@ -45,7 +45,7 @@ def outputs_lines(outputs: Outputs, expected: str = "eager") -> list[str]:
 
 
 def _name(error: OutputError) -> str:
-    return f"output {error.index}, {error.dtype}, {wording.count(error.elements, 'element')}"
+    return f"output {error.index}, {error.dtype}, {wording.pluralize(error.elements, 'element')}"
 
 
 def _size(error: OutputError) -> str:

@@ -10,33 +10,33 @@ from aoti_debug.compare.measure.output_errors import OutputError
 _FACTOR = 8.0  # an error that is smaller by this factor is clearly smaller
 
 
-class Healing(str, Enum):
+class Recovery(str, Enum):
     """The change of the outputs when results are replaced."""
 
-    HEALED = "heal"  # they were wrong, and are right
+    RECOVERED = "match again"  # they were wrong, and are right
     NEARER = "come nearer"  # by a clear factor, but not all of them are right
-    UNCHANGED = "do not heal"
+    UNCHANGED = "still do not match"
     RIGHT_BEFORE = "were right before"
     BROKEN = "become wrong"
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """The errors of the outputs, as the model is and with results replaced; the same outputs in both."""
+    """The errors of the outputs, of the baseline and with results replaced; the same outputs in both."""
 
     before: tuple[OutputError, ...]
     after: tuple[OutputError, ...]
 
     @property
-    def healing(self) -> Healing:
+    def recovery(self) -> Recovery:
         """The change of the outputs."""
         was_right = all(error.is_right for error in self.before)
         if all(error.is_right for error in self.after):
-            return Healing.RIGHT_BEFORE if was_right else Healing.HEALED
+            return Recovery.RIGHT_BEFORE if was_right else Recovery.RECOVERED
         if was_right:
-            return Healing.BROKEN
+            return Recovery.BROKEN
         is_nearer = _largest(self.after) * _FACTOR <= _largest(self.before)
-        return Healing.NEARER if is_nearer else Healing.UNCHANGED
+        return Recovery.NEARER if is_nearer else Recovery.UNCHANGED
 
 
 def _largest(errors: tuple[OutputError, ...]) -> float:

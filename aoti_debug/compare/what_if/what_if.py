@@ -1,4 +1,4 @@
-"""Runs a model with results of launches replaced, and says whether its outputs heal."""
+"""Runs a model with results of launches replaced, and says whether its outputs match eager's again."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from aoti_debug.compare.compare_run import Scope
 from aoti_debug.compare.diff.diff_runs import pair_runs
 from aoti_debug.compare.measure.output_errors import errors
 from aoti_debug.compare.protocol.request import ValueArithmetic
-from aoti_debug.compare.replay.healed_outputs import Outputs
-from aoti_debug.compare.replay.instructions import Instruction, Replace, Skip
-from aoti_debug.compare.replay.program_values import ProgramValues, program_values
-from aoti_debug.compare.replay.recorded_results import recorded_results
-from aoti_debug.compare.replay.replay_session import ReplaySession, recorded
-from aoti_debug.compare.replay.results_of_other_run import results_of
-from aoti_debug.compare.replay.substituted_run import SubstitutedRun
-from aoti_debug.compare.replay.substitution import ResultSource, Substitution
+from aoti_debug.compare.what_if.instructions import Instruction, Replace, Skip
+from aoti_debug.compare.what_if.program_values import ProgramValues, program_values
+from aoti_debug.compare.what_if.recorded_results import recorded_results
+from aoti_debug.compare.what_if.recovered_outputs import Outputs
+from aoti_debug.compare.what_if.replay_session import ReplaySession, recorded
+from aoti_debug.compare.what_if.results_of_other_run import results_of
+from aoti_debug.compare.what_if.substituted_run import SubstitutedRun
+from aoti_debug.compare.what_if.substitution import ResultSource, Substitution
 from aoti_debug.package.manifest import Form, Role
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
@@ -35,7 +35,7 @@ class WhatIf:
     Attributes:
         begin: what is before this launch was not launched, and got the recorded results; "" if all were launched.
         launches: those whose results were replaced.
-        before, after: the run as it is, and the one with the replacements.
+        before, after: the baseline run, and the one with the replacements.
         outputs: their errors against the program in eager.
         notes: what limits this.
     """
@@ -50,7 +50,7 @@ class WhatIf:
 
 
 def what_if(session: ReplaySession, run: RunDir, substitutions: Sequence[Substitution], begin: str = "") -> WhatIf:
-    """Runs the model as it is and with the substitutions, and compares both with the program in eager.
+    """Runs the model without and with the substitutions, and compares both with the program in eager.
 
     Args:
         run: a run of the same package and inputs; one that saved no tensors is repeated.
@@ -61,7 +61,7 @@ def what_if(session: ReplaySession, run: RunDir, substitutions: Sequence[Substit
         ArtifactError, RunDirError, TargetError: a model cannot be run, or its program not be evaluated.
     """
     planned = plan(session, run, substitutions, begin)
-    before = session.again("as it is", ())
+    before = session.again("baseline", ())
     after = session.again("substituted", planned.instructions)
     outputs = Outputs(errors(before.outputs, planned.program.outputs), errors(after.outputs, planned.program.outputs))
     notes = [*planned.program.notes, *after.refused]
@@ -121,7 +121,7 @@ def _of_program(
         wanted = {substitution.launch: _ARITHMETICS[substitution.source] for substitution in launches}
         with session.steps.step("evaluate the program") as note:
             found = program_values(of, wanted, scope, session.folder / f"program_{session.runs}")
-            note.text = f"{wording.count(len(found.outputs), 'output')}, {wording.count(len(wanted), 'result')}"
+            note.text = f"{wording.pluralize(len(found.outputs), 'output')}, {wording.pluralize(len(wanted), 'result')}"
         return found
 
     if others or not asked:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.pairing.pair import LaunchPair
 from aoti_debug.compare.measure.output_errors import output_error
-from aoti_debug.compare.replay.instructions import Replace
+from aoti_debug.compare.what_if.instructions import Replace
 from aoti_debug.runs.rundir.run_directory import RunDir
 
 

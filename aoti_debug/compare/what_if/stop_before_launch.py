@@ -8,8 +8,8 @@ from pathlib import Path
 
 from aoti_debug.base.errors import TargetError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.compare.replay.instructions import Instruction, Stop, Wait
-from aoti_debug.compare.replay.replay_session import ReplaySession
+from aoti_debug.compare.what_if.instructions import Instruction, Stop, Wait
+from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind

@@ -37,7 +37,7 @@ def rows(result: Result) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("substitutions", [BOTH, ("0.4=eager", "0.2=eager"), ("0.2=fp64", "0.4=fp64")])
-def test_outputs_heal_with_what_the_program_gives(
+def test_outputs_match_again_with_what_the_program_gives(
     recorded: Path, tmp_path: Path, substitutions: tuple[str, ...]
 ) -> None:
     result = replay(recorded, tmp_path, *substitutions)
@@ -46,20 +46,20 @@ def test_outputs_heal_with_what_the_program_gives(
     assert float(first[0]) > 0.1
     assert float(first[1]) < 1e-5
     last = result.stdout.splitlines()[-1]
-    assert last.startswith("HEALED with ")
-    assert last.endswith(": the outputs heal")
+    assert last.startswith("RECOVERED with ")
+    assert last.endswith(": the outputs match again")
 
 
-def test_outputs_heal_with_the_results_of_another_package(recorded: Path, wrong: Wrong, tmp_path: Path) -> None:
+def test_outputs_match_again_with_the_results_of_another_package(recorded: Path, wrong: Wrong, tmp_path: Path) -> None:
     result = replay(recorded, tmp_path, f"0.2={wrong.good}", f"0.4={wrong.good}")
     assert result.exit_code == 0, result.output
-    assert "HEALED" in result.stdout
+    assert "RECOVERED" in result.stdout
 
 
 def test_one_of_two_wrong_launches_is_not_enough(recorded: Path, tmp_path: Path) -> None:
     result = replay(recorded, tmp_path, "0.2=eager")
     assert result.exit_code == 1, result.output
-    assert "NOT HEALED with 0.2=eager (cpp_fused_" in result.stdout
+    assert "NOT RECOVERED with 0.2=eager (cpp_fused_" in result.stdout
 
 
 def test_a_launch_that_is_skipped(recorded: Path, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_what_is_before_a_launch_is_not_launched(recorded: Path, tmp_path: Path)
 def test_from_a_launch_on_with_a_result_replaced(recorded: Path, tmp_path: Path) -> None:
     result = invoke(recorded, tmp_path, "--from", "0.2", "--substitute", "0.2=eager", "--substitute", "0.4=eager")
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[-1].endswith(", from 0.2 on: the outputs heal")
+    assert result.stdout.splitlines()[-1].endswith(", from 0.2 on: the outputs match again")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The runs of one replay: their directory, the recorded run, its package and its options.
 
 aoti_debug_replays/20261120-231501-4711/
-  runs/ as_it_is/ substituted/ program_0/ b.pt2 b/
+  runs/ baseline/ substituted/ program_0/ b.pt2 b/
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.progress.steps import Steps
-from aoti_debug.compare.replay.instructions import Instruction
-from aoti_debug.compare.replay.options import ReplayOptions
-from aoti_debug.compare.replay.substituted_run import SubstitutedRun, run_substituted
+from aoti_debug.compare.what_if.instructions import Instruction
+from aoti_debug.compare.what_if.options import ReplayOptions
+from aoti_debug.compare.what_if.substituted_run import SubstitutedRun, run_substituted
 from aoti_debug.instrument.builder.build import BuildOptions
 from aoti_debug.instrument.builder.build_step import build_step, require_inputs
 from aoti_debug.package.pt2 import archive, trust
@@ -58,7 +58,7 @@ def options_of(run: RunDir, folder: Path, options: ReplayOptions) -> RunOptions:
     if not (options.trusted or run.is_made_here):
         loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
         raise UsageError(
-            f"{run.path} was not made here by this user; its package would run{loaded}", hint=trust.TRUST_HINT
+            f"{run.path} was not made on this account; its package would run{loaded}", hint=trust.TRUST_HINT
         )
     return replace(
         recording_everything(package, folder / "runs"),
@@ -99,7 +99,7 @@ class ReplaySession:
         with self.steps.step(f"run {name}") as note:
             options = replace(self.options, level=level, phase="both" if level == 1 else None)
             found = run_substituted(options, instructions, self.folder / name.replace(" ", "_"), observer)
-            note.text = found.summary or wording.count(len(found.run.launches), "launch")
+            note.text = found.summary or wording.pluralize(len(found.run.launches), "launch")
         self.runs += 1
         return found
 

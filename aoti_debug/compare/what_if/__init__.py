@@ -1,0 +1,1 @@
+"""Runs a package again with launches skipped or their results replaced, or up to a launch."""

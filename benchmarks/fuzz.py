@@ -1,4 +1,4 @@
-"""Sends damaged contents to every reader of what a stranger may send, for as long as it is told.
+"""Sends damaged contents to every reader of untrusted input, for as long as it is told.
 
 usage: python benchmarks/fuzz.py [--minutes M] [--only READER ...] [--seed N]
 

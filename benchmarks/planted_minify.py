@@ -28,7 +28,7 @@ from aoti_debug.base.errors import EXIT_FINDING
 
 HERE = Path(__file__).resolve().parent
 SEARCH = (HERE, HERE.parent)
-MOST_LINES, MOST_CALLS = 40, 5
+MAX_LINES, MAX_CALLS = 40, 5
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def main() -> int:
     table(head, cells)
     median = statistics.median(row.calls for row in rows)
     print(f"{sum(row.is_shown for row in rows)} of {len(rows)} shown alone; median of {median:g} operators")
-    return int(not all(row.is_shown for row in rows) or median > MOST_CALLS)
+    return int(not all(row.is_shown for row in rows) or median > MAX_CALLS)
 
 
 def _minify(name: str, fault: Fault, folder: Path) -> Row:
@@ -151,7 +151,7 @@ def _minify(name: str, fault: Fault, folder: Path) -> Row:
     )
     said = (alone.stderr.splitlines() or ["nothing"])[-1]
     lines = len(text.splitlines())
-    is_shown = alone.returncode == 1 and said.startswith("observed: ") and lines <= MOST_LINES
+    is_shown = alone.returncode == 1 and said.startswith("observed: ") and lines <= MAX_LINES
     files = "file" if "torch.load(" in text else "seed" if "manual_seed" in text else "literal"
     return Row(
         fault=name,

@@ -1,4 +1,4 @@
-"""Checks that a repro executes nothing of a stranger's without the user's consent."""
+"""Checks that a repro executes nothing from an untrusted source without the user's consent."""
 
 from __future__ import annotations
 

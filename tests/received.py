@@ -1,4 +1,4 @@
-"""Run directories as a stranger could send them."""
+"""Run directories as an untrusted source could send them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def received(base: Path, **fields: object) -> Path:
     """A copy of a run whose manifest was not made here."""
     path = a_run(base / "made", **fields)
     data = json.loads((path / "manifest.json").read_text())
-    data["source_sha256"] = "of a stranger"
+    data["source_sha256"] = "untrusted"
     (path / "manifest.json").write_text(json.dumps(data))
     shutil.copytree(path, base / "received" / path.name, symlinks=True)
     return base / "received" / path.name

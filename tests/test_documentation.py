@@ -21,7 +21,7 @@ PACKAGE = ROOT / "aoti_debug"
 DOCS = ROOT / "docs"
 DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")))
 WITH_LINKS = (*DOCUMENTS, ROOT / "CHANGELOG.md")
-MOST_LINES = 200  # of the README
+MAX_LINES = 200  # of the README
 FOLDERS = (".ci", "aoti_debug", "benchmarks", "docs", "runtime_shims", "tests")
 # Names of files of users, or made for them, which are no part of the checkout
 GENERATED = {"repro.py", "minifier_launcher.py", "issue.md", "my.py", "budget.toml"}
@@ -175,7 +175,7 @@ def test_every_exit_code_is_documented() -> None:
 
 def test_the_readme_is_short_and_links_every_page() -> None:
     readme = (ROOT / "README.md").read_text()
-    assert len(readme.splitlines()) <= MOST_LINES
+    assert len(readme.splitlines()) <= MAX_LINES
     assert {f"docs/{page.name}" for page in DOCS.glob("*.md")} - set(text.links(readme)) == set()
 
 

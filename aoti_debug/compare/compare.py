@@ -81,7 +81,7 @@ def _write(comparison: Comparison, folder: Path) -> None:
 
 
 def require_trust(run: RunDir, trusted: bool) -> None:
-    """Checks that the comparison of a run executes nothing of a stranger's.
+    """Checks that the comparison of a run executes nothing from an untrusted source.
 
     Raises:
         UsageError: it would.

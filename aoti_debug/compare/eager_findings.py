@@ -19,7 +19,7 @@ from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.timeline import Launch
 
-_MOST_OUTPUTS = 3
+_MAX_OUTPUTS = 3
 
 
 def refused(comparison: Comparison) -> Finding:
@@ -46,7 +46,7 @@ def differs(comparison: Comparison) -> Finding:
     first, *others = comparison.differing_outputs
     begins, unrepeatable = comparison.beginning, comparison.unrepeatable
     evidence = [] if unrepeatable is None else [unrepeatable_text(unrepeatable)]
-    evidence += [*_setting_sentences(comparison), *map(output_text, others[:_MOST_OUTPUTS])]
+    evidence += [*_setting_sentences(comparison), *map(output_text, others[:_MAX_OUTPUTS])]
     where = None if unrepeatable is None else place_of(unrepeatable)
     if begins is not None and unrepeatable is None:
         launch = comparison.run.launch(begins.launch)
@@ -135,7 +135,7 @@ def _setting_sentences(comparison: Comparison) -> Iterator[str]:
     if all(relative == 0 for _, relative in found):
         yield f"observed: with {trial.setting} the outputs equal eager's"
         return
-    for error, relative in found[:_MOST_OUTPUTS]:
+    for error, relative in found[:_MAX_OUTPUTS]:
         yield f"observed: with {trial.setting} {_still(error, relative)}"
 
 

@@ -25,7 +25,7 @@ DIFFERS = FindingKind(
     "differs from eager",
     "Δ",
 )
-MOST_NAMED = 4  # of what was not compared
+MAX_NAMED = 4  # of what was not compared
 
 
 def kind_of(comparison: Comparison) -> FindingKind:
@@ -60,4 +60,4 @@ def compared_text(comparison: Comparison) -> str:
 
 def incomplete_text(compared: str, reasons: tuple[str, ...]) -> str:
     """ "1 of 3 launches, 2 % of bytes; not compared: flex_attention"."""
-    return f"{compared}; not compared: {wording.join_truncated(reasons, MOST_NAMED)}"
+    return f"{compared}; not compared: {wording.join_truncated(reasons, MAX_NAMED)}"

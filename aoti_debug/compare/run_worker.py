@@ -41,7 +41,7 @@ from aoti_debug.compare.protocol.request import CompareRequest
 WORKER = "aoti_debug.compare.worker.main"
 REQUEST = "request.json"
 LOG = "evaluation.log"
-_MOST_DEATHS = 8
+_MAX_DEATHS = 8
 
 
 @dataclass
@@ -162,8 +162,8 @@ def evaluate(
             ended = _run(worker, remaining, folder, evaluated, progress)
         done = len(evaluated.results)
         deaths = deaths + 1 if done == before else 0
-        if ended and deaths == _MOST_DEATHS:
-            reason = f"its evaluation was not tried: that of {_MOST_DEATHS} launches before it {ended}"
+        if ended and deaths == _MAX_DEATHS:
+            reason = f"its evaluation was not tried: that of {_MAX_DEATHS} launches before it {ended}"
             failed = (RegionResult(region.launch, failure=reason) for region in request.regions[done:])
             evaluated.results += failed
             evaluated.program_failure = reason

@@ -50,12 +50,12 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         built = _package(options, folder, steps)
         if built.failures and not built.left_out:
             return Outcome(_with_notes(all_failures(built.failures), built.notes), None)
-        trials = TriageRuns(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
-        model = Investigation(options, trials, steps, folder / triage_directory.REPRO)
-        with contextlib.closing(trials):
-            outcome = _with_remarks(_outcome(model), options)
+        runs = TriageRuns(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
+        investigation = Investigation(options, runs, steps, folder / triage_directory.REPRO)
+        with contextlib.closing(runs):
+            outcome = _with_remarks(_outcome(investigation), options)
     shown = {} if outcome.run is None else {outcome.run.path: outcome.run}
-    outcome = replace(outcome, opened={**model.opened, **shown})
+    outcome = replace(outcome, opened={**investigation.opened, **shown})
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
     finding = outcome.finding if outcome.run is None else with_coordinates(outcome.finding, outcome.run)
@@ -94,9 +94,9 @@ def _built(manifest: Manifest) -> str:
     return f"{where}, from {wording.article(manifest.source.value)}{same}"
 
 
-def _outcome(model: Investigation) -> Outcome:
+def _outcome(investigation: Investigation) -> Outcome:
     try:
-        first = model.first
+        first = investigation.first
     except InputMismatch as error:
         return Outcome(contracts.input_finding(error), None)
     if first.run.manifest.without_source:
@@ -105,8 +105,8 @@ def _outcome(model: Investigation) -> Outcome:
     seen = ["no fault"]
     open_: Finding | None = None
     for check in check_order.CHECKS:
-        with model.steps.work(f"check: {check.KIND.value}"):
-            suspicion = check.look(model, first)
+        with investigation.steps.work(f"check: {check.KIND.value}"):
+            suspicion = check.look(investigation, first)
         if suspicion is None:
             continue
         warnings += suspicion.finding.warnings
@@ -116,13 +116,15 @@ def _outcome(model: Investigation) -> Outcome:
             seen.append(suspicion.finding.what)
         if suspicion.finding.kind.is_fault:
             finding = replace(suspicion.finding, warnings=warnings)
-            with model.steps.work(f"confirm: {finding.kind.value}"):
-                return check_order.check_of(finding.kind, check).confirm(model, replace(suspicion, finding=finding))
-    calls = wording.pluralize(model.options.calls, "call")
-    what = f"{wording.pluralize(len(model.measured.run.launches), 'launch')} in {calls}: {', '.join(seen)}"
+            with investigation.steps.work(f"confirm: {finding.kind.value}"):
+                return check_order.check_of(finding.kind, check).confirm(
+                    investigation, replace(suspicion, finding=finding)
+                )
+    calls = wording.pluralize(investigation.options.calls, "call")
+    what = f"{wording.pluralize(len(investigation.measured.run.launches), 'launch')} in {calls}: {', '.join(seen)}"
     if open_ is not None:
-        return Outcome(replace(open_, evidence=(what,), warnings=warnings), model.measured.run)
-    return Outcome(Finding(CLEAN, what, warnings=warnings), model.measured.run)
+        return Outcome(replace(open_, evidence=(what,), warnings=warnings), investigation.measured.run)
+    return Outcome(Finding(CLEAN, what, warnings=warnings), investigation.measured.run)
 
 
 def _with_remarks(found: Outcome, options: TriageOptions) -> Outcome:

@@ -79,7 +79,7 @@ def _plain(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _spelled(name: str, element: int, tensors: Mapping[str, Tensor]) -> str:
+def _element_text(name: str, element: int, tensors: Mapping[str, Tensor]) -> str:
     """An element by its row-major index: "x[3, 7]"."""
     tensor = {_plain(key): value for key, value in tensors.items()}.get(_plain(name))
     if tensor is None or element >= tensor.numel():
@@ -96,7 +96,7 @@ def _same_element(one: str, other: str) -> bool:
 def _names(element: str, answer: Answer, texts: list[str], example: Example) -> bool:
     tensors = example.named()
     places = [p for p in (*answer.places, *answer.origins) if p.input and p.element is not None]
-    if any(_same_element(element, _spelled(place.input, place.element or 0, tensors)) for place in places):
+    if any(_same_element(element, _element_text(place.input, place.element or 0, tensors)) for place in places):
         return True
     return any(_same_element(element, spelled) for text in texts for spelled in _elements(text, tensors))
 
@@ -106,7 +106,7 @@ def _elements(text: str, tensors: Mapping[str, Tensor]) -> Iterator[str]:
     known = {_plain(name) for name in tensors}
     for name, at, flat in ELEMENT.findall(text):
         if _plain(name) in known:
-            yield f"{name}[{at}]" if at else _spelled(name, int(flat), tensors)
+            yield f"{name}[{at}]" if at else _element_text(name, int(flat), tensors)
 
 
 def _with_positions(example: Example) -> dict[str, Tensor]:
@@ -177,7 +177,7 @@ def _wrong_origins(report: Report, example: Example, answer: Answer) -> Iterator
     lines, tensors = culprits(example.module), _with_positions(example)
     for origin in answer.origins:
         if origin.input:
-            said = origin.input if origin.element is None else _spelled(origin.input, origin.element, tensors)
+            said = origin.input if origin.element is None else _element_text(origin.input, origin.element, tensors)
             if not _is_to_blame(said, report, example):
                 yield f"origin {said}, instead of {' or '.join(report.elements) or 'no input'}"
         elif lines and origin.file and not any(_is_at(origin, line.file, line.line) for line in lines):

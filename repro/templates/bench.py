@@ -14,7 +14,7 @@ from .kernel import NATIVE
 from .options import Options
 
 SECONDS = 1.0  # of measuring, about
-MOST, LEAST = 1000, 7  # launches
+MAX_LAUNCHES, MIN_LAUNCHES = 1000, 7  # launches
 COPY_BYTES = {"cuda": 1 << 28, "cpu": 1 << 26}
 
 
@@ -50,7 +50,7 @@ def _times(action: Callable[[], object], device: str) -> list[float]:
     """Seconds of each call, measured until about SECONDS have passed."""
     measure = _on_cpu if device == "cpu" else _on_cuda
     usual = statistics.median(measure(action, 5, device))
-    return measure(action, int(min(max(SECONDS / max(usual, 1e-9), LEAST), MOST)), device)
+    return measure(action, int(min(max(SECONDS / max(usual, 1e-9), MIN_LAUNCHES), MAX_LAUNCHES)), device)
 
 
 def _on_cpu(action: Callable[[], object], count: int, device: str) -> list[float]:

@@ -18,7 +18,7 @@ from .cpp_build import CppCompiler, library_of
 
 HEADER = Path(__file__).with_name("checked_pointer.h")
 KINDS = ("load", "store", "atomic", "element", "pointer", "check", "division")  # as in the header
-MOST_TRIALS, MOST_EXPLAINED = 64, 24  # launches to find one index; accesses whose index is sought
+MAX_TRIALS, MAX_EXPLAINED = 64, 24  # launches to find one index; accesses whose index is sought
 TRIAL_SECONDS = 20.0  # for all of them
 _STORED = re.compile(r"\w\[.*\]\s*(?:[-+*/%|&^]|<<|>>)?=(?!=)")
 _ALIAS = re.compile(r"\s*auto\s*\*?\s*(\w+)\s*=\s*(\w+)\s*;")
@@ -113,7 +113,7 @@ class CheckedCalls:
         deadline = begun + TRIAL_SECONDS
         records = self._records()
         after = memory.copy()
-        explained = [self._index(record, launch, memory, deadline) for record in records[:MOST_EXPLAINED]]
+        explained = [self._index(record, launch, memory, deadline) for record in records[:MAX_EXPLAINED]]
         memory.restore(after)
         indices = [*explained, *([None] * (len(records) - len(explained)))]
         self.accesses = tuple(
@@ -133,7 +133,7 @@ class CheckedCalls:
         """
         found: list[_Loaded] = []
         reached: int | None = None
-        for loaded in _likeliest(record)[:MOST_TRIALS]:
+        for loaded in _likeliest(record)[:MAX_TRIALS]:
             if reached is None:
                 memory.restore(memory.before)
                 _, reached = self._watched(record, launch)

@@ -16,7 +16,7 @@ from .accesses import Access, CodeLine
 # Files whose frames are not the kernel's: Triton's own, and this interpreter's.
 MACHINERY = (str(Path(triton.__file__).parent), str(Path(__file__).with_name("interpreter")))
 
-MOST_LINES = 6  # of one statement that are shown
+MAX_LINES = 6  # of one statement that are shown
 
 Program = tuple[int, int, int]
 
@@ -93,7 +93,7 @@ def current_line() -> CodeLine:
 def line_of(file: str, line: int) -> CodeLine:
     """Returns a line of source, with the following ones while a bracket is open."""
     text = ""
-    for number in range(line, line + MOST_LINES):
+    for number in range(line, line + MAX_LINES):
         text = f"{text} {linecache.getline(file, number).strip()}".strip()
         if sum(map(text.count, "([{")) <= sum(map(text.count, ")]}")):
             break

@@ -12,7 +12,7 @@ Array = numpy.ndarray[Any, Any]
 
 KEY = "aoti_debug.shadow"
 ALWAYS = "aoti_debug.always"  # a mask that is true everywhere because the kernel gave none
-MOST_LOADS = 4
+MAX_LOADS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +86,14 @@ def select_shadow(condition: Array, yes: Shadow | None, no: Shadow | None) -> Sh
         None if no.wrapped is None else no.wrapped & ~condition,
     )
     region = yes.region if yes.region == no.region else None
-    return Shadow(region, (*both, *only_yes, *only_no)[:MOST_LOADS], wrapped)
+    return Shadow(region, (*both, *only_yes, *only_no)[:MAX_LOADS], wrapped)
 
 
 def merge_loads(some: tuple[IndexLoad, ...], others: tuple[IndexLoad, ...]) -> tuple[IndexLoad, ...]:
-    """The loads of both, at most MOST_LOADS."""
+    """The loads of both, at most MAX_LOADS."""
     if not others or some is others:
         return some
-    return (some + tuple(load for load in others if load not in some))[:MOST_LOADS]
+    return (some + tuple(load for load in others if load not in some))[:MAX_LOADS]
 
 
 def mask_union(one: Array | None, other: Array | None) -> Array | None:

@@ -21,7 +21,7 @@ std::vector<FlightSource> flight_sources(const LaunchState& launch, const AotiDe
       return strcmp(site.slots[source.slot].name, slot.name) == 0;
     });
     TensorMeta meta{};
-    if (is_known || look(slot, values, false, &meta).tag != VALUE_TENSOR) continue;
+    if (is_known || read_slot(slot, values, false, &meta).tag != VALUE_TENSOR) continue;
     const bool is_readable = unreadable(meta).empty();
     sources.push_back({static_cast<uint16_t>(i), is_readable, meta.device_type != kDeviceCpu, meta.data,
                        is_readable ? spanned_bytes(view_of(meta)) : 0});

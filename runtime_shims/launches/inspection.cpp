@@ -25,115 +25,115 @@ namespace {
 
 constexpr int64_t kShownElements = 64;
 
-void print_sight(ThreadState& thread, const Sight& sight) {
-  if (sight.state == Sight::State::kHeadline) {
-    thread.text += sight.text;
+void print_sample(ThreadState& thread, const TensorSample& sample) {
+  if (sample.state == TensorSample::State::kHeadline) {
+    thread.text += sample.text;
     return;
   }
-  const LinePrefix prefix(sight.id, sight.thread);
-  const AotiDebugSlot& slot = sight.site->slots[sight.slot];
-  switch (sight.state) {
-    case Sight::State::kMeasured:
-      return print_tensor(thread.text, prefix, slot, sight.meta, sight.stats, sight.values.data());
-    case Sight::State::kUninitialised:
-      return print_unread(thread.text, prefix, slot, sight.meta, "uninitialised");
+  const LinePrefix prefix(sample.id, sample.thread);
+  const AotiDebugSlot& slot = sample.site->slots[sample.slot];
+  switch (sample.state) {
+    case TensorSample::State::kMeasured:
+      return print_tensor(thread.text, prefix, slot, sample.meta, sample.stats, sample.values.data());
+    case TensorSample::State::kUninitialised:
+      return print_unread(thread.text, prefix, slot, sample.meta, "uninitialised");
     default:
-      return print_unread(thread.text, prefix, slot, sight.meta, sight.text);
+      return print_unread(thread.text, prefix, slot, sample.meta, sample.text);
   }
 }
 
-void show(ThreadState& thread, const Sight& sight) {
-  if (sight.watched) return look_at_watched(thread, sight);
+void show(ThreadState& thread, const TensorSample& sample) {
+  if (sample.watched) return look_at_watched(thread, sample);
   Run& run = *thread.run;
-  if (sight.summarised && sight.state == Sight::State::kMeasured) add_summary(run, sight, 0);
-  const bool is_launch = sight.state == Sight::State::kHeadline;
+  if (sample.summarised && sample.state == TensorSample::State::kMeasured) add_summary(run, sample, 0);
+  const bool is_launch = sample.state == TensorSample::State::kHeadline;
   const uint32_t level = run.config.level;
-  if (!is_launch && measures_tensors(level)) record_statistics(thread, sight, run.journal.now_ns());
-  if (run.config.print && (is_launch || level == LEVEL_VALUES)) print_sight(thread, sight);
+  if (!is_launch && measures_tensors(level)) record_statistics(thread, sample, run.journal.now_ns());
+  if (run.config.print && (is_launch || level == LEVEL_VALUES)) print_sample(thread, sample);
 }
 
-void hash_on_host(StatisticsMemo& memo, Sight& sight) {
-  sight.state = Sight::State::kMeasured;
-  sight.stats = TensorStats{};
-  sight.stats.hash = memo.hash(view_of(sight.meta));
+void hash_on_host(StatisticsMemo& memo, TensorSample& sample) {
+  sample.state = TensorSample::State::kMeasured;
+  sample.stats = TensorStats{};
+  sample.stats.hash = memo.hash(view_of(sample.meta));
 }
 
-void measure_on_host(StatisticsMemo& memo, Sight& sight) {
-  const device::TensorView view = view_of(sight.meta);
-  sight.state = Sight::State::kMeasured;
-  sight.stats = TensorStats{};
-  if (sight.phase == PHASE_AFTER) {
-    memo.measure_written(view, &sight.stats);
+void measure_on_host(StatisticsMemo& memo, TensorSample& sample) {
+  const device::TensorView view = view_of(sample.meta);
+  sample.state = TensorSample::State::kMeasured;
+  sample.stats = TensorStats{};
+  if (sample.phase == PHASE_AFTER) {
+    memo.measure_written(view, &sample.stats);
   } else {
-    memo.measure(view, &sight.stats);
+    memo.measure(view, &sample.stats);
   }
-  sight.stats.value_bytes = 0;
+  sample.stats.value_bytes = 0;
   if (view.numel > kShownElements) return;
   uint8_t buffer[kShownElements * 16];
   const size_t bytes = static_cast<size_t>(view.numel) * view.element_bytes;
   const uint8_t* elements = StridedReader(view).read(0, view.numel, buffer);
-  sight.values.assign(elements, elements + bytes);
-  sight.stats.value_bytes = static_cast<uint32_t>(bytes);
+  sample.values.assign(elements, elements + bytes);
+  sample.stats.value_bytes = static_cast<uint32_t>(bytes);
 }
 
 // Whether the device has to measure the tensor. Otherwise it is measured here, or `text` says why not.
-bool is_for_device(const CallState& call, Sight& sight) {
-  const uint8_t role = sight.site->slots[sight.slot].role;
+bool is_for_device(const CallState& call, TensorSample& sample) {
+  const uint8_t role = sample.site->slots[sample.slot].role;
   StatisticsMemo& memo = call.thread->statistics;
-  sight.text = unreadable(sight.meta);
-  if (sight.phase == PHASE_BEFORE && role == AOTI_DEBUG_ROLE_OUT) {
-    sight.state = Sight::State::kUninitialised;
-  } else if (!sight.text.empty()) {
-    sight.state = Sight::State::kUnread;
-  } else if (dtype(sight.meta.dtype).kind == Kind::kPacked) {
-    sight.state = Sight::State::kUnread;
-    sight.text = std::string("not read: ") + dtype(sight.meta.dtype).name + " is packed";
-  } else if (sight.meta.device_type != kDeviceCpu) {
+  sample.text = unreadable(sample.meta);
+  if (sample.phase == PHASE_BEFORE && role == AOTI_DEBUG_ROLE_OUT) {
+    sample.state = TensorSample::State::kUninitialised;
+  } else if (!sample.text.empty()) {
+    sample.state = TensorSample::State::kUnread;
+  } else if (dtype(sample.meta.dtype).kind == Kind::kPacked) {
+    sample.state = TensorSample::State::kUnread;
+    sample.text = std::string("not read: ") + dtype(sample.meta.dtype).name + " is packed";
+  } else if (sample.meta.device_type != kDeviceCpu) {
     return true;
   } else if (call.capturing) {
-    sight.state = Sight::State::kUnread;
-    sight.text = "not read: it is in host memory, and a replay runs nothing on the host";
+    sample.state = TensorSample::State::kUnread;
+    sample.text = "not read: it is in host memory, and a replay runs nothing on the host";
   } else {
-    sight.wanted == device::StatsWanted::kHash ? hash_on_host(memo, sight) : measure_on_host(memo, sight);
+    sample.wanted == device::StatsWanted::kHash ? hash_on_host(memo, sample) : measure_on_host(memo, sample);
   }
   return false;
 }
 
 // Measures one tensor, or has the device do it, and hands it on in order. `handle` is its AtenTensorHandle.
-void measure(CallState& call, Sight sight, uint64_t handle) {
-  if (is_for_device(call, sight)) {
-    sight.own_dims();
-    const device::TensorView view = view_of(sight.meta);
-    HeldTensor held = held_for(call, sight.phase, sight.wanted, sight.meta, handle);
-    return call.queue->begin(std::move(sight), view, std::move(held));
+void measure(CallState& call, TensorSample sample, uint64_t handle) {
+  if (is_for_device(call, sample)) {
+    sample.own_dims();
+    const device::TensorView view = view_of(sample.meta);
+    HeldTensor held = held_for(call, sample.phase, sample.wanted, sample.meta, handle);
+    return call.queue->begin(std::move(sample), view, std::move(held));
   }
-  if (call.queue == nullptr) return show(*call.thread, sight);
-  sight.own_dims();
-  call.queue->add(std::move(sight));
+  if (call.queue == nullptr) return show(*call.thread, sample);
+  sample.own_dims();
+  call.queue->add(std::move(sample));
 }
 
 void measure_all(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool after) {
   CallState& call = *launch.call;
-  std::vector<CapturedSight> captured;
+  std::vector<CapturedSample> captured;
   for (const Subject& subject : subjects(launch, values, phase, after)) {
-    Sight sight;
-    sight.phase = phase;
-    sight.slot = subject.slot;
-    sight.id = call.id(launch.launch);
-    sight.thread = call.thread->shown_id();
-    sight.site = launch.site;
-    sight.meta = subject.meta;
-    sight.summarised = call.summarised && after && launch.site->slots[subject.slot].role != AOTI_DEBUG_ROLE_IN;
+    TensorSample sample;
+    sample.phase = phase;
+    sample.slot = subject.slot;
+    sample.id = call.id(launch.launch);
+    sample.thread = call.thread->shown_id();
+    sample.site = launch.site;
+    sample.meta = subject.meta;
+    sample.summarised = call.summarised && after && launch.site->slots[subject.slot].role != AOTI_DEBUG_ROLE_IN;
     const bool is_recorded = measures_tensors(call.level);
-    if (!is_recorded && !sight.summarised) continue;
-    if (call.level == LEVEL_HASH && !sight.summarised) sight.wanted = device::StatsWanted::kHash;
-    if (!is_recorded) sight.wanted = device::StatsWanted::kNumbers;
+    if (!is_recorded && !sample.summarised) continue;
+    if (call.level == LEVEL_HASH && !sample.summarised) sample.wanted = device::StatsWanted::kHash;
+    if (!is_recorded) sample.wanted = device::StatsWanted::kNumbers;
     if (call.capturing) {
-      if (is_for_device(call, sight)) sight.state = Sight::State::kWaiting;
-      sight.own_dims();
-      captured.push_back({std::move(sight)});
+      if (is_for_device(call, sample)) sample.state = TensorSample::State::kWaiting;
+      sample.own_dims();
+      captured.push_back({std::move(sample)});
     } else {
-      measure(call, std::move(sight), tensor_handle(launch.site->slots[subject.slot], values));
+      measure(call, std::move(sample), tensor_handle(launch.site->slots[subject.slot], values));
     }
   }
   if (!captured.empty()) measure_in_replays(call, std::move(captured));
@@ -204,10 +204,10 @@ void print_headline(const LaunchState& launch, Phase phase) {
   if (call.queue == nullptr) {
     return print_launch(thread.text, prefix, phase, launch.site->kernel, call.loop_counts());
   }
-  Sight sight;
-  sight.state = Sight::State::kHeadline;
-  print_launch(sight.text, prefix, phase, launch.site->kernel, call.loop_counts());
-  call.queue->add(std::move(sight));
+  TensorSample sample;
+  sample.state = TensorSample::State::kHeadline;
+  print_launch(sample.text, prefix, phase, launch.site->kernel, call.loop_counts());
+  call.queue->add(std::move(sample));
 }
 
 }  // namespace
@@ -220,7 +220,7 @@ void save_launch(const LaunchState& launch, const AotiDebugValue* values, Phase 
     if (!is_tensor_form(slot.form) || is_repeated(site, i)) continue;
     if (phase == PHASE_BEFORE && slot.role == AOTI_DEBUG_ROLE_OUT) continue;
     Subject subject{static_cast<uint16_t>(i), {}};
-    if (look(slot, values, phase == PHASE_AFTER, &subject.meta).tag != VALUE_TENSOR) continue;
+    if (read_slot(slot, values, phase == PHASE_AFTER, &subject.meta).tag != VALUE_TENSOR) continue;
     const bool is_before = phase == PHASE_BEFORE || slot.role == AOTI_DEBUG_ROLE_IN;
     (is_before ? read : written).push_back(subject);
   }
@@ -231,7 +231,7 @@ void save_launch(const LaunchState& launch, const AotiDebugValue* values, Phase 
 void show_measured(CallState& call, bool wait) {
   if (call.queue == nullptr) return;
   ThreadState& thread = *call.thread;
-  call.queue->take(wait, [&thread](const Sight& sight) { show(thread, sight); });
+  call.queue->take(wait, [&thread](const TensorSample& sample) { show(thread, sample); });
 }
 
 void inspect(const LaunchState& launch, const AotiDebugValue* values, Phase phase, bool succeeded, uint64_t now_ns) {

@@ -16,7 +16,7 @@ uint64_t handle_at(uint64_t address, int64_t element = 0) {
   return handle;
 }
 
-Seen tensor(uint64_t handle, TensorMeta* meta) {
+SlotReading tensor(uint64_t handle, TensorMeta* meta) {
   if (handle == 0) return {VALUE_NULL, 0, 0};
   switch (read_tensor_meta(handle, meta)) {
     case TensorState::kDefined:
@@ -82,15 +82,15 @@ bool number_at(uint64_t address, uint8_t type, uint64_t* bits) {
   }
 }
 
-Seen number(uint64_t address, uint8_t type) {
+SlotReading number(uint64_t address, uint8_t type) {
   if (address == 0) return {VALUE_NULL, 0, 0};
-  Seen seen{VALUE_NUMBER, type, 0};
-  if (!number_at(address, type, &seen.bits)) seen.tag = VALUE_OPAQUE;
-  return seen;
+  SlotReading reading{VALUE_NUMBER, type, 0};
+  if (!number_at(address, type, &reading.bits)) reading.tag = VALUE_OPAQUE;
+  return reading;
 }
 
-SlotValue slot_value(const Seen& seen, uint16_t slot, uint32_t layout) {
-  return {static_cast<uint8_t>(seen.tag), seen.type, slot, layout, seen.bits};
+SlotValue slot_value(const SlotReading& reading, uint16_t slot, uint32_t layout) {
+  return {static_cast<uint8_t>(reading.tag), reading.type, slot, layout, reading.bits};
 }
 
 // Fills `values` with what `sees(slot, meta)` finds in each slot that `takes(slot)`, and records the layouts behind
@@ -108,8 +108,8 @@ uint32_t collect(ThreadState& thread, const AotiDebugSite& site, size_t fixed_by
   uint32_t count = 0;
   for (uint32_t i = 0; i < site.n_slots && count < most; ++i) {
     if (!takes(site.slots[i])) continue;
-    const Seen seen = sees(site.slots[i], &tensors[count]);
-    values[count++] = slot_value(seen, static_cast<uint16_t>(i), 0);
+    const SlotReading reading = sees(site.slots[i], &tensors[count]);
+    values[count++] = slot_value(reading, static_cast<uint16_t>(i), 0);
   }
   const uint32_t payload = static_cast<uint32_t>(fixed_bytes + count * sizeof(SlotValue));
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -170,22 +170,22 @@ uint64_t tensor_handle(const AotiDebugSlot& slot, const AotiDebugValue* values) 
   }
 }
 
-Seen look(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, TensorMeta* meta) {
+SlotReading read_slot(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, TensorMeta* meta) {
   const AotiDebugValue& value = values[slot.value];
   const bool is_address = value.type == AOTI_DEBUG_ADDRESS || value.type == AOTI_DEBUG_HANDLE;
   switch (slot.form) {
     case AOTI_DEBUG_TENSOR:
-      return is_address ? tensor(value.bits, meta) : Seen{VALUE_OPAQUE, 0, 0};
+      return is_address ? tensor(value.bits, meta) : SlotReading{VALUE_OPAQUE, 0, 0};
     case AOTI_DEBUG_OUTPUT_SLOT:
       if (value.bits == 0) return {VALUE_NULL, 0, 0};
-      return after ? tensor(handle_at(value.bits), meta) : Seen{VALUE_UNSET, 0, 0};
+      return after ? tensor(handle_at(value.bits), meta) : SlotReading{VALUE_UNSET, 0, 0};
     case AOTI_DEBUG_OPTIONAL:
-      return value.bits == 0 ? Seen{VALUE_NULL, 0, 0} : tensor(handle_at(value.bits), meta);
+      return value.bits == 0 ? SlotReading{VALUE_NULL, 0, 0} : tensor(handle_at(value.bits), meta);
     case AOTI_DEBUG_LIST:
-      return value.bits == 0 ? Seen{VALUE_NULL, 0, 0} : tensor(handle_at(value.bits, slot.element), meta);
+      return value.bits == 0 ? SlotReading{VALUE_NULL, 0, 0} : tensor(handle_at(value.bits, slot.element), meta);
     case AOTI_DEBUG_OPTIONAL_LIST: {
       const uint64_t address = value.bits == 0 ? 0 : handle_at(value.bits, slot.element);
-      return address == 0 ? Seen{VALUE_NULL, 0, 0} : tensor(handle_at(address), meta);
+      return address == 0 ? SlotReading{VALUE_NULL, 0, 0} : tensor(handle_at(address), meta);
     }
     case AOTI_DEBUG_POINTER:
       if (value.type == AOTI_DEBUG_HANDLE) return tensor(value.bits, meta);
@@ -197,8 +197,8 @@ Seen look(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, T
       if (value.bits != 0 && slot.role == AOTI_DEBUG_ROLE_OUT && !after) return {VALUE_UNSET, 0, 0};
       return number(value.bits, slot.type);
     case AOTI_DEBUG_INTS:
-      return value.bits == 0 ? Seen{VALUE_NULL, 0, 0}
-                             : Seen{VALUE_NUMBER, AOTI_DEBUG_I64, handle_at(value.bits, slot.element)};
+      return value.bits == 0 ? SlotReading{VALUE_NULL, 0, 0}
+                             : SlotReading{VALUE_NUMBER, AOTI_DEBUG_I64, handle_at(value.bits, slot.element)};
     case AOTI_DEBUG_STRING:
       return {value.bits == 0 ? VALUE_NULL : VALUE_TEXT, 0, 0};
     default:
@@ -211,8 +211,8 @@ void record_clock(const CallState& call) {
   write(*call.thread, RECORD_CLOCK, 0, now_ns, WallClock{Clock::unix_ns()});
 }
 
-bool look_for_tensor(const LaunchState& launch, uint16_t slot, const AotiDebugValue* values, bool after,
-                     TensorMeta* meta) {
+bool read_tensor_slot(const LaunchState& launch, uint16_t slot, const AotiDebugValue* values, bool after,
+                      TensorMeta* meta) {
   const ThreadState& thread = *launch.call->thread;
   const AotiDebugSlot& description = launch.site->slots[slot];
   const bool is_same = !after || (launch.site->grid != 0 && description.form != AOTI_DEBUG_OUTPUT_SLOT);
@@ -220,7 +220,7 @@ bool look_for_tensor(const LaunchState& launch, uint16_t slot, const AotiDebugVa
     *meta = thread.tensors[slot];
     return true;
   }
-  return look(description, values, after, meta).tag == VALUE_TENSOR;
+  return read_slot(description, values, after, meta).tag == VALUE_TENSOR;
 }
 
 void record_call_begin(CallState& call, bool capturing, uint64_t now_ns) {
@@ -247,7 +247,9 @@ uint32_t record_launch_begin(const LaunchState& launch, const AotiDebugValue* va
   const CallState& call = *launch.call;
   ThreadState& thread = *call.thread;
   const auto takes = [n_values](const AotiDebugSlot& slot) { return slot.value < n_values; };
-  const auto sees = [values](const AotiDebugSlot& slot, TensorMeta* meta) { return look(slot, values, false, meta); };
+  const auto sees = [values](const AotiDebugSlot& slot, TensorMeta* meta) {
+    return read_slot(slot, values, false, meta);
+  };
   LaunchBegin record;
   record.n_values = collect(thread, *launch.site, sizeof(record), launch.begin_ns, takes, sees);
   record.call = call.call;
@@ -270,7 +272,7 @@ void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, 
   ThreadState& thread = *call.thread;
   const bool after = status == 0;
   const auto sees = [values, after](const AotiDebugSlot& slot, TensorMeta* meta) {
-    return look(slot, values, after, meta);
+    return read_slot(slot, values, after, meta);
   };
   const AotiDebugSite& site = *launch.site;
   LaunchEnd record;

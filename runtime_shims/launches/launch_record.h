@@ -10,21 +10,21 @@
 namespace aoti_debug {
 
 // What is behind a slot at one moment: VALUE_TENSOR with its meta, or another ValueTag.
-struct Seen {
+struct SlotReading {
   ValueTag tag;
   uint8_t type;   // AotiDebugType of a VALUE_NUMBER
   uint64_t bits;  // of a VALUE_NUMBER
 };
 
 // `after`: the callee has returned without an error, so that its outputs may be read.
-Seen look(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, TensorMeta* meta);
+SlotReading read_slot(const AotiDebugSlot& slot, const AotiDebugValue* values, bool after, TensorMeta* meta);
 
-// Whether `look` finds a tensor in that slot of a launch. The shim is not asked again where the launch has just been
-// recorded and its arguments are the same tensors still.
-bool look_for_tensor(const LaunchState& launch, uint16_t slot, const AotiDebugValue* values, bool after,
-                     TensorMeta* meta);
+// Whether `read_slot` finds a tensor in that slot of a launch. The shim is not asked again where the launch has just
+// been recorded and its arguments are the same tensors still.
+bool read_tensor_slot(const LaunchState& launch, uint16_t slot, const AotiDebugValue* values, bool after,
+                      TensorMeta* meta);
 
-// The handle of the tensor that `look` found; 0 where there is none.
+// The handle of the tensor that `read_slot` found; 0 where there is none.
 uint64_t tensor_handle(const AotiDebugSlot& slot, const AotiDebugValue* values);
 
 // Whether the callee writes what the slot shows, so that it is recorded after the launch.

@@ -17,28 +17,30 @@
 namespace aoti_debug {
 namespace {
 
-bool waits_for_replays(const CapturedSight& captured) { return captured.sight.state == Sight::State::kWaiting; }
+bool waits_for_replays(const CapturedSample& captured) {
+  return captured.sample.state == TensorSample::State::kWaiting;
+}
 
-void leave_unread(Sight& sight, const char* why) {
-  sight.state = Sight::State::kUnread;
-  sight.text = why;
+void leave_unread(TensorSample& sample, const char* why) {
+  sample.state = TensorSample::State::kUnread;
+  sample.text = why;
 }
 
 // Fills in what is there of a tensor; returns the replay that it is of.
-uint32_t read_replay(CapturedSight& captured, uint32_t begun, device::StatsResult& result) {
+uint32_t read_replay(CapturedSample& captured, uint32_t begun, device::StatsResult& result) {
   if (captured.kept == nullptr) return begun;
   uint32_t replay = 0;
   switch (device::read_last(captured.kept, &result, &replay)) {
     case device::Kept::kWhole:
-      captured.sight.take(result);
+      captured.sample.take(result);
       return replay == 0 ? begun : replay;
     case device::Kept::kTorn:
-      leave_unread(captured.sight, "not read: a replay was being measured when the run ended");
+      leave_unread(captured.sample, "not read: a replay was being measured when the run ended");
       return begun;
     case device::Kept::kNothing:
       break;
   }
-  leave_unread(captured.sight, "not read: no replay has measured it");
+  leave_unread(captured.sample, "not read: no replay has measured it");
   return begun;
 }
 
@@ -57,10 +59,10 @@ void record_call(ThreadState& thread, uint32_t call, CapturedCallStatistics& sta
   Run& run = *thread.run;
   uint64_t earlier = 0;
   device::StatsResult result{};
-  for (CapturedSight& captured : statistics.sights) {
+  for (CapturedSample& captured : statistics.samples) {
     const uint32_t replay = read_replay(captured, begun, result);
     if (replay < begun) ++earlier;
-    record_replay_statistics(thread, {replay, std::max(replay, begun)}, captured.sight, run.journal.now_ns());
+    record_replay_statistics(thread, {replay, std::max(replay, begun)}, captured.sample, run.journal.now_ns());
   }
   if (earlier == 0) return;
   std::string text = "replay ";
@@ -72,22 +74,22 @@ void record_call(ThreadState& thread, uint32_t call, CapturedCallStatistics& sta
   run.note(NOTE_CAPTURING, text + " are those of an earlier one", false);
 }
 
-bool is_summarised(const CapturedSight& captured) { return captured.sight.summarised && captured.kept != nullptr; }
+bool is_summarised(const CapturedSample& captured) { return captured.sample.summarised && captured.kept != nullptr; }
 
 // Goes past replays that have left nothing any more.
 void skip_missed(Run& run, CapturedCallStatistics& statistics, uint32_t begun) {
   const uint32_t kept = statistics.kept_replays;
   if (begun < kept || statistics.next_replay > begun - kept) return;
-  const auto& sights = statistics.sights;
+  const auto& samples = statistics.samples;
   const auto count = [&](size_t from) {
     return static_cast<uint64_t>(
-        std::count_if(sights.begin() + static_cast<std::ptrdiff_t>(from), sights.end(), is_summarised));
+        std::count_if(samples.begin() + static_cast<std::ptrdiff_t>(from), samples.end(), is_summarised));
   };
   const uint64_t of_each = count(0);
   uint64_t missed = 0;
-  for (; statistics.next_replay <= begun - kept; ++statistics.next_replay, statistics.next_sight = 0) {
+  for (; statistics.next_replay <= begun - kept; ++statistics.next_replay, statistics.next_sample = 0) {
     if (run.summaries.wants(statistics.next_replay))
-      missed += statistics.next_sight == 0 ? of_each : count(statistics.next_sight);
+      missed += statistics.next_sample == 0 ? of_each : count(statistics.next_sample);
   }
   run.summaries.miss(missed);
 }
@@ -97,18 +99,18 @@ void summarise_call(Run& run, CapturedCallStatistics& statistics, uint32_t begun
   if (!run.summaries.is_open()) return;
   skip_missed(run, statistics, begun);
   device::StatsResult result{};
-  for (; statistics.next_replay <= begun; ++statistics.next_replay, statistics.next_sight = 0) {
+  for (; statistics.next_replay <= begun; ++statistics.next_replay, statistics.next_sample = 0) {
     const uint32_t replay = statistics.next_replay;
     if (!run.summaries.wants(replay)) continue;
-    for (; statistics.next_sight < statistics.sights.size(); ++statistics.next_sight) {
-      CapturedSight& captured = statistics.sights[statistics.next_sight];
+    for (; statistics.next_sample < statistics.samples.size(); ++statistics.next_sample) {
+      CapturedSample& captured = statistics.samples[statistics.next_sample];
       if (!is_summarised(captured)) continue;
       const device::Kept kept = device::read_replay(captured.kept, replay, &result);
       if (kept == device::Kept::kNothing && !last) return;
       if (kept == device::Kept::kTorn) run.summaries.miss(1);
       if (kept != device::Kept::kWhole) continue;
-      captured.sight.take(result);
-      if (captured.sight.state == Sight::State::kMeasured) add_summary(run, captured.sight, replay);
+      captured.sample.take(result);
+      if (captured.sample.state == TensorSample::State::kMeasured) add_summary(run, captured.sample, replay);
     }
   }
 }
@@ -122,34 +124,36 @@ void note_missed_summaries(Run& run) {
 }
 
 // The tensors of a launch that are measured alike, in one or a few kernels.
-void keep_alike(CallState& call, CapturedSight* begin, CapturedSight* end) {
+void keep_alike(CallState& call, CapturedSample* begin, CapturedSample* end) {
   std::vector<device::TensorView> views;
-  for (const CapturedSight* each = begin; each != end; ++each) {
-    if (waits_for_replays(*each)) views.push_back(view_of(each->sight.meta));
+  for (const CapturedSample* each = begin; each != end; ++each) {
+    if (waits_for_replays(*each)) views.push_back(view_of(each->sample.meta));
   }
   if (views.empty()) return;
   std::vector<const void*> kept(views.size());
-  device::keep_stats(call.captured, call.stream, views.data(), static_cast<int>(views.size()), begin->sight.wanted,
-                     begin->sight.summarised ? call.kept_replays : 1, kept.data());
+  device::keep_stats(call.captured, call.stream, views.data(), static_cast<int>(views.size()), begin->sample.wanted,
+                     begin->sample.summarised ? call.kept_replays : 1, kept.data());
   auto next = kept.begin();
   for (; begin != end; ++begin) {
     if (!waits_for_replays(*begin)) continue;
     begin->kept = *next++;
     if (begin->kept == nullptr)
-      leave_unread(begin->sight, "not read: the device could not add its statistics to the graph");
+      leave_unread(begin->sample, "not read: the device could not add its statistics to the graph");
   }
 }
 
-bool is_alike(const Sight& a, const Sight& b) { return a.wanted == b.wanted && a.summarised == b.summarised; }
+bool is_alike(const TensorSample& a, const TensorSample& b) {
+  return a.wanted == b.wanted && a.summarised == b.summarised;
+}
 
 // Where there is no room for the results of every replay, a tensor is not summarised.
-void take_results(CallState& call, std::vector<CapturedSight>& sights) {
+void take_results(CallState& call, std::vector<CapturedSample>& samples) {
   Run& run = *call.run;
-  for (CapturedSight& captured : sights) {
-    Sight& sight = captured.sight;
-    if (!sight.summarised || !waits_for_replays(captured)) continue;
-    sight.summarised = run.captured_statistics.take_results(call.kept_replays);
-    if (sight.summarised || !run.notices.is_first(Notice::kTooManySummarised)) continue;
+  for (CapturedSample& captured : samples) {
+    TensorSample& sample = captured.sample;
+    if (!sample.summarised || !waits_for_replays(captured)) continue;
+    sample.summarised = run.captured_statistics.take_results(call.kept_replays);
+    if (sample.summarised || !run.notices.is_first(Notice::kTooManySummarised)) continue;
     run.note(NOTE_CAPTURING, "no summaries of further tensors in replays of CUDA graphs: too many were captured", true);
   }
 }
@@ -171,35 +175,35 @@ void record_all(Run& run) {
 
 }  // namespace
 
-void measure_in_replays(CallState& call, std::vector<CapturedSight> sights) {
+void measure_in_replays(CallState& call, std::vector<CapturedSample> samples) {
   Run& run = *call.run;
-  const size_t room = run.captured_statistics.take_room(sights.size());
-  if (room < sights.size() && run.notices.is_first(Notice::kTooManyCaptured)) {
+  const size_t room = run.captured_statistics.take_room(samples.size());
+  if (room < samples.size() && run.notices.is_first(Notice::kTooManyCaptured)) {
     std::string text = "CUDA graphs measure no further tensors in their replays: they measure ";
     append_unsigned(text, CapturedStatistics::kMaxTensors);
     run.note(NOTE_CAPTURING, text, true);
   }
-  sights.erase(sights.begin() + static_cast<std::ptrdiff_t>(room), sights.end());
-  take_results(call, sights);
+  samples.erase(samples.begin() + static_cast<std::ptrdiff_t>(room), samples.end());
+  take_results(call, samples);
   if (!measures_tensors(call.level)) {
-    const auto unwanted = [](const CapturedSight& captured) { return !captured.sight.summarised; };
-    sights.erase(std::remove_if(sights.begin(), sights.end(), unwanted), sights.end());
+    const auto unwanted = [](const CapturedSample& captured) { return !captured.sample.summarised; };
+    samples.erase(std::remove_if(samples.begin(), samples.end(), unwanted), samples.end());
   }
-  if (sights.empty()) return;
-  for (auto begin = sights.begin(); begin != sights.end();) {
-    const auto end = std::find_if(begin, sights.end(),
-                                  [begin](const CapturedSight& other) { return !is_alike(begin->sight, other.sight); });
+  if (samples.empty()) return;
+  for (auto begin = samples.begin(); begin != samples.end();) {
+    const auto end = std::find_if(
+        begin, samples.end(), [begin](const CapturedSample& other) { return !is_alike(begin->sample, other.sample); });
     keep_alike(call, &*begin, &*begin + (end - begin));
     begin = end;
   }
-  const LaunchId id = sights.front().sight.id;
-  run.captured_statistics.add(id, call.stream_slot, call.kept_replays, std::move(sights));
+  const LaunchId id = samples.front().sample.id;
+  run.captured_statistics.add(id, call.stream_slot, call.kept_replays, std::move(samples));
   if (call.summarised) observe_replays(run);
 }
 
 void summarise_replays(Run& run) {
   try {
-    run.captured_statistics.look([&](CapturedCallStatistics& statistics) {
+    run.captured_statistics.visit([&](CapturedCallStatistics& statistics) {
       summarise_call(run, statistics, run.crumbs.replays(statistics.crumb_slot), false);
     });
     run.summaries.flush();

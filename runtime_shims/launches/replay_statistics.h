@@ -10,7 +10,7 @@
 namespace aoti_debug {
 
 // Has the graph that captures the call measure the tensors of a launch that wait for it, in every replay.
-void measure_in_replays(CallState& call, std::vector<CapturedSight> sights);
+void measure_in_replays(CallState& call, std::vector<CapturedSample> samples);
 
 // Records what the last replay of every graph has measured; waits for nothing.
 void record_replays(Run& run);

@@ -8,9 +8,10 @@
 
 namespace aoti_debug {
 
-void record_statistics(ThreadState& thread, const Sight& sight, uint64_t now_ns);
+void record_statistics(ThreadState& thread, const TensorSample& sample, uint64_t now_ns);
 
 // Of a call that a CUDA graph has captured.
-void record_replay_statistics(ThreadState& thread, const ReplayStats& replay, const Sight& sight, uint64_t now_ns);
+void record_replay_statistics(ThreadState& thread, const ReplayStats& replay, const TensorSample& sample,
+                              uint64_t now_ns);
 
 }  // namespace aoti_debug

@@ -33,7 +33,7 @@ std::vector<Subject> subjects(const LaunchState& launch, const AotiDebugValue* v
     if (!is_tensor_form(slot.form) || !is_wanted(launch.call->run->config, phase, slot.role)) continue;
     if (is_repeated(site, i)) continue;
     Subject subject{static_cast<uint16_t>(i), {}};
-    if (look(slot, values, after, &subject.meta).tag == VALUE_TENSOR) found.push_back(subject);
+    if (read_slot(slot, values, after, &subject.meta).tag == VALUE_TENSOR) found.push_back(subject);
   }
   return found;
 }

@@ -145,7 +145,7 @@ void replace_results(const LaunchState& launch, const AotiDebugValue* values) {
       return is_tensor_form(candidate.form) && from.argument == candidate.name;
     });
     TensorMeta meta;
-    const bool is_tensor = slot != end && look(*slot, values, true, &meta).tag == VALUE_TENSOR;
+    const bool is_tensor = slot != end && read_slot(*slot, values, true, &meta).tag == VALUE_TENSOR;
     const std::string reason = is_tensor ? replace(call, from, meta) : "it is no tensor here";
     if (reason.empty()) {
       run.substitutions->replaced.fetch_add(1);

@@ -7,16 +7,16 @@
 
 namespace aoti_debug {
 
-void add_summary(Run& run, const Sight& sight, uint32_t replay) {
-  const TensorStats& stats = sight.stats;
+void add_summary(Run& run, const TensorSample& sample, uint32_t replay) {
+  const TensorStats& stats = sample.stats;
   SummaryRow row{};
-  row.call = sight.id.call;
+  row.call = sample.id.call;
   row.replay = replay;
-  row.launch = sight.id.launch;
-  row.site = sight.site->id;
-  row.slot = sight.slot;
-  row.dtype = static_cast<int16_t>(sight.meta.dtype);
-  row.numel = static_cast<uint64_t>(element_count(sight.meta));
+  row.launch = sample.id.launch;
+  row.site = sample.site->id;
+  row.slot = sample.slot;
+  row.dtype = static_cast<int16_t>(sample.meta.dtype);
+  row.numel = static_cast<uint64_t>(element_count(sample.meta));
   row.n_nan = stats.n_nan;
   row.n_pos_inf = stats.n_pos_inf;
   row.n_neg_inf = stats.n_neg_inf;

@@ -10,6 +10,6 @@ namespace aoti_debug {
 
 // Adds a tensor that was measured after a launch has written it. `replay`: the one that has measured it, of the graph
 // that captured the call; 0: the call itself has.
-void add_summary(Run& run, const Sight& sight, uint32_t replay);
+void add_summary(Run& run, const TensorSample& sample, uint32_t replay);
 
 }  // namespace aoti_debug

@@ -64,21 +64,21 @@ WatchedElement find_special(const device::TensorView& view, WatchStatistic stati
 }
 
 // The same of a tensor that is not in host memory.
-WatchedElement find_special(const Sight& sight, WatchStatistic statistic) {
+WatchedElement find_special(const TensorSample& sample, WatchStatistic statistic) {
   WatchedElement first;
   const auto consider = [&](double value, uint64_t count, uint64_t index) {
     if (count == 0 || !is_wanted_element(statistic, value)) return;
     if (first.index < 0 || static_cast<int64_t>(index) < first.index) first = {static_cast<int64_t>(index), value};
   };
-  consider(std::nan(""), sight.stats.n_nan, sight.specials.nan);
-  consider(HUGE_VAL, sight.stats.n_pos_inf, sight.specials.pos_inf);
-  consider(-HUGE_VAL, sight.stats.n_neg_inf, sight.specials.neg_inf);
+  consider(std::nan(""), sample.stats.n_nan, sample.specials.nan);
+  consider(HUGE_VAL, sample.stats.n_pos_inf, sample.specials.pos_inf);
+  consider(-HUGE_VAL, sample.stats.n_neg_inf, sample.specials.neg_inf);
   return first;
 }
 
 // `elements` is nullptr where they are not in host memory.
-WatchedElement find_element(WatchStatistic statistic, const Sight& sight, const device::TensorView* elements) {
-  const TensorStats& stats = sight.stats;
+WatchedElement find_element(WatchStatistic statistic, const TensorSample& sample, const device::TensorView* elements) {
+  const TensorStats& stats = sample.stats;
   WatchedElement found{-1, statistic_value(statistic, stats)};
   const bool is_extremum = statistic == WATCH_MIN || statistic == WATCH_MAX || statistic == WATCH_ABSMAX;
   if (is_extremum && std::isfinite(found.value)) {
@@ -93,7 +93,7 @@ WatchedElement find_element(WatchStatistic statistic, const Sight& sight, const 
   const bool is_special = is_extremum || (statistic >= WATCH_NAN && statistic <= WATCH_NONFINITE);
   if (!is_special) return found;
   const WatchedElement special =
-      elements == nullptr ? find_special(sight, statistic) : find_special(*elements, statistic);
+      elements == nullptr ? find_special(sample, statistic) : find_special(*elements, statistic);
   return special.index >= 0 ? special : found;
 }
 
@@ -116,16 +116,16 @@ std::string hit_text(const Watchpoint& watchpoint, const AotiDebugSite& site, co
 }
 
 // What is known of a hit from the place of its tensor.
-WatchHit hit_of(const SightPlace& sight, uint32_t watch, uint32_t thread) {
+WatchHit hit_of(const TensorLocation& sample, uint32_t watch, uint32_t thread) {
   WatchHit hit{};
-  hit.call = sight.id.call;
-  hit.launch = sight.id.launch;
-  hit.kind = sight.id.kind;
-  hit.site = sight.site->id;
+  hit.call = sample.id.call;
+  hit.launch = sample.id.launch;
+  hit.kind = sample.id.kind;
+  hit.site = sample.site->id;
   hit.watch = watch;
   hit.thread = thread;
-  hit.slot = sight.slot;
-  hit.phase = static_cast<uint8_t>(sight.phase);
+  hit.slot = sample.slot;
+  hit.phase = static_cast<uint8_t>(sample.phase);
   return hit;
 }
 
@@ -142,14 +142,14 @@ uint16_t act_at_launch(ThreadState& thread) {
 }
 
 // Records a hit with this number.
-void record_hit(ThreadState& thread, const Sight& sight, WatchHit hit, const device::TensorView* elements) {
+void record_hit(ThreadState& thread, const TensorSample& sample, WatchHit hit, const device::TensorView* elements) {
   Run& run = *thread.run;
   Watchpoints& watchpoints = *run.watchpoints;
   const Watchpoint& watchpoint = watchpoints.all()[hit.watch];
   const bool at_hand = hit.replay == 0;
   if (at_hand) {
-    if (!(thread.last_hit == sight.id)) thread.saves_hit = watchpoints.does(WATCH_SAVE) && watchpoints.may_save();
-    thread.last_hit = sight.id;
+    if (!(thread.last_hit == sample.id)) thread.saves_hit = watchpoints.does(WATCH_SAVE) && watchpoints.may_save();
+    thread.last_hit = sample.id;
   }
   if ((hit.number & (hit.number - 1)) == 0) run.record_watch_count(hit.watch);
   uint16_t actions = watchpoints.does(WATCH_TALLY) ? WATCH_TALLY : 0;
@@ -157,33 +157,33 @@ void record_hit(ThreadState& thread, const Sight& sight, WatchHit hit, const dev
   const bool tallies = watchpoints.does(WATCH_TALLY);
   const bool recorded = !tallies && (at_hand ? watchpoints.is_recorded(hit.number) : watchpoints.may_record_captured());
   if (!recorded && !stops) return;
-  const WatchedElement element = find_element(static_cast<WatchStatistic>(hit.statistic), sight, elements);
+  const WatchedElement element = find_element(static_cast<WatchStatistic>(hit.statistic), sample, elements);
   hit.element = element.index;
   hit.value = element.value;
   if (at_hand) actions |= act_at_launch(thread);
-  const std::string text = hit_text(watchpoint, *sight.site, hit);
+  const std::string text = hit_text(watchpoint, *sample.site, hit);
   if (stops) {
     actions |= WATCH_STOP;
     run.stop("aoti-debug: stopped by " + text);
   }
   run.record(RECORD_WATCH_HIT, actions, &hit, sizeof(hit), nullptr, 0);
   if (!run.config.print) return;
-  thread.text += LinePrefix(sight.id, sight.thread).text();
+  thread.text += LinePrefix(sample.id, sample.thread).text();
   thread.text += text + "\n";
 }
 
-void evaluate(ThreadState& thread, const Sight& sight, const device::TensorView* elements) {
+void evaluate(ThreadState& thread, const TensorSample& sample, const device::TensorView* elements) {
   Watchpoints& watchpoints = *thread.run->watchpoints;
-  for (const WatchedSlot& watched : watchpoints.of(*sight.site)) {
-    if (watched.slot != sight.slot) continue;
+  for (const WatchedSlot& watched : watchpoints.of(*sample.site)) {
+    if (watched.slot != sample.slot) continue;
     for (const uint32_t watch : watched.watches) {
-      const std::optional<WatchStatistic> statistic = watchpoints.all()[watch].condition.holds(sight.stats);
+      const std::optional<WatchStatistic> statistic = watchpoints.all()[watch].condition.holds(sample.stats);
       watchpoints.evaluate(watch, 1);
       if (!statistic) continue;
-      WatchHit hit = hit_of(sight, watch, thread.id);
+      WatchHit hit = hit_of(sample, watch, thread.id);
       hit.statistic = *statistic;
       hit.number = watchpoints.hit(watch, 1);
-      record_hit(thread, sight, hit, elements);
+      record_hit(thread, sample, hit, elements);
     }
   }
 }
@@ -194,7 +194,8 @@ bool has_statistics(const TensorMeta& meta) {
 }
 
 // Has the graph that captures the call look at the conditions in every replay.
-void watch_in_replays(CallState& call, const SightPlace& place, const TensorMeta& meta, const WatchedSlot& watched) {
+void watch_in_replays(CallState& call, const TensorLocation& place, const TensorMeta& meta,
+                      const WatchedSlot& watched) {
   Run& run = *call.run;
   const device::TensorView view = view_of(meta);
   if (view.numel == 0) return;
@@ -213,17 +214,17 @@ void watch_in_replays(CallState& call, const SightPlace& place, const TensorMeta
   observe_replays(run);
 }
 
-void watch_on_host(ThreadState& thread, const SightPlace& place, const TensorMeta& meta) {
+void watch_on_host(ThreadState& thread, const TensorLocation& place, const TensorMeta& meta) {
   const device::TensorView view = view_of(meta);
-  Sight sight;
-  sight.become(place);
-  if (sight.phase == PHASE_AFTER) {
-    thread.statistics.measure_written(view, &sight.stats);
+  TensorSample sample;
+  sample.become(place);
+  if (sample.phase == PHASE_AFTER) {
+    thread.statistics.measure_written(view, &sample.stats);
   } else {
-    thread.statistics.measure(view, &sight.stats);
+    thread.statistics.measure(view, &sample.stats);
   }
-  sight.stats.numel = static_cast<uint64_t>(view.numel);
-  evaluate(thread, sight, &view);
+  sample.stats.numel = static_cast<uint64_t>(view.numel);
+  evaluate(thread, sample, &view);
 }
 
 }  // namespace
@@ -237,8 +238,8 @@ void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase)
   for (const WatchedSlot& watched : watchpoints.of(*launch.site)) {
     if (phase == PHASE_BEFORE ? !watched.before : !watched.after) continue;
     TensorMeta meta;
-    if (!look_for_tensor(launch, watched.slot, values, phase == PHASE_AFTER, &meta) || !has_statistics(meta)) continue;
-    const SightPlace place{phase, watched.slot, call.id(launch.launch), thread.shown_id(), launch.site};
+    if (!read_tensor_slot(launch, watched.slot, values, phase == PHASE_AFTER, &meta) || !has_statistics(meta)) continue;
+    const TensorLocation place{phase, watched.slot, call.id(launch.launch), thread.shown_id(), launch.site};
     if (meta.device_type == kDeviceCpu) {
       if (!call.capturing) watch_on_host(thread, place, meta);
     } else if (call.captured != nullptr) {
@@ -257,35 +258,35 @@ void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase)
   if (is_hit) thread.flush_text(call.run->journal.now_ns());
 }
 
-void look_at_watched(ThreadState& thread, const Sight& sight) {
-  if (sight.state != Sight::State::kMeasured) return;  // the device could not read it
-  evaluate(thread, sight, nullptr);
+void look_at_watched(ThreadState& thread, const TensorSample& sample) {
+  if (sample.state != TensorSample::State::kMeasured) return;  // the device could not read it
+  evaluate(thread, sample, nullptr);
 }
 
 void look_at_replays(Run& run) {
   Watchpoints& watchpoints = *run.watchpoints;
   ThreadState thread(&run, static_cast<uint32_t>(syscall(SYS_gettid)));
   // Each condition's first is recorded, in the order of replays; the others are counted.
-  std::multimap<uint32_t, std::pair<Sight, WatchHit>> first_hits;
+  std::multimap<uint32_t, std::pair<TensorSample, WatchHit>> first_hits;
   run.captured_watches.take_news([&](const CapturedCondition& condition, uint64_t evaluated, uint64_t hits) {
     watchpoints.evaluate(condition.watch, evaluated);
     if (hits == 0) return;
     const uint64_t number = watchpoints.hit(condition.watch, hits);
     if (condition.hits != 0) return;
     const CapturedWatch& found = *condition.found;
-    Sight sight;
-    sight.id = condition.id;
-    sight.thread = condition.shown_thread;
-    sight.site = condition.site;
-    sight.slot = condition.slot;
-    sight.phase = condition.phase;
-    sight.stats = found.stats;
-    sight.specials = {found.nan_index, found.pos_inf_index, found.neg_inf_index};
-    WatchHit hit = hit_of(sight, condition.watch, condition.thread);
+    TensorSample sample;
+    sample.id = condition.id;
+    sample.thread = condition.shown_thread;
+    sample.site = condition.site;
+    sample.slot = condition.slot;
+    sample.phase = condition.phase;
+    sample.stats = found.stats;
+    sample.specials = {found.nan_index, found.pos_inf_index, found.neg_inf_index};
+    WatchHit hit = hit_of(sample, condition.watch, condition.thread);
     hit.statistic = found.statistic;
     hit.replay = found.replay;
     hit.number = number;
-    first_hits.emplace(found.replay, std::pair(std::move(sight), hit));
+    first_hits.emplace(found.replay, std::pair(std::move(sample), hit));
   });
   for (const auto& [replay, hit] : first_hits) record_hit(thread, hit.first, hit.second, nullptr);
   if (!thread.text.empty()) run.live.write(thread.text);
@@ -297,8 +298,8 @@ void look_at_remaining(Run& run, bool wait) {
   run.headlines.drain();
   ThreadState thread(&run, static_cast<uint32_t>(syscall(SYS_gettid)));
   for (StatsQueue* queue : run.stats_queues()) {
-    queue->take(wait, [&thread](const Sight& sight) {
-      if (sight.watched) look_at_watched(thread, sight);
+    queue->take(wait, [&thread](const TensorSample& sample) {
+      if (sample.watched) look_at_watched(thread, sample);
     });
   }
   if (!thread.text.empty()) run.live.write(thread.text);

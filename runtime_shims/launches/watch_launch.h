@@ -12,7 +12,7 @@ namespace aoti_debug {
 void watch(const LaunchState& launch, const AotiDebugValue* values, Phase phase);
 
 // Looks at statistics that a device has measured for a watchpoint.
-void look_at_watched(ThreadState& thread, const Sight& sight);
+void look_at_watched(ThreadState& thread, const TensorSample& sample);
 
 // Looks at what replays of CUDA graphs have found since the last time.
 void look_at_replays(Run& run);

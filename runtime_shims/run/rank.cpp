@@ -90,7 +90,7 @@ std::string link_target(const std::string& link) {
   return bytes > 0 ? std::string(target, static_cast<size_t>(bytes)) : "";
 }
 
-// A directory beside the link to it, not one that a stranger's link leads to elsewhere.
+// A directory beside the link to it, not one that an untrusted link leads to elsewhere.
 bool is_beside(const std::string& target) {
   return target.find('/') == std::string::npos && target != "." && target != "..";
 }

@@ -13,17 +13,17 @@
 namespace aoti_debug {
 
 // A tensor of a captured launch.
-struct CapturedSight {
-  Sight sight;
-  const void* kept = nullptr;  // for device::read_last and read_replay; nullptr: `sight` says all
+struct CapturedSample {
+  TensorSample sample;
+  const void* kept = nullptr;  // for device::read_last and read_replay; nullptr: `sample` says all
 };
 
 struct CapturedCallStatistics {
   uint16_t crumb_slot = 0;
-  std::vector<CapturedSight> sights;  // in the order of the launches
-  uint32_t kept_replays = 1;          // how many of the last ones are kept of what is summarised
-  uint32_t next_replay = 1;           // the first one whose summaries are not complete
-  size_t next_sight = 0;              // of it
+  std::vector<CapturedSample> samples;  // in the order of the launches
+  uint32_t kept_replays = 1;            // how many of the last ones are kept of what is summarised
+  uint32_t next_replay = 1;             // the first one whose summaries are not complete
+  size_t next_sample = 0;               // of it
 };
 
 class CapturedStatistics {
@@ -61,19 +61,19 @@ class CapturedStatistics {
     return true;
   }
 
-  void add(const LaunchId& id, uint16_t crumb_slot, uint32_t kept_replays, std::vector<CapturedSight> sights) {
+  void add(const LaunchId& id, uint16_t crumb_slot, uint32_t kept_replays, std::vector<CapturedSample> samples) {
     const std::lock_guard<std::mutex> lock(mutex_);
     CapturedCallStatistics& call = calls_[{id.kind, id.call}];
     call.crumb_slot = crumb_slot;
     call.kept_replays = kept_replays;
-    for (CapturedSight& sight : sights) call.sights.push_back(std::move(sight));
+    for (CapturedSample& sample : samples) call.samples.push_back(std::move(sample));
   }
 
-  // Calls `look(statistics)` with those of every captured call.
-  template <class Look>
-  void look(const Look& look) {
+  // Calls `visitor(statistics)` with those of every captured call.
+  template <class Visitor>
+  void visit(const Visitor& visitor) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (auto& [key, call] : calls_) look(call);
+    for (auto& [key, call] : calls_) visitor(call);
   }
 
   // Calls `take(call, statistics)` with the number and the statistics of every captured call.

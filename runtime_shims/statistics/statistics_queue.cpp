@@ -15,32 +15,32 @@ bool is_same(const device::TensorView& a, const device::TensorView& b) {
          std::equal(a.sizes, a.sizes + a.ndim, b.sizes) && std::equal(a.strides, a.strides + a.ndim, b.strides);
 }
 
-void fail(Sight& sight, const char* why) {
-  for (Sight* each = &sight; each != nullptr; each = each->twin) each->leave_unread(why);
+void fail(TensorSample& sample, const char* why) {
+  for (TensorSample* each = &sample; each != nullptr; each = each->alias) each->leave_unread(why);
 }
 
 }  // namespace
 
-void Sight::own_dims() {
+void TensorSample::own_dims() {
   dims.assign(meta.sizes, meta.sizes + meta.ndim);
   dims.insert(dims.end(), meta.strides, meta.strides + meta.ndim);
   meta.sizes = dims.data();
   meta.strides = dims.data() + meta.ndim;
 }
 
-void Sight::become(const SightPlace& place) {
-  static_cast<SightPlace&>(*this) = place;
+void TensorSample::become(const TensorLocation& place) {
+  static_cast<TensorLocation&>(*this) = place;
   state = State::kHeadline;
   watched = summarised = false;
   wanted = device::StatsWanted::kAll;
-  twin = nullptr;
+  alias = nullptr;
   meta = TensorMeta{};
   dims.clear();
   text.clear();
   values.clear();
 }
 
-void Sight::leave_unread(std::string_view why) noexcept {
+void TensorSample::leave_unread(std::string_view why) noexcept {
   state = State::kUnread;
   try {
     text = why;
@@ -49,8 +49,8 @@ void Sight::leave_unread(std::string_view why) noexcept {
   }
 }
 
-void Sight::take(const device::StatsResult& result) noexcept try {
-  if (twin != nullptr) twin->take(result);
+void TensorSample::take(const device::StatsResult& result) noexcept try {
+  if (alias != nullptr) alias->take(result);
   const uint8_t* end = result.values + result.stats.value_bytes;
   if (is_skipped(result)) {
     state = State::kUnread;
@@ -76,80 +76,81 @@ StatsQueue::StatsQueue(void* stream) : stream_(stream) {
   unasked_.reserve(kMaxUnasked);
 }
 
-void StatsQueue::add(Sight&& sight) {
+void StatsQueue::add(TensorSample&& sample) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  push(std::move(sight));
+  push(std::move(sample));
 }
 
-void StatsQueue::begin(Sight&& sight, const device::TensorView& view, HeldTensor&& held) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (unasked_.size() == kMaxUnasked) ask();
-  Sight* const same = twin_of(sight.wanted, view);
-  wait(push(std::move(sight)), same, view, std::move(held));
-}
-
-void StatsQueue::begin_watched(const SightPlace& place, const device::TensorView& view, HeldTensor&& held) {
+void StatsQueue::begin(TensorSample&& sample, const device::TensorView& view, HeldTensor&& held) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (unasked_.size() == kMaxUnasked) ask();
-  Sight* const same = twin_of(device::StatsWanted::kNumbers, view);
-  Sight& sight = push_any();
-  sight.become(place);
-  sight.watched = true;
-  sight.wanted = device::StatsWanted::kNumbers;
-  wait(sight, same, view, std::move(held));
+  TensorSample* const same = alias_of(sample.wanted, view);
+  wait(push(std::move(sample)), same, view, std::move(held));
 }
 
-void StatsQueue::wait(Sight& sight, Sight* same, const device::TensorView& view, HeldTensor&& held) noexcept {
+void StatsQueue::begin_watched(const TensorLocation& place, const device::TensorView& view, HeldTensor&& held) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (unasked_.size() == kMaxUnasked) ask();
+  TensorSample* const same = alias_of(device::StatsWanted::kNumbers, view);
+  TensorSample& sample = push_any();
+  sample.become(place);
+  sample.watched = true;
+  sample.wanted = device::StatsWanted::kNumbers;
+  wait(sample, same, view, std::move(held));
+}
+
+void StatsQueue::wait(TensorSample& sample, TensorSample* same, const device::TensorView& view,
+                      HeldTensor&& held) noexcept {
   if (same != nullptr) {
-    sight.state = Sight::State::kAsAnother;
-    same->twin = &sight;
+    sample.state = TensorSample::State::kAsAnother;
+    same->alias = &sample;
     return;
   }
-  sight.state = Sight::State::kWaiting;
+  sample.state = TensorSample::State::kWaiting;
   const uint64_t end = view.data + spanned_bytes(view);
   if (!held) all_held_.store(false, std::memory_order_relaxed);
   if (view.data < lowest_.load(std::memory_order_relaxed)) lowest_.store(view.data, std::memory_order_relaxed);
   if (end > highest_.load(std::memory_order_relaxed)) highest_.store(end, std::memory_order_relaxed);
-  unasked_.push_back({&sight, view, end, std::move(held)});
+  unasked_.push_back({&sample, view, end, std::move(held)});
   n_unasked_.store(unasked_.size(), std::memory_order_relaxed);
   n_waiting_.store(n_waiting_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-Sight& StatsQueue::push_any() {
+TensorSample& StatsQueue::push_any() {
   if (results_ == nullptr) results_ = std::make_unique<device::StatsResult[]>(kCapacity);
   if (spare_.empty()) {
-    sights_.push_back(std::make_unique<Sight>());
+    samples_.push_back(std::make_unique<TensorSample>());
   } else {
-    sights_.push_back(std::move(spare_.back()));
+    samples_.push_back(std::move(spare_.back()));
     spare_.pop_back();
   }
-  return *sights_.back();
+  return *samples_.back();
 }
 
-Sight& StatsQueue::push(Sight&& sight) {
-  Sight& added = push_any();
-  added = std::move(sight);
+TensorSample& StatsQueue::push(TensorSample&& sample) {
+  TensorSample& added = push_any();
+  added = std::move(sample);
   return added;
 }
 
-std::unique_ptr<Sight> StatsQueue::pop() {
-  std::unique_ptr<Sight> first = std::move(sights_.front());
-  sights_.pop_front();
+std::unique_ptr<TensorSample> StatsQueue::pop() {
+  std::unique_ptr<TensorSample> first = std::move(samples_.front());
+  samples_.pop_front();
   return first;
 }
 
-void StatsQueue::recycle(std::unique_ptr<Sight> sight) {
-  if (spare_.size() < kMaxSpare) spare_.push_back(std::move(sight));
+void StatsQueue::recycle(std::unique_ptr<TensorSample> sample) {
+  if (spare_.size() < kMaxSpare) spare_.push_back(std::move(sample));
 }
 
-Sight* StatsQueue::twin_of(device::StatsWanted wanted, const device::TensorView& view) {
+TensorSample* StatsQueue::alias_of(device::StatsWanted wanted, const device::TensorView& view) {
   const auto found = std::find_if(unasked_.begin(), unasked_.end(), [&](const Unasked& unasked) {
-    return unasked.sight->wanted == wanted && is_same(unasked.view, view) &&
+    return unasked.sample->wanted == wanted && is_same(unasked.view, view) &&
            (wanted == device::StatsWanted::kHash || unasked.view.dtype == view.dtype);
   });
   if (found == unasked_.end()) return nullptr;
-  Sight* last = found->sight;
-  while (last->twin != nullptr) last = last->twin;
+  TensorSample* last = found->sample;
+  while (last->alias != nullptr) last = last->alias;
   return last;
 }
 
@@ -170,9 +171,9 @@ void StatsQueue::settle_within(uint64_t begin, uint64_t end) {
 
 void StatsQueue::ask() noexcept {
   for (auto first = unasked_.begin(); first != unasked_.end();) {
-    const device::StatsWanted wanted = first->sight->wanted;
+    const device::StatsWanted wanted = first->sample->wanted;
     const auto last =
-        std::find_if(first, unasked_.end(), [wanted](const Unasked& u) { return u.sight->wanted != wanted; });
+        std::find_if(first, unasked_.end(), [wanted](const Unasked& u) { return u.sample->wanted != wanted; });
     ask(&*first, &*first + (last - first));
     first = last;
   }
@@ -187,14 +188,14 @@ void StatsQueue::ask(Unasked* begin, Unasked* end) noexcept {
   device::TensorView views[kMaxUnasked];
   for (bool waited = false;; waited = true) {
     std::transform(begin, end, views, [](const Unasked& unasked) { return unasked.view; });
-    const int begun = device::begin_stats(stream_, views, static_cast<int>(end - begin), begin->sight->wanted);
-    for (int i = 0; i < begun; ++i) begin++->sight->state = Sight::State::kOnDevice;
+    const int begun = device::begin_stats(stream_, views, static_cast<int>(end - begin), begin->sample->wanted);
+    for (int i = 0; i < begun; ++i) begin++->sample->state = TensorSample::State::kOnDevice;
     if (begin == end) return;
     if (begun == 0 && waited) break;
     receive(true);  // there is no room before the oldest have arrived
   }
   for (; begin != end; ++begin) {
-    fail(*begin->sight, "not read: the device has no room for its statistics");
+    fail(*begin->sample, "not read: the device has no room for its statistics");
     --n_waiting_;
   }
 }
@@ -224,13 +225,13 @@ bool StatsQueue::receive(bool wait) noexcept {
   const bool failed = count < 0;
   if (failed) count = device::take_stats(stream_, results_.get(), kCapacity, false);
   int used = 0;
-  for (const std::unique_ptr<Sight>& each : sights_) {
-    Sight& sight = *each;
-    if (sight.state != Sight::State::kOnDevice) continue;
+  for (const std::unique_ptr<TensorSample>& each : samples_) {
+    TensorSample& sample = *each;
+    if (sample.state != TensorSample::State::kOnDevice) continue;
     if (used < count) {
-      sight.take(results_[used++]);
+      sample.take(results_[used++]);
     } else if (failed && count < kCapacity) {
-      fail(sight, "not read: the device reports an error");
+      fail(sample, "not read: the device reports an error");
       --n_waiting_;
     } else {
       break;

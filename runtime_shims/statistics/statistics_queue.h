@@ -25,7 +25,7 @@ struct FirstSpecials {
 };
 
 // An argument of a launch, before or after it.
-struct SightPlace {
+struct TensorLocation {
   Phase phase = PHASE_BEFORE;
   uint16_t slot = 0;
   LaunchId id{};
@@ -34,12 +34,12 @@ struct SightPlace {
 };
 
 // One tensor of a launch, or (site only) the launch itself.
-struct Sight : SightPlace {
+struct TensorSample : TensorLocation {
   enum class State : uint8_t {
     kHeadline,       // the launch itself; `text` is its line
     kWaiting,        // statistics that the device is yet to be asked for
     kOnDevice,       // statistics that the device has yet to give
-    kAsAnother,      // they will be those of another one, whose `twin` this is
+    kAsAnother,      // they will be those of another one, whose `alias` this is
     kMeasured,       // `stats` and `values` hold them
     kUninitialised,  // an output before its launch
     kUnread,         // `text` says why
@@ -54,17 +54,17 @@ struct Sight : SightPlace {
   std::string text;
   TensorStats stats{};
   std::vector<uint8_t> values;
-  FirstSpecials specials;  // where a device has measured
-  Sight* twin = nullptr;   // a later one of the same memory, which gets the same
+  FirstSpecials specials;         // where a device has measured
+  TensorSample* alias = nullptr;  // a later one of the same memory, which gets the same
 
-  Sight() = default;
-  Sight(Sight&&) = default;
-  Sight& operator=(Sight&&) = default;
+  TensorSample() = default;
+  TensorSample(TensorSample&&) = default;
+  TensorSample& operator=(TensorSample&&) = default;
 
   void own_dims();
 
   // Makes it that of another argument. What only a state gives a meaning stays as it was.
-  void become(const SightPlace& place);
+  void become(const TensorLocation& place);
 
   // Takes what a device has measured of it. Without memory for it, it is unread.
   void take(const device::StatsResult& result) noexcept;
@@ -77,14 +77,14 @@ class StatsQueue {
   explicit StatsQueue(void* stream);
 
   // Adds what is there already.
-  void add(Sight&& sight);
+  void add(TensorSample&& sample);
 
   // Asks for the statistics of a tensor, which wait until `settle`. `held` keeps its memory where they may wait longer
   // than that. The sizes and strides of the view must live as long.
-  void begin(Sight&& sight, const device::TensorView& view, HeldTensor&& held);
+  void begin(TensorSample&& sample, const device::TensorView& view, HeldTensor&& held);
 
   // The same for what a watchpoint looks at: nothing of it is ever shown but its place.
-  void begin_watched(const SightPlace& place, const device::TensorView& view, HeldTensor&& held);
+  void begin_watched(const TensorLocation& place, const device::TensorView& view, HeldTensor&& held);
 
   // Enqueues on the stream what waits. With `later`, what is held goes on waiting where nothing else waits.
   void settle(bool later);
@@ -98,18 +98,18 @@ class StatsQueue {
   // does not give one. Not for a queue that holds anything.
   std::vector<std::optional<uint64_t>> hash_now(const std::vector<device::TensorView>& views);
 
-  // Calls `show(sight)` for everything that is ready, oldest first; with `wait`, for all there is.
+  // Calls `show(sample)` for everything that is ready, oldest first; with `wait`, for all there is.
   template <class Show>
   void take(bool wait, const Show& show) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (wait) ask();
     for (;;) {
-      while (!sights_.empty() && !is_open(*sights_.front())) {
-        std::unique_ptr<Sight> sight = pop();
-        show(*sight);
-        recycle(std::move(sight));
+      while (!samples_.empty() && !is_open(*samples_.front())) {
+        std::unique_ptr<TensorSample> sample = pop();
+        show(*sample);
+        recycle(std::move(sample));
       }
-      if (sights_.empty() || !receive(wait)) return;
+      if (samples_.empty() || !receive(wait)) return;
     }
   }
 
@@ -122,35 +122,35 @@ class StatsQueue {
   static constexpr size_t kMaxSpare = 64;
 
   struct Unasked {
-    Sight* sight;
+    TensorSample* sample;
     device::TensorView view;
     uint64_t end;  // of its memory, which begins at view.data
     HeldTensor held;
   };
 
-  static bool is_open(const Sight& sight) {
-    return sight.state == Sight::State::kWaiting || sight.state == Sight::State::kOnDevice ||
-           sight.state == Sight::State::kAsAnother;
+  static bool is_open(const TensorSample& sample) {
+    return sample.state == TensorSample::State::kWaiting || sample.state == TensorSample::State::kOnDevice ||
+           sample.state == TensorSample::State::kAsAnother;
   }
 
-  // Adds a sight at the end. The mutex is held.
-  Sight& push(Sight&& sight);
+  // Adds a sample at the end. The mutex is held.
+  TensorSample& push(TensorSample&& sample);
 
   // The same; its memory may be that of an earlier one, and hold what that one held.
-  Sight& push_any();
+  TensorSample& push_any();
 
-  // Has the last sight, which is new, wait for its statistics, or for those of `same`. The mutex is held.
-  void wait(Sight& sight, Sight* same, const device::TensorView& view, HeldTensor&& held) noexcept;
+  // Has the last sample, which is new, wait for its statistics, or for those of `same`. The mutex is held.
+  void wait(TensorSample& sample, TensorSample* same, const device::TensorView& view, HeldTensor&& held) noexcept;
 
   // Takes the first one out. The mutex is held.
-  std::unique_ptr<Sight> pop();
+  std::unique_ptr<TensorSample> pop();
 
   // Keeps its memory for later ones.
-  void recycle(std::unique_ptr<Sight> sight);
+  void recycle(std::unique_ptr<TensorSample> sample);
 
   // The last one of those that wait for what is wanted of the same memory: an output of one launch that the next one
   // reads. nullptr: there is none. The mutex is held.
-  Sight* twin_of(device::StatsWanted wanted, const device::TensorView& view);
+  TensorSample* alias_of(device::StatsWanted wanted, const device::TensorView& view);
 
   // Enqueues everything that waits. The mutex is held.
   void ask() noexcept;
@@ -163,10 +163,10 @@ class StatsQueue {
 
   void* stream_;
   std::mutex mutex_;
-  std::deque<std::unique_ptr<Sight>> sights_;
-  std::vector<std::unique_ptr<Sight>> spare_;  // memory of earlier ones
-  std::vector<Unasked> unasked_;               // the last ones of `sights_`
-  std::atomic<size_t> n_unasked_{0};           // changed under the mutex
+  std::deque<std::unique_ptr<TensorSample>> samples_;
+  std::vector<std::unique_ptr<TensorSample>> spare_;  // memory of earlier ones
+  std::vector<Unasked> unasked_;                      // the last ones of `samples_`
+  std::atomic<size_t> n_unasked_{0};                  // changed under the mutex
   // Of `unasked_`; changed under the mutex.
   std::atomic<bool> all_held_{true};
   std::atomic<uint64_t> lowest_{UINT64_MAX}, highest_{0};  // all of their memory is between these

@@ -1,4 +1,4 @@
-"""Packages and programs of a stranger, and damaged ones: nothing of them runs unasked."""
+"""Packages and programs from an untrusted source, and damaged ones: nothing of them runs unasked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Received runs whose repro would execute what a stranger wrote."""
+"""Received runs whose repro would execute untrusted code."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_an_argument_of_an_operator_is_an_identifier(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A received run without tensors, with a package and a module to import, both of the stranger."""
+def untrusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A received run without tensors, with a package and a module to import, both untrusted."""
     run = received(tmp_path, imports=("evil_module",))
     modules = tmp_path / "modules"
     modules.mkdir()
@@ -59,12 +59,12 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("with_tensors", [True, False])
 def test_a_repro_of_a_received_run_asks_first(
-    tmp_path: Path, stranger: Path, with_tensors: bool, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, untrusted: Path, with_tensors: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not with_tensors:
-        (stranger / "journal.bin").write_bytes((a_run(tmp_path / "other") / "journal.bin").read_bytes())
-        edit_json(stranger / "manifest.json", lambda data: None)
-    assert main.run(["repro", "first", "--run", str(stranger), "-o", str(tmp_path / "repro")]) == 2
+        (untrusted / "journal.bin").write_bytes((a_run(tmp_path / "other") / "journal.bin").read_bytes())
+        edit_json(untrusted / "manifest.json", lambda data: None)
+    assert main.run(["repro", "first", "--run", str(untrusted), "-o", str(tmp_path / "repro")]) == 2
     error = capsys.readouterr().err
     assert "was not made on this account" in error
     assert "would run the operator aten.relu.out" in error
@@ -72,7 +72,7 @@ def test_a_repro_of_a_received_run_asks_first(
     assert "--trust" in error
     assert not (tmp_path / "owned").exists()
     assert not (tmp_path / "repro").exists()
-    assert main.run(["repro", "first", "--run", str(stranger), "-o", str(tmp_path / "repro"), "--trust"]) == 0
+    assert main.run(["repro", "first", "--run", str(untrusted), "-o", str(tmp_path / "repro"), "--trust"]) == 0
 
 
 def test_imports_that_somebody_added_to_a_run_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Every reader of what a stranger may send, as a function of the bytes that were sent.
+"""Every reader of untrusted input, as a function of the bytes that were sent.
 
 A reader returns, or raises an AotiDebugError with one clear line and an exit code from 2 to 6. Anything else is a
 failure: another exception would end a command with exit code 70.
@@ -52,7 +52,7 @@ from tests.triage import kernel_sources
 from tests.views.profile import on_gpu
 from tests.views.profile.on_gpu import Recorder
 
-MOST_LINE = 2000  # characters of an error
+MAX_LINE = 2000  # characters of an error
 
 
 class UnclearError(AssertionError):
@@ -85,7 +85,7 @@ def check(reader: Reader, data: bytes, folder: Path) -> None:
 
 def check_error(code: int, text: str) -> None:
     """Raises UnclearError unless this is a code from 2 to 6 with one line."""
-    if not 2 <= code <= 6 or not text.strip() or "\n" in text.strip() or len(text) > MOST_LINE:
+    if not 2 <= code <= 6 or not text.strip() or "\n" in text.strip() or len(text) > MAX_LINE:
         raise UnclearError(f"exit code {code}: {text[:500]!r}")
 
 

@@ -1,4 +1,4 @@
-"""Readers of what a stranger may send: damaged contents end in one clear error, never in a bug."""
+"""Readers of untrusted input: damaged contents end in one clear error, never in a bug."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.runtime_shims.runtime_library import Runtime
 
-MOST = 16
+MAX_DISTANCE = 16
 EXACT = 1024  # launches of a stream that have one each in any case
 BURST_NS = 3_000  # between two launches of a burst
 
@@ -60,8 +60,8 @@ def longest_stretch(found: Sequence[int]) -> int:
 def test_a_burst_has_a_breadcrumb_every_16_launches(load: Callable[..., Runtime]) -> None:
     found = due(load(), evenly(3024, BURST_NS), range(3024))
     assert all(found[: EXACT - 1])
-    assert sum(found[EXACT:]) == 2000 // MOST
-    assert longest_stretch(found) == MOST
+    assert sum(found[EXACT:]) == 2000 // MAX_DISTANCE
+    assert longest_stretch(found) == MAX_DISTANCE
 
 
 def test_launches_that_take_long_have_one_each(load: Callable[..., Runtime]) -> None:
@@ -77,8 +77,8 @@ def test_a_host_far_ahead_of_a_slow_device_has_one_each(load: Callable[..., Runt
 def test_a_host_ahead_of_a_device_with_short_kernels_is_a_burst(load: Callable[..., Runtime]) -> None:
     times = evenly(3100, BURST_NS)
     found = due(load(), times, [t // 6_000 for t in times])
-    assert sum(found[1100:]) <= 2000 // MOST + 1
-    assert longest_stretch(found) == MOST
+    assert sum(found[1100:]) <= 2000 // MAX_DISTANCE + 1
+    assert longest_stretch(found) == MAX_DISTANCE
 
 
 def test_the_time_between_two_calls_ends_no_burst(load: Callable[..., Runtime]) -> None:
@@ -87,7 +87,7 @@ def test_the_time_between_two_calls_ends_no_burst(load: Callable[..., Runtime]) 
         start for call in range(10) for start in evenly(600, BURST_NS, 1000 + call * (600 * BURST_NS + 10_000_000))
     ]
     found = due(load(), times, range(6000))
-    assert sum(found[EXACT + MOST :]) <= 5000 // MOST + 1
+    assert sum(found[EXACT + MAX_DISTANCE :]) <= 5000 // MAX_DISTANCE + 1
 
 
 def test_after_a_burst_slow_launches_have_one_each_again(load: Callable[..., Runtime]) -> None:
@@ -96,14 +96,14 @@ def test_after_a_burst_slow_launches_have_one_each_again(load: Callable[..., Run
     found = due(load(), burst + slow, range(2400))
     assert not all(found[:2000])
     assert all(found[-200:])
-    assert longest_stretch(found) == MOST
+    assert longest_stretch(found) == MAX_DISTANCE
 
 
 def test_short_calls_in_a_row_are_a_burst(load: Callable[..., Runtime]) -> None:
     """Five launches a call, and 30 µs between calls."""
     times = [1000 + call * 45_000 + n * BURST_NS for call in range(400) for n in range(5)]
     found = due(load(), times, range(2000))
-    assert sum(found[EXACT + MOST :]) <= 960 // MOST + 1
+    assert sum(found[EXACT + MAX_DISTANCE :]) <= 960 // MAX_DISTANCE + 1
 
 
 def test_launches_of_other_streams_do_not_count(load: Callable[..., Runtime]) -> None:
@@ -116,7 +116,7 @@ def test_launches_of_other_streams_do_not_count(load: Callable[..., Runtime]) ->
 def test_sequence_numbers_wrap_around(load: Callable[..., Runtime]) -> None:
     sequences = [2**32 - 2000 + n for n in range(4000)]
     found = due(load(), evenly(4000, BURST_NS), [n - 1 for n in sequences], sequences)
-    assert sum(found[EXACT + MOST :]) <= (4000 - EXACT - MOST) // MOST + 1
+    assert sum(found[EXACT + MAX_DISTANCE :]) <= (4000 - EXACT - MAX_DISTANCE) // MAX_DISTANCE + 1
 
 
 def test_a_fixed_distance_is_kept_in_a_burst(load: Callable[..., Runtime]) -> None:
@@ -128,8 +128,8 @@ def test_statistics_wait_where_launches_still_have_a_breadcrumb_each(load: Calla
     found = after(load(), evenly(3024, 60_000), range(3024))
     assert all(found.crumbs)
     assert all(found.statistics[: EXACT - 1])
-    assert sum(found.statistics[EXACT:]) == 2000 // MOST
-    assert longest_stretch(found.statistics) == MOST
+    assert sum(found.statistics[EXACT:]) == 2000 // MAX_DISTANCE
+    assert longest_stretch(found.statistics) == MAX_DISTANCE
 
 
 @pytest.mark.parametrize(("step_ns", "fixed"), [(120_000, 0), (60_000, 1), (BURST_NS, 1)])
@@ -139,5 +139,5 @@ def test_statistics_of_long_launches_never_wait(load: Callable[..., Runtime], st
 
 def test_statistics_come_with_the_breadcrumbs_of_a_burst(load: Callable[..., Runtime]) -> None:
     found = after(load(), evenly(3000, BURST_NS), range(3000))
-    assert found.statistics[EXACT + MOST :] == found.crumbs[EXACT + MOST :]
-    assert 0 < sum(found.crumbs[EXACT + MOST :]) < 200
+    assert found.statistics[EXACT + MAX_DISTANCE :] == found.crumbs[EXACT + MAX_DISTANCE :]
+    assert 0 < sum(found.crumbs[EXACT + MAX_DISTANCE :]) < 200

@@ -135,7 +135,7 @@ def test_sigterm_ends_a_system_call_if_the_hosts_handler_needs_it(
         os.close(writer)
 
 
-def test_a_link_of_a_stranger_is_not_followed(load: Load, tmp_path: Path, rank: Callable[[int], None]) -> None:
+def test_an_untrusted_link_is_not_followed(load: Load, tmp_path: Path, rank: Callable[[int], None]) -> None:
     rank(1)
     base = tmp_path / "runs"
     (tmp_path / "elsewhere").mkdir()

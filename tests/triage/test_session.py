@@ -177,14 +177,14 @@ def test_with_guards_too(triaged: Callable[..., tuple[TriageDir, Told]], monkeyp
 SLOW = FindingKind("slow", "a launch took too long", "TOO SLOW", "too slow", "⌛")
 
 
-def look(model: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
     launch = max(first.run.launches, key=lambda launch: (launch.end_ns or 0) - launch.begin_ns)
     found = Finding(SLOW, f"{launch.kernel} takes long", place_of(launch), ("the longest of all launches",))
     return Suspicion(found, first.diagnosed)
 
 
-def confirm_slow(model: Investigation, suspicion: Suspicion) -> Outcome:
-    return confirm_by_repro.same_values(model, suspicion)
+def confirm_slow(investigation: Investigation, suspicion: Suspicion) -> Outcome:
+    return confirm_by_repro.same_values(investigation, suspicion)
 
 
 def test_a_new_kind_needs_its_module_and_a_place_in_the_list(
@@ -205,7 +205,7 @@ def test_a_new_kind_needs_its_module_and_a_place_in_the_list(
 def test_warnings_of_a_new_kind_are_told_with_whatever_is_found(
     triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def warn(model: Investigation, first: RunResult) -> Suspicion:
+    def warn(investigation: Investigation, first: RunResult) -> Suspicion:
         return Suspicion(Finding(CLEAN, "", warnings=("one launch is slow",)), first.diagnosed)
 
     module = SimpleNamespace(KIND=SLOW, look=warn, confirm=confirm_slow)

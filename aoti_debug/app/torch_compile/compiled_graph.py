@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("aoti_debug")
 _MAX_REASON = 300
-_MOST_PACKAGES = 16  # of one graph
+_MAX_PACKAGES = 16  # of one graph
 _LOCK = threading.RLock()  # environment variables belong to the whole process
 
 Model = Callable[[Sequence[Any]], list[Any]]
@@ -84,8 +84,8 @@ class CompiledGraph:
             if self._runs_in_eager or (found := self._models.get(self._variant(inputs))) is not None:
                 return None if self._runs_in_eager else found
             try:
-                if len(self._models) == _MOST_PACKAGES:
-                    raise UsageError(f"{_MOST_PACKAGES} packages were built for other sizes or numbers")
+                if len(self._models) == _MAX_PACKAGES:
+                    raise UsageError(f"{_MAX_PACKAGES} packages were built for other sizes or numbers")
                 return self._build(inputs, self._directory())
             except Exception as error:  # of any kind, from export and from the builder
                 LOGGER.debug("a graph cannot be built", exc_info=True)

@@ -14,7 +14,7 @@ VARIABLE = "RANK"  # set by torchrun
 
 _RANKS = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*\Z", re.ASCII)
 
-MOST = 1 << 16  # ranks of a launch
+MAX_RANKS = 1 << 16  # ranks of a launch
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,6 @@ def parse(text: str) -> frozenset[int] | None:
     ranges = [range(int(first), int(last or first) + 1) for first, _, last in pairs]
     if not ranges or not all(ranges):
         raise UsageError(f"--ranks {text} is not numbers with commas between them", hint="--ranks 0,2-3")
-    if max(part.stop for part in ranges) > MOST:
-        raise UsageError(f"--ranks {text} goes beyond rank {MOST - 1}", hint="--ranks 0,2-3")
+    if max(part.stop for part in ranges) > MAX_RANKS:
+        raise UsageError(f"--ranks {text} goes beyond rank {MAX_RANKS - 1}", hint="--ranks 0,2-3")
     return frozenset(number for part in ranges for number in part)

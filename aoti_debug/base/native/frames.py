@@ -88,7 +88,7 @@ def short_name(function: str) -> str:
     name = re.sub(r" \[[^\]]*\]$", "", function)
     name = re.sub(r"\.(?:constprop|isra|part|cold|lto_priv|_omp_fn)\b.*$", "", name)
     name = name.replace("(anonymous namespace)", "{anonymous}").replace("operator()", "operator{call}")
-    name = re.sub(r"operator(<<?=?|>>?=?|->\*?)", _spelled, name)
+    name = re.sub(r"operator(<<?=?|>>?=?|->\*?)", _escaped_operator, name)
     name = _without_brackets(name)
     name = re.sub(r"\s+(?:const|&&?|noexcept|volatile)(?=$|::)", "", name).strip()
     name = name.rpartition(" ")[2] if " " in name and "operator " not in name else name
@@ -96,7 +96,7 @@ def short_name(function: str) -> str:
     return wording.truncated(name, _NAME_WIDTH)
 
 
-def _spelled(match: re.Match[str]) -> str:
+def _escaped_operator(match: re.Match[str]) -> str:
     return "operator" + match.group(1).replace("<", "{lt}").replace(">", "{gt}")
 
 

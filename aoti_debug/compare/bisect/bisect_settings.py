@@ -74,7 +74,7 @@ def suspects(configs: Mapping[str, Any], device: str) -> Iterator[SettingChange]
 
 
 BASELINE = "baseline"
-_MOST_OPERATORS = 6
+_MAX_OPERATORS = 6
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class SettingsBisection:
 
 
 def bisect_settings(options: SettingsOptions, listener: StepListener | None = None) -> SettingsBisection:
-    """Finds out what makes a program wrong; an interrupted bisection of the same goes on.
+    """Finds out what makes a program wrong; resumes an interrupted bisection of the same.
 
     Raises:
         UsageError: the directory cannot be made.
@@ -243,7 +243,7 @@ def _without(part: Part, names: Sequence[str]) -> tuple[Change, ...]:
 def _suspected(comparison: Comparison) -> list[str]:
     """The operators that may be to blame for the wrong launches, the likeliest first."""
     rows = (row for row in comparison.rows if row.verdict in BAD)
-    return list(dict.fromkeys(suspect.operator for row in rows for suspect in row.suspects))[:_MOST_OPERATORS]
+    return list(dict.fromkeys(suspect.operator for row in rows for suspect in row.suspects))[:_MAX_OPERATORS]
 
 
 def _finding(comparison: Comparison) -> tuple[BuildFault, str]:

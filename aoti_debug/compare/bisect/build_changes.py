@@ -12,7 +12,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut, TunedChoice
 
 _DISABLED = "disabled_passes"
-_MOST = 3  # names in a line
+_MAX_NAMES = 3  # names in a line
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,13 @@ def name_of(changes: Sequence[Change]) -> str:
     """ "--inductor-config cpp.simdlen=1", "without the lowerings of aten.relu.default, aten.add.Tensor and 7 more"."""
     first = changes[0]
     if isinstance(first, LeaveOut):
-        names = wording.join_truncated([change.name for change in changes if isinstance(change, LeaveOut)], _MOST)
+        names = wording.join_truncated([change.name for change in changes if isinstance(change, LeaveOut)], _MAX_NAMES)
         noun = first.part.value if len(changes) == 1 else first.part.plural
         return f"without the {noun} {'' if first.part is Part.PASS else 'of '}{names}"
     if len(changes) == 1:
         return first.option
     keys = [change.key for change in changes if isinstance(change, SettingChange)]
-    return f"other settings: {wording.join_truncated(keys, _MOST)}"
+    return f"other settings: {wording.join_truncated(keys, _MAX_NAMES)}"
 
 
 def lines_of(changes: Sequence[Change]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The builds of a bisection of settings with their results, on the disk: one that is interrupted goes on."""
+"""The builds of a bisection of settings with their results, on the disk: resumable."""
 
 from __future__ import annotations
 

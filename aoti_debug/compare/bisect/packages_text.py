@@ -11,7 +11,7 @@ from aoti_debug.compare.diff.text import element_text
 from aoti_debug.compare.what_if.recovered_outputs import Recovery
 from aoti_debug.compare.what_if.text import outputs_lines
 
-_MOST = 8  # culprits that are listed
+_MAX_CULPRITS = 8  # culprits that are listed
 _PAIRED = {
     PairedBy.LAUNCH: "launch by launch",
     PairedBy.VALUE: "by the values of the program that they write",
@@ -29,10 +29,10 @@ def bisection_lines(found: Bisection) -> list[str]:
         names = wording.join_truncated([suspect.launch.id for suspect in by_rounding], 6)
         lines.append(f"{wording.pluralize(len(by_rounding), 'launch')} with others, which rounding explains: {names}")
     lines.append("")
-    for suspect in culprits[:_MOST]:
+    for suspect in culprits[:_MAX_CULPRITS]:
         lines += _culprit(suspect)
-    if len(culprits) > _MOST:
-        lines.append(f"and {len(culprits) - _MOST} more")
+    if len(culprits) > _MAX_CULPRITS:
+        lines.append(f"and {len(culprits) - _MAX_CULPRITS} more")
     lines += _outputs(found)
     lines += [f"note: {note}" for note in found.notes]
     return [*lines, f"{_conclusion(found)}; {wording.pluralize(found.runs, 'run')}"]
@@ -58,7 +58,7 @@ def _outputs(found: Bisection) -> list[str]:
 
 
 def _conclusion(found: Bisection) -> str:
-    culprits = wording.comma_separated([suspect.launch.id for suspect in found.culprits[:_MOST]])
+    culprits = wording.comma_separated([suspect.launch.id for suspect in found.culprits[:_MAX_CULPRITS]])
     if found.between:
         first, last = found.between[0].id, found.between[-1].id
         where = first if first == last else f"one of {first} to {last}"

@@ -1,4 +1,4 @@
-"""The state of a search on the disk: one that is interrupted goes on, a finished one begins anew."""
+"""The state of a search on the disk: an interrupted one is resumable, a finished one begins anew."""
 
 from __future__ import annotations
 

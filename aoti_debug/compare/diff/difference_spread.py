@@ -10,7 +10,7 @@ from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.runs.rundir.run_directory import RunDir
 
-MOST = 1 << 24  # elements of a tensor that is read for it
+MAX_ELEMENTS = 1 << 24  # elements of a tensor that is read for it
 
 
 def difference_spread(difference: TensorDifference, a: RunDir, b: RunDir) -> ErrorSpread:
@@ -28,8 +28,8 @@ def difference_spread(difference: TensorDifference, a: RunDir, b: RunDir) -> Err
     layout, first, second = pair.b.argument.layout, pair.a.file, pair.b.file
     if elements is None or layout is None or first is None or second is None:
         raise ValueError(difference.reason)
-    if elements.elements > MOST:
-        raise ValueError(f"it has more than {wording.pluralize(MOST, 'element')}")
+    if elements.elements > MAX_ELEMENTS:
+        raise ValueError(f"it has more than {wording.pluralize(MAX_ELEMENTS, 'element')}")
     tensors = open_tensor(a.tensor_path(first)), open_tensor(b.tensor_path(second))
     sizes = torch.from_numpy(element_sizes(*tensors))
     if sizes.numel() != layout.numel:

@@ -9,7 +9,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.package.manifest import Kernel, Manifest
 from aoti_debug.runs.rundir.run_directory import RunDir
 
-_MOST_NAMES = 4
+_MAX_NAMES = 4
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def _kernels(a: Manifest, b: Manifest) -> Iterator[RunSetting]:
     first, second = ({kernel.name: kernel for kernel in manifest.kernels} for manifest in (a, b))
     missing = [[name for name in own if name not in other] for own, other in ((first, second), (second, first))]
     yield RunSetting(
-        "kernels of one only", *(wording.join_truncated(names, _MOST_NAMES) if names else "" for names in missing)
+        "kernels of one only", *(wording.join_truncated(names, _MAX_NAMES) if names else "" for names in missing)
     )
     for name, kernel in first.items():
         other = second.get(name)

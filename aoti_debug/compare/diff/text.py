@@ -17,7 +17,7 @@ from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show import terminal_cells
 
 _NAME = 48  # columns of the name of a setting
-MOST = 8  # launches, settings or inputs that are listed unless all are asked for
+MAX_LISTED = 8  # launches, settings or inputs that are listed unless all are asked for
 _UNKNOWN_CAUSE = "not known: a race, or a read of memory that nothing has written"
 _PAIRED = {
     PairedBy.LAUNCH: "launch by launch",
@@ -41,7 +41,7 @@ CAUSES = {
 }
 
 
-def diff_lines(diff: Diff, excesses: Sequence[str] | None = None, *, most: int = MOST) -> list[str]:
+def diff_lines(diff: Diff, excesses: Sequence[str] | None = None, *, most: int = MAX_LISTED) -> list[str]:
     """The two runs, what they do not have in common, and the launches that part.
 
     Args:
@@ -59,7 +59,7 @@ def diff_lines(diff: Diff, excesses: Sequence[str] | None = None, *, most: int =
     return lines
 
 
-def repeat_lines(compared: RepeatedCalls, *, most: int = MOST) -> list[str]:
+def repeat_lines(compared: RepeatedCalls, *, most: int = MAX_LISTED) -> list[str]:
     """The launches whose results change from call to call although their inputs do not.
 
     Args:
@@ -276,7 +276,7 @@ def _rounding(diff: Diff) -> str:
     return "; rounding explains it" if diff.is_rounding and not diff.unpaired_outputs else ""
 
 
-def explanation_lines(diff: Diff, most: int = MOST, shown: Set[str] = frozenset()) -> list[str]:
+def explanation_lines(diff: Diff, most: int = MAX_LISTED, shown: Set[str] = frozenset()) -> list[str]:
     """The number of differences that rounding explains, and the differences that it does not.
 
     Args:

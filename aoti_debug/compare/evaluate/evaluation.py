@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import torch
 
 BITS = ("aten.view.dtype", "aten.view_as_complex.default")  # operators that depend on how numbers are stored
-_MOST_ITERATIONS, _MOST_SECONDS = 1 << 16, 60  # of a loop; one that rounding ends need not end in another arithmetic
+_MAX_ITERATIONS, _MAX_SECONDS = 1 << 16, 60  # of a loop; one that rounding ends need not end in another arithmetic
 _NAMESPACES = ("aten", "prims", "math", "_operator", "torch")  # whose functions raise nothing else
 
 Adjustment = Callable[[Node, list[Any], Any], Any]
@@ -243,15 +243,15 @@ class Evaluation:
 
     def _loop(self, args: list[Any]) -> list[Any]:
         condition, body, carried, others = args
-        end = time.monotonic() + _MOST_SECONDS
-        for _ in range(_MOST_ITERATIONS):
+        end = time.monotonic() + _MAX_SECONDS
+        for _ in range(_MAX_ITERATIONS):
             if not bool(self._results(condition, [*carried, *others])[0]):
                 return list(carried)
             if time.monotonic() > end:
                 break
             carried = self._results(body, [*carried, *others])
         raise NotEvaluableError(
-            f"a while_loop does not end within {_MOST_ITERATIONS} iterations and {_MOST_SECONDS} s in "
+            f"a while_loop does not end within {_MAX_ITERATIONS} iterations and {_MAX_SECONDS} s in "
             f"{self._arithmetic.value} arithmetic"
         )
 

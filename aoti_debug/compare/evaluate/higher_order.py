@@ -34,7 +34,7 @@ _WITH_OWN_CODE = frozenset(
     }
 )
 _SCORES = 64 << 20  # bytes of attention's scores that are computed at once
-_MOST_SCORES = 1 << 30  # bytes of them in a backward pass, which computes all at once
+_MAX_SCORES = 1 << 30  # bytes of them in a backward pass, which computes all at once
 
 Modification = Callable[..., "torch.Tensor"]
 
@@ -106,7 +106,7 @@ def _attention_backward(operator: Callable[..., Any], query: torch.Tensor, key: 
     Raises:
         MemoryError: eager holds all scores at once, and they would take too much.
     """
-    if (size := _bytes_of_scores(query, key)) > _MOST_SCORES:
+    if (size := _bytes_of_scores(query, key)) > _MAX_SCORES:
         raise MemoryError(f"the scores take {size >> 20} MiB in eager")
     *tensors, score, joint = others[:7]
 

@@ -22,7 +22,7 @@ from aoti_debug.package.reference.program import Graph, NodeKind, Reference, Val
 if TYPE_CHECKING:
     import torch
 
-_MOST_SECONDS = 20.0  # of trials
+_MAX_SECONDS = 20.0  # of trials
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class OperandSource:
         if of.key in leaves:
             index = unravel(of.element, tuple(leaves[of.key].shape))
             return BadSource(str(of.key), of.element, index, str(of.value), "", True)
-        deadline = time.monotonic() + _MOST_SECONDS
+        deadline = time.monotonic() + _MAX_SECONDS
 
         def is_bad(changes: Mapping[str, torch.Tensor]) -> bool:
             value = self._value(of.key, nodes, leaves, changes, deadline)

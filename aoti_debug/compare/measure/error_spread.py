@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from aoti_debug.compare.protocol import limits
 from aoti_debug.compare.protocol.error_spread import (
     LARGEST,
-    MOST_COLUMNS,
-    MOST_RANGES,
-    MOST_ROWS,
+    MAX_COLUMNS,
+    MAX_RANGES,
+    MAX_ROWS,
     SMALLEST,
     ErrorSpread,
 )
@@ -42,7 +42,7 @@ def spread_of(
     if misplaced is None:
         misplaced = torch.zeros_like(excess, dtype=torch.bool)
     height, width = (1, *shape)[-2:] if shape else (1, 1)
-    rows, columns = min(height, MOST_ROWS), min(width, MOST_COLUMNS)
+    rows, columns = min(height, MAX_ROWS), min(width, MAX_COLUMNS)
     plane = excess.double().clamp(max=limits.LARGEST).reshape(-1, height, width).amax(0)
     cell = _cells(height, rows, plane)[:, None] * columns + _cells(width, columns, plane)
     largest = torch.zeros(rows * columns, dtype=plane.dtype, device=plane.device)
@@ -80,5 +80,5 @@ def _ranges(shape: tuple[int, ...], wrong: torch.Tensor) -> tuple[tuple[tuple[in
         indices = marked.reshape(others).any(2).any(0).nonzero().reshape(-1).tolist()
         runs = [[index for _, index in run] for _, run in itertools.groupby(enumerate(indices), lambda x: x[1] - x[0])]
         limits = tuple((run[0], run[-1]) for run in runs)
-        found.append(limits if len(limits) <= MOST_RANGES else ((limits[0][0], limits[-1][1]),))
+        found.append(limits if len(limits) <= MAX_RANGES else ((limits[0][0], limits[-1][1]),))
     return tuple(found)

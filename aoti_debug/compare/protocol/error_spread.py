@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aoti_debug.base.lazy.dataclass import dataclass
 
-MOST_ROWS, MOST_COLUMNS = 48, 64  # cells of a map
+MAX_ROWS, MAX_COLUMNS = 48, 64  # cells of a map
 SMALLEST, LARGEST = -2, 40  # exponents of two: the histogram's bins of ULP, smaller and larger errors at its ends
-MOST_RANGES = 8  # of indices, in one dimension
+MAX_RANGES = 8  # of indices, in one dimension
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ErrorSpread:
         map: the largest error in each cell, as a multiple of what is allowed there, row-major. The cells divide the
             last two dimensions evenly; the errors of all other dimensions lie on top of each other.
         ranges: for each dimension the first and last index of each range of indices that have wrong elements; of more
-            than MOST_RANGES, the first index of the first one and the last of the last one.
+            than MAX_RANGES, the first index of the first one and the last of the last one.
     """
 
     ulp: tuple[int, ...]

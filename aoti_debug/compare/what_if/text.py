@@ -7,7 +7,7 @@ from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.what_if.recovered_outputs import Outputs, Recovery
 from aoti_debug.compare.what_if.what_if import WhatIf
 
-_MOST = 12  # outputs that are listed
+_MAX_OUTPUTS = 12  # outputs that are listed
 _CONCLUSIONS = {
     Recovery.RECOVERED: "RECOVERED",
     Recovery.NEARER: "NEARER",
@@ -36,11 +36,11 @@ def outputs_lines(outputs: Outputs, expected: str = "eager") -> list[str]:
     """A table of the outputs."""
     rows = [(f"error against {expected}", "before", "after")]
     after = {error.index: error for error in outputs.after}
-    for error in outputs.before[:_MOST]:
+    for error in outputs.before[:_MAX_OUTPUTS]:
         rows.append((_name(error), _size(error), _size(after[error.index]) if error.index in after else "-"))
     width = max(len(row[0]) for row in rows)
     lines = [f"{name:<{width}}  {before:>12}  {later:>12}" for name, before, later in rows]
-    more = len(outputs.before) - _MOST
+    more = len(outputs.before) - _MAX_OUTPUTS
     return [*lines, f"and {more} more"] if more > 0 else lines
 
 

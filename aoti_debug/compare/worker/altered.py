@@ -30,7 +30,7 @@ from aoti_debug.runs.run import saved_outputs
 if TYPE_CHECKING:
     import torch
 
-_MOST = 3  # operators that are named
+_MAX_OPERATORS = 3  # operators that are named
 _ROUNDED = 0.1  # relative
 
 
@@ -212,7 +212,7 @@ def _first_lost(graph: Graph, lost: set[str], returned: Sequence[str], wrong: Se
         behind.add(name)
         waiting += graph.by_name[name].inputs
     first = [node.name for node in graph.nodes if node.name in behind and not behind.intersection(node.inputs)]
-    return tuple(first[:_MOST])
+    return tuple(first[:_MAX_OPERATORS])
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import torch
 
 _PART = 1 << 20  # elements
-_MOST_BYTES = 8  # of an element that is sorted: complex128 has no integer of its size
-_MOST_SORTED = 1 << 22  # elements of a weight that is passed in an order of its own; larger ones are not compared
+_MAX_BYTES = 8  # of an element that is sorted: complex128 has no integer of its size
+_MAX_SORTED = 1 << 22  # elements of a weight that is passed in an order of its own; larger ones are not compared
 
 
 def other_weights(
@@ -73,12 +73,12 @@ def _has_same_elements(first: torch.Tensor, second: torch.Tensor) -> bool:
     """True if two tensors have the same elements in memory, or in any order: that of a view may be another one."""
     import torch
 
-    if first.dtype.itemsize > _MOST_BYTES:
+    if first.dtype.itemsize > _MAX_BYTES:
         return True
     flat = [as_integers(_in_memory(tensor)) for tensor in (first, second)]
     if bool(torch.equal(*flat)):
         return True
-    return first.numel() > _MOST_SORTED or bool(torch.equal(flat[0].sort().values, flat[1].sort().values))
+    return first.numel() > _MAX_SORTED or bool(torch.equal(flat[0].sort().values, flat[1].sort().values))
 
 
 def _in_memory(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from aoti_debug.package.reference.program import Graph, Node, NodeKind
 if TYPE_CHECKING:
     import torch
 
-_MOST_NODES = 64  # each of them takes an evaluation
+_MAX_NODES = 64  # each of them takes an evaluation
 _LEAST = 0.5  # of the difference
 
 
@@ -47,7 +47,7 @@ def decisive_rounding(
     """
     nodes = [graph.by_name[name] for name in region.nodes if _rounds(graph.by_name[name])]
     whole = _distance(exact, eager)
-    if not whole or len(nodes) > _MOST_NODES:
+    if not whole or len(nodes) > _MAX_NODES:
         return None
     shares = ((node.name, 1 - _distance(rounded(_rounding_of(node)), eager) / whole) for node in nodes)
     name, share = max(shares, key=lambda item: item[1], default=("", 0.0))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _APPROXIMATION = 1.5  # times the bound of a function: a kernel may also round its argument or its result once more
 _ROUNDING = 0.75  # ULP of an operation that is rounded once: half of one, and half again for another order
 _DIVISION_CUDA = 3.0  # ULP: div.full of PTX, 2 ULP, and half as many again
-_MOST_MULTIPLIED = 64  # the largest power that is computed by multiplications
+_MAX_MULTIPLIED = 64  # the largest power that is computed by multiplications
 _HALF_DTYPES = ("float16", "bfloat16")
 _INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _ARRANGED = frozenset(
@@ -267,7 +267,7 @@ def _powers(node: Node) -> float:
     """The ULP of an integral power, which may be computed by multiplications; 0 for any other function."""
     exponent = node.args[1] if _name(node) == "pow" and len(node.args) > 1 else 0
     is_integral = (
-        isinstance(exponent, int | float) and float(exponent).is_integer() and abs(exponent) <= _MOST_MULTIPLIED
+        isinstance(exponent, int | float) and float(exponent).is_integer() and abs(exponent) <= _MAX_MULTIPLIED
     )
     return abs(float(exponent)) if is_integral else 0.0
 

@@ -51,7 +51,7 @@ from aoti_debug.runs.run import saved_outputs
 if TYPE_CHECKING:
     import torch
 
-_MOST_JUDGED = 8  # calls in which a state deviates: of each, its value is held
+_MAX_JUDGED = 8  # calls in which a state deviates: of each, its value is held
 
 Result = StateChange | ExportedOutputs | AlteredProgram | FaultyOutput | StatesFailure | Refusal | OutputNoise
 
@@ -115,7 +115,7 @@ def _results(source: ExportedSource, folder: Path) -> Iterator[Result]:
                 yield found.change
             elif is_right:
                 deviating.append(found)
-            elif sum(state.change.advance is not Advance.RIGHT for state in earlier_ones) < _MOST_JUDGED:
+            elif sum(state.change.advance is not Advance.RIGHT for state in earlier_ones) < _MAX_JUDGED:
                 deviating.append(replace(found, eager=found.eager.clone()))  # the next call overwrites it
             else:
                 unjudged.add(name)
@@ -225,7 +225,7 @@ def _judged_states(
                 wrong.add(change.name)
     for name in sorted(unjudged - wrong):
         yield StatesFailure(
-            f"{name} is judged in the first {_MOST_JUDGED} calls in which it deviates, not in later ones"
+            f"{name} is judged in the first {_MAX_JUDGED} calls in which it deviates, not in later ones"
         )
 
 

@@ -31,7 +31,7 @@ _SAYS_SO = (  # in the texts of errors that torch raises as RuntimeError
     *("out of memory", "can't allocate memory", "cuda error", "internal assert failed"),
     "expected all tensors to be on",
 )
-_MOST_INPUTS, _MOST_STEPS = 4, 10_000
+_MAX_INPUTS, _MAX_STEPS = 4, 10_000
 
 
 def refusal_of(source: ExportedSource, error: RefusedError) -> Refusal | StatesFailure:
@@ -107,7 +107,7 @@ class _InputTrace:
             key, index = waiting.pop()
             steps += 1
             node, value = self._graph.by_name[key.after or key.node], self._evaluation.values.get(key)
-            if steps > _MOST_STEPS or value is None or len(found) > _MOST_INPUTS:
+            if steps > _MAX_STEPS or value is None or len(found) > _MAX_INPUTS:
                 return ()
             if node.kind in (NodeKind.INPUT, NodeKind.WEIGHT):
                 name = node.target if node.kind is NodeKind.WEIGHT else node.name

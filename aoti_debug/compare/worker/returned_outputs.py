@@ -47,7 +47,7 @@ Judged = ExportedOutputs | AlteredProgram | FaultyOutput | OutputNoise | StatesF
 _NOISE_SEEDS, _NOISE_UNITS = range(4), 8.0
 _SURE, _SURE_MULTIPLE = 10.0, 64.0  # of rounding, and of eager's own error: what no operator without float64 makes
 _DECIDED = 4.0  # times as far as another rounding moves an element
-_MOST = 0.5  # of the elements of an output that differ
+_MAX_DIFFERENT = 0.5  # of the elements of an output that differ
 _GROSS = 0.01  # relative error, root mean square: a decision that rounding makes otherwise changes few elements
 
 
@@ -164,7 +164,7 @@ def undecided(
                 decided |= _distances(other.cpu(), exact) * _DECIDED >= off
         differing = output.elements & (off > 0)
         decided &= differing
-        if int(decided.sum()) < _MOST * int(differing.sum()) or not bool(differing.any()):
+        if int(decided.sum()) < _MAX_DIFFERENT * int(differing.sum()) or not bool(differing.any()):
             found[index] = replace(output, elements=output.elements & ~decided)
     return found
 

@@ -24,7 +24,7 @@ _CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_cons
 _LOCAL_HEADER = struct.Struct("<26xHH")  # of a member in a zip file, before its name; its end holds two lengths
 _LARGEST_CONFIG = 256 << 20  # bytes
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of a configuration
-_MOST_ELEMENTS = 1 << 48
+_MAX_ELEMENTS = 1 << 48
 _ALIGNMENT = 64  # of a weight, as of torch's allocator
 _STRIDED = 7  # torch._export.serde.schema.Layout
 # torch._export.serde.schema.ScalarType
@@ -134,7 +134,7 @@ def _stored(meta: Mapping[str, Any], begin: int, nbytes: int) -> StoredWeight:
     if offset < 0 or min(strides, default=0) < 0:
         raise ValueError(meta)
     extent = extent_elements(shape, strides) * info.item_bytes
-    if offset + extent > nbytes or math.prod(shape) > _MOST_ELEMENTS or max(strides, default=0) > _MOST_ELEMENTS:
+    if offset + extent > nbytes or math.prod(shape) > _MAX_ELEMENTS or max(strides, default=0) > _MAX_ELEMENTS:
         raise ValueError(meta)
     return StoredWeight(dtype, shape, strides, begin + offset, extent)
 

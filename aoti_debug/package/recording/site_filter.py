@@ -13,7 +13,7 @@ from aoti_debug.package.recording.stack_frames import traced_lines
 
 NO_MODULES = "no module paths"
 NO_LINES = "no model lines"
-_MOST_SIMILAR = 8
+_MAX_SIMILAR = 8
 _SIMILAR = 0.4  # of difflib
 
 
@@ -166,7 +166,7 @@ def nearest(pattern: str, known: Sequence[str]) -> tuple[str, ...]:
     short = {name.rpartition("/")[2]: name for name in known}
     import difflib  # only a pattern that matches nothing needs it
 
-    similar = difflib.get_close_matches(word, short, n=_MOST_SIMILAR, cutoff=_SIMILAR)
+    similar = difflib.get_close_matches(word, short, n=_MAX_SIMILAR, cutoff=_SIMILAR)
     return tuple(dict.fromkeys((*(short[name] for name in similar), *known)))
 
 

@@ -134,7 +134,7 @@ WARP_ELEMENTS = 128  # elements per warp that Inductor aims at
 _REDUCTION = ("r0_", "r1_")  # axes, as `size_hints` names them
 _LOOPED = frozenset({"reduction", "cooperative_reduction"})
 _SMALL_ROW = 512
-_MOST_STAGES = 3
+_MAX_STAGES = 3
 
 
 def likely_block_sizes(heuristic: Heuristic, num_warps: int, known: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
@@ -167,7 +167,7 @@ def _mixed_order_candidates(heuristic: Heuristic, split: int) -> dict[str, tuple
     least = 4 if heuristic.size_hints.get("r0_", 0) <= _SMALL_ROW else 1
     likely = min(max(split // 32, least), 16)
     fitting = [x for x in _around(likely, 16) if split % x == 0]
-    return {"XBLOCK": tuple(fitting), "NUM_STAGES": tuple(range(1, _MOST_STAGES + 1))}
+    return {"XBLOCK": tuple(fitting), "NUM_STAGES": tuple(range(1, _MAX_STAGES + 1))}
 
 
 MAX_CONFIGS = 12  # of the configurations that fit

@@ -39,7 +39,7 @@ class Outside:
 
 
 def outside(run: RunDir) -> Outside | None:
-    """The place by the recorded stack; None if there is none, or it must not be symbolized: the run is a stranger's.
+    """The place by the recorded stack; None if there is none, or it must not be symbolized: the run is untrusted.
 
     Raises:
         RunDirError: backtrace.json cannot be read.

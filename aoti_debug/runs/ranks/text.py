@@ -26,7 +26,7 @@ _COLUMNS = (
     Column("ended", align_right=True),
     Column("machine", share=1),
 )
-_MOST = 12  # lines of one kind
+_MAX_LINES = 12  # lines of one kind
 
 
 def ranks_lines(analysis: RanksAnalysis, width: int) -> list[str]:
@@ -172,9 +172,9 @@ def _kernels(kernels: Mapping[str, int]) -> str:
 def _agreement(found: Agreement) -> list[str]:
     if not found.compared:
         return ["tensors: none to compare; at level 1, 2 or hash ranks record those that should agree"]
-    lines = disagreement_lines(found)[:_MOST]
-    if len(found.disagreements) > _MOST:
-        lines.append(f"and {len(found.disagreements) - _MOST} more")
+    lines = disagreement_lines(found)[:_MAX_LINES]
+    if len(found.disagreements) > _MAX_LINES:
+        lines.append(f"and {len(found.disagreements) - _MAX_LINES} more")
     if not lines:
         lines = [f"tensors: {found.compared} that should agree are equal bit for bit"]
     if found.sharded:

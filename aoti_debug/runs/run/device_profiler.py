@@ -151,10 +151,10 @@ def _try(call: Callable[[], Any], calls: int, announce: Announce) -> None:
 
 
 def _check_amount(amount: int, calls: int) -> None:
-    if amount > device_activity.MOST:
+    if amount > device_activity.MAX_ACTIVITIES:
         raise TooMuchWorkError(
             f"the GPU runs about {amount} kernels, copies and fills in {calls} calls: "
-            f"more than the {device_activity.MOST} that can be recorded"
+            f"more than the {device_activity.MAX_ACTIVITIES} that can be recorded"
         )
 
 

@@ -11,7 +11,7 @@ from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_fil
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 
 NAME = "device_activity.json"
-MOST = 500_000  # kernels, copies and fills in a file: with what enqueued them it is less than the largest JSON
+MAX_ACTIVITIES = 500_000  # kernels, copies and fills in a file: with what enqueued them, less than the largest JSON
 _LARGEST = 1 << 63  # what any number is below
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.base.machine.current_rank import MOST, Rank
+from aoti_debug.base.machine.current_rank import MAX_RANKS, Rank
 from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories, untrusted_files
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 
@@ -93,7 +93,7 @@ def claim(base: Path, rank: Rank) -> Path:
 def _join(base: Path, link: Path, rank: Rank) -> Path | None:
     """The directory beside a link that it leads to; without the link, a new one and the link to it.
 
-    None if the link leads elsewhere: it is a stranger's.
+    None if the link leads elsewhere: it is untrusted.
     """
     if not link.is_symlink():
         path = stamped_directories.create(base)
@@ -198,8 +198,8 @@ def read(path: Path) -> RanksDirectory:
         raise RunDirError(f"{path} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
     except DamagedJsonError as error:
         raise RunDirError(f"{path / NAME} is damaged: {error}", hint="name one rank: DIR/rank0") from error
-    if not 0 < info.world_size <= MOST:
-        reason = f"{info.world_size} ranks are not 1 to {MOST}"
+    if not 0 < info.world_size <= MAX_RANKS:
+        reason = f"{info.world_size} ranks are not 1 to {MAX_RANKS}"
         raise RunDirError(f"{path / NAME} is damaged: {reason}", hint="name one rank: DIR/rank0")
     found = ((_RANK.match(entry.name), entry) for entry in path.iterdir() if not entry.is_symlink())
     return RanksDirectory(path, info, dict(sorted((int(match[1]), entry) for match, entry in found if match)))

@@ -160,7 +160,7 @@ class Launch:
     site: Site
     status: LaunchStatus
     _begin: journal_records.LaunchBegin = field(repr=False)
-    _parts: _Parts = field(repr=False)
+    _records: _LaunchRecords = field(repr=False)
     _kernels: Mapping[int, Kernel] = field(repr=False)
 
     @property
@@ -191,30 +191,30 @@ class Launch:
     @property
     def end_ns(self) -> int | None:
         """The time of its return, from the journal's start; None if it did not return."""
-        end = self._parts.end
+        end = self._records.end
         return None if end is None else end.time_ns
 
     @property
     def returned(self) -> int | None:
         """The callee's status code; None if it did not return."""
-        end = self._parts.end
+        end = self._records.end
         return None if end is None else end.status
 
     @property
     def breadcrumb(self) -> bool:
         """True if the device was asked to write a breadcrumb after it."""
-        end = self._parts.end
+        end = self._records.end
         return end is not None and end.breadcrumb
 
     @property
     def fault(self) -> Fault | None:
         """The fault that was noticed in it."""
-        return self._parts.fault
+        return self._records.fault
 
     @property
     def printed(self) -> str | None:
         """The text that a print operator printed; None if it is none."""
-        return self._parts.printed
+        return self._records.printed
 
     @property
     def id(self) -> str:
@@ -229,12 +229,12 @@ class Launch:
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
         """The device kernels that launchKernel started."""
-        return tuple(_grid(record, self._kernels.get(record.kernel)) for record in self._parts.grids)
+        return tuple(_grid(record, self._kernels.get(record.kernel)) for record in self._records.grids)
 
     @property
     def has_grids(self) -> bool:
         """True if launchKernel started a device kernel."""
-        return bool(self._parts.grids)
+        return bool(self._records.grids)
 
     @property
     def grid(self) -> Grid | None:
@@ -244,30 +244,30 @@ class Launch:
     @cached_property
     def args(self) -> tuple[Argument, ...]:
         """The recorded values, one for each of the site's args."""
-        return self._parts.arguments(self.site)
+        return self._records.arguments(self.site)
 
     @property
     def is_measured(self) -> bool:
         """True if the run has a record of the values of its tensors: of a saved one, or of statistics."""
-        return self._parts.is_measured
+        return self._records.is_measured
 
     @property
     def stats(self) -> tuple[journal_records.TensorStats, ...]:
         """The records of its tensors at level 2 or hash; no argument is made for them."""
-        return self._parts.all_stats()
+        return self._records.all_stats()
 
     def tensor(self, slot: int) -> Tensor | None:
         """The tensor of an argument, as `Argument.tensor` is; no argument is made for it."""
-        return self._parts.tensor(slot)
+        return self._records.tensor(slot)
 
     def tensors(self) -> list[Tensor | None]:
         """The tensor of each argument, as `Argument.tensor` is; no argument is made for it."""
-        return self._parts.tensors(len(self.site.args))
+        return self._records.tensors(len(self.site.args))
 
     @property
     def replays(self) -> frozenset[int]:
         """The replays of its CUDA graph that its statistics are of."""
-        if not self._parts.replayed:
+        if not self._records.replayed:
             return frozenset()
         found = (stats.replay for argument in self.args for stats in argument.stats.values())
         return frozenset(replay for replay in found if replay is not None)
@@ -282,7 +282,7 @@ class Launch:
         return next((argument for argument in self.args if argument.name == name), None)
 
 
-class _Parts:
+class _LaunchRecords:
     """The records of one launch."""
 
     begin: journal_records.LaunchBegin | None = None
@@ -379,7 +379,7 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
     Raises:
         RunDirError: a record names a site that the manifest does not have.
     """
-    parts: dict[LaunchKey, _Parts] = defaultdict(_Parts)
+    records: dict[LaunchKey, _LaunchRecords] = defaultdict(_LaunchRecords)
     begins: list[journal_records.LaunchBegin] = []
     call_begins: list[journal_records.CallBegin] = []
     call_ends: dict[tuple[CallKind, int], journal_records.CallEnd] = {}
@@ -392,18 +392,18 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
     for record in ordered:
         match record:
             case journal_records.LaunchBegin():
-                parts[record.key].begin = record
+                records[record.key].begin = record
                 begins.append(record)
             case journal_records.LaunchEnd():
-                parts[record.key].end = record
+                records[record.key].end = record
             case journal_records.TensorStats():
-                parts[record.key].stats += (record,)
+                records[record.key].stats += (record,)
             case journal_records.GridRecord():
-                parts[record.key].grids += (record,)
+                records[record.key].grids += (record,)
             case journal_records.TensorFile():
-                parts[record.key].files += (record,)
+                records[record.key].files += (record,)
             case journal_records.ReplayStats():
-                parts[record.stats.key].replayed += (record,)
+                records[record.stats.key].replayed += (record,)
                 replays[record.stats.key.kind, record.stats.key.call] = record.begun
             case journal_records.FaultRecord():
                 fault = Fault(
@@ -411,9 +411,9 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
                 )
                 faults.append(fault)
                 if record.launch is not None:
-                    parts[record.launch].fault = fault
+                    records[record.launch].fault = fault
             case journal_records.PrintRecord():
-                parts[record.key].printed = record.text
+                records[record.key].printed = record.text
             case journal_records.CallBegin():
                 call_begins.append(record)
             case journal_records.CallEnd():
@@ -431,7 +431,7 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
         calls=tuple(
             _call(begin, call_ends.get(key := (begin.kind, begin.call)), replays.get(key)) for begin in call_begins
         ),
-        launches=tuple(_launch(begin, parts[begin.key], manifest, kernels) for begin in begins),
+        launches=tuple(_launch(begin, records[begin.key], manifest, kernels) for begin in begins),
         faults=tuple(faults),
         notes=tuple(notes),
         damages=tuple(damages),
@@ -458,7 +458,7 @@ def _call(begin: journal_records.CallBegin, end: journal_records.CallEnd | None,
 
 
 def _launch(
-    begin: journal_records.LaunchBegin, parts: _Parts, manifest: Manifest, kernels: Mapping[int, Kernel]
+    begin: journal_records.LaunchBegin, records: _LaunchRecords, manifest: Manifest, kernels: Mapping[int, Kernel]
 ) -> Launch:
     if begin.site >= len(manifest.sites):
         raise RunDirError(
@@ -466,14 +466,14 @@ def _launch(
             hint="the manifest belongs to another package: run the package again",
         )
     site = manifest.sites[begin.site]
-    if parts.is_measured:
-        _check_slots(begin.key, parts, site)
-    return Launch(begin.key, site, parts.status(), begin, parts, kernels)
+    if records.is_measured:
+        _check_slots(begin.key, records, site)
+    return Launch(begin.key, site, records.status(), begin, records, kernels)
 
 
-def _check_slots(key: LaunchKey, parts: _Parts, site: Site) -> None:
+def _check_slots(key: LaunchKey, records: _LaunchRecords, site: Site) -> None:
     count = len(site.args)
-    for slot in chain((record.slot for record in parts.files), (record.slot for record in parts.all_stats())):
+    for slot in chain((file.slot for file in records.files), (stats.slot for stats in records.all_stats())):
         if not 0 <= slot < count:  # one of a rescued tensor may be negative
             raise RunDirError(
                 f"the run is damaged: a tensor of argument {slot} of launch {key}, which has {count} arguments",

@@ -22,7 +22,7 @@ from aoti_debug.runs.rundir.formats.statistics import Statistics
 COUNTS = ("nan", "inf", "posinf", "neginf", "nonfinite", "zeros", "numel")
 STATISTICS = ("min", "max", "absmax", "mean", "std", *COUNTS)
 _DEEPEST = 64
-_MOST_COMPARISONS = 32
+_MAX_COMPARISONS = 32
 _TOKEN = re.compile(
     r"[ \t]*(?:(?P<word>[A-Za-z_]+)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<sign><=|>=|==|!=|<|>)"
     r"|(?P<other>.))"
@@ -194,8 +194,8 @@ class _Parser:
     def _comparison(self) -> Relation:
         left, begin = self._operand()
         self._comparisons += 1
-        if self._comparisons > _MOST_COMPARISONS:
-            raise ConditionError(f"there are more than {_MOST_COMPARISONS} comparisons", begin)
+        if self._comparisons > _MAX_COMPARISONS:
+            raise ConditionError(f"there are more than {_MAX_COMPARISONS} comparisons", begin)
         found = self._next()
         if found is None or not found["sign"]:
             if left.name in COUNTS:

@@ -23,7 +23,7 @@ from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.build_failures.finding import blamed_of, finding_of
 from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO, Replay, replay
 
-MOST_ALONE = 6  # calls of a kernel that are tried alone
+MAX_ALONE = 6  # calls of a kernel that are tried alone
 Run: TypeAlias = Callable[[BuildFailure], Replay]
 
 
@@ -75,7 +75,7 @@ def _alone(failure: BuildFailure, shown: Position, run: Run, seen: list[str]) ->
     if graph is None:
         return None
     others = [name for name in shown.nodes if name != failure.position.node and name in graph.by_name]
-    for name in others[:MOST_ALONE]:
+    for name in others[:MAX_ALONE]:
         position = replace(shown, name=graph.by_name[name].target, node=name, nodes=())
         done = run(replace(failure, position=position))
         if done.is_same:
@@ -111,7 +111,7 @@ def without(failure: BuildFailure, position: Position) -> tuple[LeaveOut | SkipC
     return () if part is None or not position.name else (LeaveOut(part, position.name),)
 
 
-MOST = 4  # parts that are left out
+MAX_LEFT_OUT = 4  # parts that are left out
 _STEP = "build"
 _NOTHING = LeftOut()
 _Failed: TypeAlias = tuple[BuildFailure, Replay]
@@ -165,14 +165,14 @@ def build_without(
         if known is None and not is_found:
             known = failure, _replayed(failure, _with(options, changes), folder, len(met), steps)
             met.append(known)
-            if not known[1].is_same and len(met) <= MOST:
+            if not known[1].is_same and len(met) <= MAX_LEFT_OUT:
                 name = f"{_named(changes)}, again"
                 continue
         blamed = failure.position if known is None else blamed_of(*known)
         more = [change for change in without(failure, blamed) if change not in changes]
         if known is not None and not is_found:
             found.append(known)
-        if is_found or not more or len(met) > MOST:
+        if is_found or not more or len(met) > MAX_LEFT_OUT:
             if not any(done.is_same or failure.note for failure, done in found):
                 raise ToolchainError(str(error), hint=_HINT) from error
             findings = _unbuildable(_findings(found, options), changes)

@@ -16,7 +16,7 @@ from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.build_failures.proof_script import Replay
 from aoti_debug.triage.build_failures.script_text import SCRIPT
 
-_MOST = 6  # names of operators
+_MAX_OPERATORS = 6  # names of operators
 _HOW = {
     Ending.EXCEPTION: "the exception came out of it",
     Ending.DEATH: "it was at work when the process ended",
@@ -85,7 +85,7 @@ def _evidence(failure: BuildFailure, replay: Replay) -> Iterator[str]:
     if failure.compilation is not None:
         yield "the compiler fails on this kernel alone, and compiles an empty file with the same options"
         if failure.operators:
-            yield f"the kernel computes {wording.join_truncated(failure.operators, _MOST)}"
+            yield f"the kernel computes {wording.join_truncated(failure.operators, _MAX_OPERATORS)}"
         return
     blamed = blamed_of(failure, replay)
     if position.stage is BuildStage.CODE and blamed.node and blamed.node != position.node:
@@ -96,7 +96,7 @@ def _evidence(failure: BuildFailure, replay: Replay) -> Iterator[str]:
     of = f"{code}{nodes_text(names)} of the {graph}: " if names else ""
     yield f"{of}{_HOW[failure.ending]}"
     if len(position.nodes) > 1:
-        yield f"the kernel computes {wording.join_truncated(list(_operators(failure)), _MOST)}"
+        yield f"the kernel computes {wording.join_truncated(list(_operators(failure)), _MAX_OPERATORS)}"
     yield from replay.evidence
     if failure.stack:
         yield f"innermost Python frame: {failure.stack[0]}"

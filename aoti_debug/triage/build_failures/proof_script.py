@@ -135,7 +135,7 @@ def _sizes(expressions: tuple[str, ...], known: Symbols) -> tuple[int, ...]:
 
 BUILD_REPRO = "build_failure"  # the beginning of the names of the repros of builds that fail
 STARTING = 120.0  # seconds that a script may take beyond the limit of the build, to import torch and to export
-MOST = 600.0  # seconds that a script may take
+MAX_SECONDS = 600.0  # seconds that a script may take
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def replay(failure: BuildFailure, options: BuildOptions, folder: Path) -> Replay
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     script = folder / SCRIPT
-    seconds = min(options.timeout + STARTING, MOST)
+    seconds = min(options.timeout + STARTING, MAX_SECONDS)
     command = [sys.executable, str(script)]
     try:
         ended = tied_process.run(

@@ -13,7 +13,7 @@ from aoti_debug.triage.investigation.investigation import Investigation, Outcome
 KIND = CONTRACT
 
 
-def look(model: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
     """The first broken contract of the first run; the others are warnings."""
     broken = contracts.check(first.diagnosed.dataflow)
     if not broken:
@@ -28,6 +28,6 @@ def look(model: Investigation, first: RunResult) -> Suspicion | None:
     return Suspicion(replace(finding, warnings=(*finding.warnings, *others)), first.diagnosed)
 
 
-def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     """Replays the launch alone: it has to produce the same tensor again."""
-    return replay.same_values(model, suspicion)
+    return replay.same_values(investigation, suspicion)

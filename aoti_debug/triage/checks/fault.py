@@ -19,26 +19,26 @@ KIND = FAULT
 _GENERATED = ("cpp", "triton")  # kernels that compute each element by itself: an element can be to blame
 
 
-def look(model: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
     """The fault that the first run ended in, if it did."""
-    return None if first.verdict is None else of_ended(model, first)
+    return None if first.verdict is None else of_ended(investigation, first)
 
 
-def of_ended(model: Investigation, ended: RunResult) -> Suspicion:
+def of_ended(investigation: Investigation, ended: RunResult) -> Suspicion:
     """The suspicion about a run that faulted or hung: a launch, or the damage that an earlier launch did."""
-    if model.options.guards or reproduce_fault.may_be_damage(ended):
-        damage = overrun.of_guarded(model)
+    if investigation.options.guards or reproduce_fault.may_be_damage(ended):
+        damage = overrun.of_guarded(investigation)
         if damage is not None:
             return damage
-    return reproduce_fault.investigate(ended, model.trials, model.options.tries)
+    return reproduce_fault.investigate(ended, investigation.runs, investigation.options.tries)
 
 
-def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     """Replays the launch alone, exactly, with bounds checks and under a sanitizer, and explains the access."""
     launch = suspicion.launch
     if launch is None:
         return Outcome(suspicion.finding, suspicion.run)
-    confirmation = replay.confirm(model, suspicion.diagnosed, launch, replay.FAULT)
+    confirmation = replay.confirm(investigation, suspicion.diagnosed, launch, replay.FAULT)
     finding = replay.of_fault(suspicion.finding, confirmation)
     flow = suspicion.diagnosed.dataflow
     explained = explain(finding, flow, launch, confirmation.evidence)
@@ -50,7 +50,7 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
         return with_operand(finding, operand)
 
     located = with_graph(
-        model,
+        investigation,
         explained,
         run,
         "trace the operand",
@@ -62,5 +62,5 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
         access = best_access(confirmation.evidence)
         if access is not None or traits_of(launch.site.kind).replay in _GENERATED:
             index = None if access is None else access.index
-            located = with_changed_inputs(model, located, flow, launch, "" if index is None else index.argument)
+            located = with_changed_inputs(investigation, located, flow, launch, "" if index is None else index.argument)
     return Outcome(located, run)

@@ -12,15 +12,15 @@ from aoti_debug.triage.investigation.investigation import Investigation, Outcome
 KIND = HANG
 
 
-def look(model: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
     """The hang of a first run that had to be killed."""
-    return fault.of_ended(model, first) if first.run.state is ExitKind.TIMEOUT else None
+    return fault.of_ended(investigation, first) if first.run.state is ExitKind.TIMEOUT else None
 
 
-def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     """Replays the launch alone: it has to hang again."""
     launch = suspicion.launch
     if launch is None:
         return Outcome(suspicion.finding, suspicion.run)
-    confirmation = replay.confirm(model, suspicion.diagnosed, launch, replay.EXACT, model.options.stall)
+    confirmation = replay.confirm(investigation, suspicion.diagnosed, launch, replay.EXACT, investigation.options.stall)
     return Outcome(replay.of_hang(suspicion.finding, confirmation), suspicion.run)

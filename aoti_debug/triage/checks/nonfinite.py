@@ -28,41 +28,41 @@ from aoti_debug.triage.nonfinite.origin_trials import OriginTrials, values_text
 
 KIND = NONFINITE
 FOLDER = "origin"  # of the files that take the place of a run's own
-_MOST_OUTPUTS = 2
+_MAX_OUTPUTS = 2
 _PROGRAM = "the operators that the program was lowered to make it"
 _SAME = "those operators compute the same from the same inputs"
 
 
-def look(model: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
     """The first harmful NaN or unintended infinity of a run with statistics, and where it came from."""
-    wrong_value.begin(model, first)
-    measured = model.measured
+    wrong_value.begin(investigation, first)
+    measured = investigation.measured
     if measured.verdict is not None:
-        return fault.of_ended(model, measured)
-    search = nonfinite.find(measured.diagnosed.dataflow, model.options.infinities)
-    found = None if search.finding is None else _with_origin(model, search)
+        return fault.of_ended(investigation, measured)
+    search = nonfinite.find(measured.diagnosed.dataflow, investigation.options.infinities)
+    found = None if search.finding is None else _with_origin(investigation, search)
     if found is None:
         return Suspicion(Finding(CLEAN, "outputs finite", warnings=search.warnings), measured.diagnosed)
     finding = found.finding
     return replace(found, finding=replace(finding, warnings=(*finding.warnings, *search.warnings)))
 
 
-def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     """Replays the launch alone: it has to produce the same values; saved tensors explain the cause."""
     saved = suspicion.saved
     if saved is None:
         return Outcome(suspicion.finding, suspicion.run)
-    finding = _with_operator(model, nonfinite.explain(suspicion.finding, saved.run), saved.run)
-    outcome = replay.same_values(model, Suspicion(finding, saved.diagnosed))
-    compared = wrong_value.with_program(model)
+    finding = _with_operator(investigation, nonfinite.explain(suspicion.finding, saved.run), saved.run)
+    outcome = replay.same_values(investigation, Suspicion(finding, saved.diagnosed))
+    compared = wrong_value.with_program(investigation)
     if compared is None:
         return outcome
     comparison, wrong = compared
     where = finding.where
     if where is None or not where.launch:
-        return outcome if wrong is None else _behind(wrong_value.confirm(model, wrong), outcome.finding)
+        return outcome if wrong is None else _behind(wrong_value.confirm(investigation, wrong), outcome.finding)
     right = _SAME if finding.origin is not None and not finding.origin.launch else _PROGRAM
-    proved = proof(model, model.first.run, (where.launch,), right)
+    proved = proof(investigation, investigation.first.run, (where.launch,), right)
     evidence = (*outcome.finding.evidence, *_in_eager(comparison.outputs), *_of_program(wrong, where.launch), *proved)
     also = (wrong.finding,) if wrong is not None and where.launch not in wrong.needed else ()
     return replace(outcome, finding=replace(outcome.finding, evidence=evidence, also=also))
@@ -83,35 +83,35 @@ def _in_eager(outputs: Sequence[OutputError]) -> tuple[str, ...]:
     """What the exported program returns in eager where the model returns NaN or infinities; none if it is not known."""
     differing = [error for error in outputs if error.misplaced or error.fault]
     if differing or not outputs:
-        return tuple(map(output_text, differing[:_MOST_OUTPUTS]))
+        return tuple(map(output_text, differing[:_MAX_OUTPUTS]))
     return ("in the last call, what the model returns is NaN or infinite where it is in eager, and nowhere else",)
 
 
-def _with_origin(model: Investigation, search: NonFinite) -> Suspicion | None:
+def _with_origin(investigation: Investigation, search: NonFinite) -> Suspicion | None:
     """The first case that no run without its values refutes; None if there is none."""
-    measured = model.measured
-    saved = model.trials.tensors(_launches(measured, search))
-    folder = model.repro.parent / FOLDER
-    trials = OriginTrials(measured.run, saved.run, lambda files: model.trials.with_files(files).run, folder)
-    with model.steps.step("try without its values") as note:
+    measured = investigation.measured
+    saved = investigation.runs.tensors(_launches(measured, search))
+    folder = investigation.repro.parent / FOLDER
+    trials = OriginTrials(measured.run, saved.run, lambda files: investigation.runs.with_files(files).run, folder)
+    with investigation.steps.step("try without its values") as note:
         found = trials.first_that_holds(search.cases) or trials.first_by_itself()
         note.text = "no harm of a single value" if found is None else wording.comma_separated(found.tried)
     if found is not None:
         finding = nonfinite.finding_of(measured.diagnosed.dataflow, found)
         return Suspicion(finding, measured.diagnosed, needed=search.needed, saved=saved)
-    return _without_refuted(model, trials, folder / "rest") if trials.refuted else None
+    return _without_refuted(investigation, trials, folder / "rest") if trials.refuted else None
 
 
-def _without_refuted(model: Investigation, trials: OriginTrials, folder: Path) -> Suspicion | None:
+def _without_refuted(investigation: Investigation, trials: OriginTrials, folder: Path) -> Suspicion | None:
     """What is not finite although all that came in is; None if nothing that does harm is."""
     replaced = tuple(replacement for _, replacement in trials.refuted)
     files = trials.files(replaced)
-    rest = model.trials.with_files(files)
-    search = nonfinite.find(rest.diagnosed.dataflow, model.options.infinities)
+    rest = investigation.runs.with_files(files)
+    search = nonfinite.find(rest.diagnosed.dataflow, investigation.options.infinities)
     if rest.verdict is not None or search.finding is None:
         return None
-    saved = model.trials.tensors(_launches(rest, search), files=files)
-    again = OriginTrials(rest.run, saved.run, lambda other: model.trials.with_files(other).run, folder, replaced)
+    saved = investigation.runs.tensors(_launches(rest, search), files=files)
+    again = OriginTrials(rest.run, saved.run, lambda other: investigation.runs.with_files(other).run, folder, replaced)
     found = again.first_that_holds(search.cases)
     if found is None:
         return None
@@ -127,12 +127,17 @@ def _launches(result: RunResult, search: NonFinite) -> list[Launch]:
     return [result.run.launch(id_) for id_ in search.needed]
 
 
-def _with_operator(model: Investigation, finding: Finding, run: RunDir) -> Finding:
+def _with_operator(investigation: Investigation, finding: Finding, run: RunDir) -> Finding:
     """The finding with the operator that made its element, where the package holds the graph of its kernels."""
     where = finding.where
     if where is None or not where.launch or where.element is None:
         return finding
     element = TracedElement(where.launch, where.argument, where.element)
     return with_graph(
-        model, finding, run, "trace the element", lambda scope, folder: trace(run, element, scope, folder), with_origin
+        investigation,
+        finding,
+        run,
+        "trace the element",
+        lambda scope, folder: trace(run, element, scope, folder),
+        with_origin,
     )

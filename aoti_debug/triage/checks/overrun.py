@@ -11,25 +11,25 @@ from aoti_debug.triage.memory_errors.explain_access import explain_overrun
 KIND = overruns.OVERRUN
 
 
-def look(model: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
     """The first out-of-bounds write in a run with guards, if --guards asks for one."""
-    return of_guarded(model) if model.options.guards else None
+    return of_guarded(investigation) if investigation.options.guards else None
 
 
-def of_guarded(model: Investigation) -> Suspicion | None:
+def of_guarded(investigation: Investigation) -> Suspicion | None:
     """The first out-of-bounds write that one more run, with guards, shows."""
-    guarded = model.trials.guarded()
+    guarded = investigation.runs.guarded()
     finding = overruns.find(guarded.run)
     return None if finding is None else Suspicion(finding, guarded.diagnosed)
 
 
-def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     """Replays the launch alone with bounds checks, and explains the access."""
     launch = suspicion.launch
     if launch is None:
         return Outcome(suspicion.finding, suspicion.run)
     saved, confirmation = replay.with_indices(
-        model, suspicion.diagnosed, launch, replay.OVERRUN, model.trials.guarded_tensors
+        investigation, suspicion.diagnosed, launch, replay.OVERRUN, investigation.runs.guarded_tensors
     )
     finding = replay.of_fault(suspicion.finding, confirmation)
     saved_launch = saved.run.launch(launch.id)

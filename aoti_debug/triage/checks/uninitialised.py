@@ -11,24 +11,24 @@ KIND = uninitialised.UNINITIALISED
 POISONS = (0xFF, 0x3B)  # NaN and -1; a small number in every float format
 
 
-def look(model: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
     """The first launch whose result depends on what fills new buffers, if --guards asks for it."""
-    if not model.options.guards:
+    if not investigation.options.guards:
         return None
-    first_poison, second_poison = (model.trials.poisoned(poison) for poison in POISONS)
+    first_poison, second_poison = (investigation.runs.poisoned(poison) for poison in POISONS)
     flow = first_poison.diagnosed.dataflow
     finding = uninitialised.find(flow, second_poison.run)
     if finding is not None:  # a third run tells it from a launch whose results vary anyway
-        finding = uninitialised.find(flow, second_poison.run, model.trials.poisoned(POISONS[0]).run)
+        finding = uninitialised.find(flow, second_poison.run, investigation.runs.poisoned(POISONS[0]).run)
     return None if finding is None else Suspicion(finding, first.diagnosed)
 
 
-def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     """Replays the launch alone with different poisons."""
     launch = suspicion.launch
     if launch is None:
         return Outcome(suspicion.finding, suspicion.run)
     _, confirmation = replay.with_indices(
-        model, suspicion.diagnosed, launch, replay.UNINITIALISED, model.trials.tensors
+        investigation, suspicion.diagnosed, launch, replay.UNINITIALISED, investigation.runs.tensors
     )
     return Outcome(replay.of_fault(suspicion.finding, confirmation), suspicion.run)

@@ -33,53 +33,53 @@ from aoti_debug.triage.results import wrong_value_finding
 
 KIND = WRONG_VALUE
 LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
-MOST_LAUNCHES = 5000  # that are compared without being asked for
+MAX_LAUNCHES = 5000  # that are compared without being asked for
 
 
-def look(model: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
     """The first launch of a run with all tensors that differs from the program by more than rounding explains."""
-    if not model.options.compare:
+    if not investigation.options.compare:
         return _not_compared("--no-compare", first)
     if first.run.package is None:
         return _not_compared("a run whose package is gone", first)
-    if reason := reason_against(model, first.run):
+    if reason := reason_against(investigation, first.run):
         return _not_compared(reason, first)
-    saved = model.trials.all_tensors()
+    saved = investigation.runs.all_tensors()
     if saved.verdict is not None:
-        return fault.of_ended(model, saved)
+        return fault.of_ended(investigation, saved)
     try:
-        with _returned_outputs(model):
-            comparison = _with_setting(model, _compared(model, saved))
-        stored_comparison.keep_in_run(comparison, model.steps)
+        with _returned_outputs(investigation):
+            comparison = _with_setting(investigation, _compared(investigation, saved))
+        stored_comparison.keep_in_run(comparison, investigation.steps)
     except AotiDebugError as error:
         return _not_compared(wording.first_line(str(error)), saved)
     return _suspicion(comparison, saved)
 
 
-def begin(model: Investigation, first: RunResult) -> None:
+def begin(investigation: Investigation, first: RunResult) -> None:
     """Begins the process that evaluates the run with all tensors beside the next run, and that run itself.
 
     On a GPU both only for a small package, where all of them fit. On a CPU the process just imports its modules.
     """
     package, device = first.run.package, first.run.manifest.device
-    if not model.options.compare or package is None or reason_against(model, first.run):
+    if not investigation.options.compare or package is None or reason_against(investigation, first.run):
         return
     has_room = fits_beside(package, device) and wrong_value_finding.bytes_to_save(first.run) <= SMALL
     if has_room or device == "cpu":
-        model.trials.prepare_evaluation(device, model.repro.parent)
+        investigation.runs.prepare_evaluation(device, investigation.repro.parent)
     if has_room:
-        model.trials.begin_all_tensors()
+        investigation.runs.begin_all_tensors()
 
 
-def reason_against(model: Investigation, run: RunDir) -> str:
+def reason_against(investigation: Investigation, run: RunDir) -> str:
     """The reason against comparing the launches of a run with the program without being asked; "" if there is none."""
     if not has_reference(run):
         is_compiled = run.manifest.source in (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
-        is_alone = is_compiled and model.options.exported is None
+        is_alone = is_compiled and investigation.options.exported is None
         return NO_PROGRAM if is_alone else "a package that does not hold the graph that it was compiled from"
-    if len(run.launches) > MOST_LAUNCHES:
+    if len(run.launches) > MAX_LAUNCHES:
         return f"{len(run.launches)} launches, which are many; aoti-debug compare does"
-    needed, free = wrong_value_finding.bytes_to_save(run), shutil.disk_usage(model.repro.parent).free
+    needed, free = wrong_value_finding.bytes_to_save(run), shutil.disk_usage(investigation.repro.parent).free
     if needed > min(LARGEST, free // 2):
         return f"{wording.byte_size(needed)} of tensors, which would be saved; aoti-debug compare does"
     return ""
@@ -90,7 +90,7 @@ def _not_compared(reason: str, result: RunResult) -> Suspicion:
     return Suspicion(Finding(INCOMPLETE, incomplete_text(f"0 of {launches}", (reason,))), result.diagnosed)
 
 
-def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
+def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     """Replays the launch alone: as it was compiled, and its source compiled or interpreted in another way.
 
     Where no launch is wrong (eager refuses the inputs, or returns something else), there is nothing to replay.
@@ -99,21 +99,21 @@ def confirm(model: Investigation, suspicion: Suspicion) -> Outcome:
     if suspicion.finding.kind != KIND or (suspicion.finding.possible and not suspicion.needed):
         return Outcome(suspicion.finding, suspicion.run)
     if launch is None:
-        return Outcome(_with_search(suspicion.finding, model), suspicion.run)
-    confirmation = replay.confirm(model, suspicion.diagnosed, launch, (*replay.EXACT, *replay.SOURCE))
+        return Outcome(_with_search(suspicion.finding, investigation), suspicion.run)
+    confirmation = replay.confirm(investigation, suspicion.diagnosed, launch, (*replay.EXACT, *replay.SOURCE))
     if confirmation.repro is not None:
-        program_values.move_to_repro(model.repro.parent, confirmation.repro)
+        program_values.move_to_repro(investigation.repro.parent, confirmation.repro)
     of_source = tuple(trial for trial in confirmation.trials if trial.mode.name in replay.SOURCE)
     exact = replace(confirmation, trials=tuple(t for t in confirmation.trials if t not in of_source))
     finding = replay.of_values(suspicion.finding, exact)
     stage = wrong_value_finding.stage(launch, [trial.evidence.outcome for trial in of_source])
-    proved = proof(model, suspicion.run, suspicion.needed, "what is wrong does not reach them")
+    proved = proof(investigation, suspicion.run, suspicion.needed, "what is wrong does not reach them")
     return Outcome(replace(finding, evidence=(*finding.evidence, *stage, *proved)), suspicion.run)
 
 
-def _with_search(finding: Finding, model: Investigation) -> Finding:
+def _with_search(finding: Finding, investigation: Investigation) -> Finding:
     """The finding with the command that looks for the pass or the decomposition, where there is a program to build."""
-    options = model.options
+    options = investigation.options
     if finding.where is not None or archive.inspect(options.model).kind is not ArtifactKind.EXPORTED:
         return finding
     chosen = [word for name in options.imports for word in ("--import", name)]
@@ -123,19 +123,23 @@ def _with_search(finding: Finding, model: Investigation) -> Finding:
     return replace(finding, next=(command,))
 
 
-def with_program(model: Investigation) -> tuple[Comparison, Suspicion | None] | None:
+def with_program(investigation: Investigation) -> tuple[Comparison, Suspicion | None] | None:
     """The comparison with the program, for a finding of another kind, and its wrong launches if there are any.
 
     None where it is not compared, or ends in a fault.
     """
-    if not model.options.compare or model.first.run.package is None or reason_against(model, model.first.run):
+    if (
+        not investigation.options.compare
+        or investigation.first.run.package is None
+        or reason_against(investigation, investigation.first.run)
+    ):
         return None
-    saved = model.trials.all_tensors()
+    saved = investigation.runs.all_tensors()
     if saved.verdict is not None:
         return None
-    with model.steps.step("compare with the program") as note, _returned_outputs(model):
+    with investigation.steps.step("compare with the program") as note, _returned_outputs(investigation):
         try:
-            comparison = _compared(model, saved)
+            comparison = _compared(investigation, saved)
         except AotiDebugError as error:
             note.text = f"not known: {wording.first_line(str(error))}"
             return None
@@ -149,34 +153,39 @@ def _suspicion(comparison: Comparison, saved: RunResult) -> Suspicion:
     return Suspicion(wrong_value_finding.finding_of(comparison), saved.diagnosed, needed=wrong)
 
 
-def _compared(model: Investigation, saved: RunResult) -> Comparison:
-    options = model.options
+def _compared(investigation: Investigation, saved: RunResult) -> Comparison:
+    options = investigation.options
     scope = Scope(
         inherited=False,
         imports=options.imports,
         libraries=options.libraries,
         exported=exported_of(options.model, options.exported),
-        outputs=model.trials.outputs,
+        outputs=investigation.runs.outputs,
     )
-    return compare_run(saved.run, scope, model.repro.parent, model.steps, model.trials.evaluation)
+    return compare_run(saved.run, scope, investigation.repro.parent, investigation.steps, investigation.runs.evaluation)
 
 
-def _with_setting(model: Investigation, comparison: Comparison) -> Comparison:
+def _with_setting(investigation: Investigation, comparison: Comparison) -> Comparison:
     """The comparison with what the setting that makes kernels round as eager does makes of the outputs."""
-    exported, folder = exported_of(model.options.model, model.options.exported), model.repro.parent
+    exported, folder = (
+        exported_of(investigation.options.model, investigation.options.exported),
+        investigation.repro.parent,
+    )
     program = archive.inspect(exported) if exported is not None else None
     if program is None:
         return comparison
-    building = model.options.building(program, folder / "package.pt2")
-    return with_setting(comparison, building, model.trials.running, folder / EXPORTED_EAGER, folder, model.steps)
+    building = investigation.options.building(program, folder / "package.pt2")
+    return with_setting(
+        comparison, building, investigation.runs.running, folder / EXPORTED_EAGER, folder, investigation.steps
+    )
 
 
 @contextlib.contextmanager
-def _returned_outputs(model: Investigation) -> Iterator[None]:
+def _returned_outputs(investigation: Investigation) -> Iterator[None]:
     """Removes in the end what the model and the program returned."""
-    folder = model.repro.parent
+    folder = investigation.repro.parent
     try:
         yield
     finally:
-        for returned in (model.trials.outputs, folder / EXPORTED_EAGER, folder / EXPORTED_DOUBLE):
+        for returned in (investigation.runs.outputs, folder / EXPORTED_EAGER, folder / EXPORTED_DOUBLE):
             shutil.rmtree(returned, ignore_errors=True)

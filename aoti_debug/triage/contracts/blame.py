@@ -53,7 +53,7 @@ def _past_the_end(promised: Promised, tensor: Tensor) -> str:
     return f", up to {extent - available} bytes past the end of its memory" if extent > available else ""
 
 
-_MOST_READERS = 3
+_MAX_READERS = 3
 
 
 class Blame:
@@ -87,7 +87,7 @@ class Blame:
             evidence.append(f"{producer.site.op}: its real kernel does not return what its fake kernel describes")
         readers = [(launch, argument)] if input_ or producer is not launch else []
         readers += [(r, a) for r, a in self._flow.readers(producer, result) if r is not launch]
-        evidence += [consequence(reader, a, promised, tensor) for reader, a in readers[:_MOST_READERS]]
+        evidence += [consequence(reader, a, promised, tensor) for reader, a in readers[:_MAX_READERS]]
         if self._flow.is_output(argument):
             evidence.append("it is an output of the model")
         return Finding(CONTRACT, what, where=where, evidence=tuple(dict.fromkeys(evidence)))

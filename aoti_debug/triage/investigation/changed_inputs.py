@@ -30,13 +30,13 @@ from aoti_debug.triage.investigation.investigation import Investigation
 if TYPE_CHECKING:
     import torch
 
-_MOST_SECONDS = 90.0  # of runs
-_MOST_NAMED = 3
-_MOST_BYTES = 1 << 28  # of the inputs, which are written for each run
+_MAX_SECONDS = 90.0  # of runs
+_MAX_NAMED = 3
+_MAX_BYTES = 1 << 28  # of the inputs, which are written for each run
 
 
 def with_changed_inputs(
-    model: Investigation, finding: Finding, flow: Dataflow, launch: Launch, argument: str = ""
+    investigation: Investigation, finding: Finding, flow: Dataflow, launch: Launch, argument: str = ""
 ) -> Finding:
     """The finding with the model input whose element makes the launch fail; unchanged where no single one does.
 
@@ -44,31 +44,31 @@ def with_changed_inputs(
         flow: of a run that ended in the fault.
         argument: the argument of the launch that the element comes by; "" if it is not known.
     """
-    verdict = model.first.verdict
+    verdict = investigation.first.verdict
     if verdict is None:
         return finding
-    with model.steps.step("runs with other inputs") as note:
+    with investigation.steps.step("runs with other inputs") as note:
         try:
-            trials = _Trials(model, flow.run, verdict, launch)
-            if not trials.fails({}):
+            changed = _ChangedRuns(investigation, flow.run, verdict, launch)
+            if not changed.fails({}):
                 note.text = "the fault does not come in every run"
                 return finding
             behind = _inputs_behind(flow, launch, argument)
-            culprit = find_culprit(trials.candidates(behind), trials.fails)
+            culprit = find_culprit(changed.candidates(behind), changed.fails)
         except (AotiDebugError, UndecidedError) as error:
             note.text = wording.first_line(str(error))
             return finding
-        note.text = f"{wording.pluralize(trials.count, 'run')}: " + (
+        note.text = f"{wording.pluralize(changed.count, 'run')}: " + (
             "no single element of an input makes the fault" if culprit is None else f"{culprit.name} makes the fault"
         )
-    if culprit is None or not (behind.by_data or _is_unusual(culprit, trials.tensors[culprit.name])):
+    if culprit is None or not (behind.by_data or _is_unusual(culprit, changed.tensors[culprit.name])):
         return finding
-    explained = _explained(finding, culprit, trials.tensors[culprit.name])
+    explained = _explained(finding, culprit, changed.tensors[culprit.name])
     untried = _integer_weights(flow.run)
     if not untried:
         return explained
     said = explained.evidence[0].replace("the fault comes from", "the fault may come from")
-    said += f"; other numbers in {wording.join_truncated(untried, _MOST_NAMED)} were not tried"
+    said += f"; other numbers in {wording.join_truncated(untried, _MAX_NAMED)} were not tried"
     return replace(finding, possible=(said, *finding.possible))
 
 
@@ -108,7 +108,7 @@ def _explained(finding: Finding, culprit: Culprit, tensor: torch.Tensor) -> Find
     return replace(finding, evidence=(sentence, *finding.evidence), origin=origin, chain=chain)
 
 
-class _Trials:
+class _ChangedRuns:
     """Runs of the model with some inputs changed.
 
     Attributes:
@@ -120,14 +120,14 @@ class _Trials:
         UndecidedError: they cannot be told apart, or are too large.
     """
 
-    def __init__(self, model: Investigation, run: RunDir, verdict: Verdict, launch: Launch) -> None:
+    def __init__(self, investigation: Investigation, run: RunDir, verdict: Verdict, launch: Launch) -> None:
         import torch
         from torch.utils import _pytree as pytree
 
-        self._model = model
+        self._investigation = investigation
         self._what = wording.first_line(verdict.what)
         self._site = launch.site.id
-        self._deadline = time.monotonic() + _MOST_SECONDS
+        self._deadline = time.monotonic() + _MAX_SECONDS
         self.count = 0
         self._leaves, self._spec = pytree.tree_flatten(_inputs_of(run))
         positions = [i for i, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)]
@@ -137,7 +137,7 @@ class _Trials:
             raise UndecidedError("the inputs are not those of the wrapper one to one")
         self._positions = dict(zip(names, positions, strict=True))
         self.tensors: dict[str, torch.Tensor] = {name: self._leaves[i] for name, i in self._positions.items()}
-        if sum(tensor.nbytes for tensor in self.tensors.values()) > _MOST_BYTES:
+        if sum(tensor.nbytes for tensor in self.tensors.values()) > _MAX_BYTES:
             raise UndecidedError("the inputs are too large to be written for each run")
 
     def candidates(self, behind: _Behind) -> dict[str, torch.Tensor]:
@@ -155,7 +155,7 @@ class _Trials:
         from torch.utils import _pytree as pytree
 
         if time.monotonic() > self._deadline:
-            raise UndecidedError(f"no answer within {_MOST_SECONDS:g} s")
+            raise UndecidedError(f"no answer within {_MAX_SECONDS:g} s")
         leaves: list[Any] = list(self._leaves)
         for name, tensor in changes.items():
             leaves[self._positions[name]] = _in_layout(tensor, self.tensors[name])
@@ -164,7 +164,7 @@ class _Trials:
             path = Path(folder) / "inputs.pt"
             input_files.write(input_files.Inputs(tuple(args), kwargs), path)
             self.count += 1
-            verdict = self._model.trials.with_inputs(path, Path(folder)).verdict
+            verdict = self._investigation.runs.with_inputs(path, Path(folder)).verdict
         if verdict is None:
             return False
         if verdict.launch is None or verdict.launch.site.id != self._site:

@@ -73,21 +73,25 @@ class Confirmation:
 
 
 def confirm(
-    model: Investigation, diagnosed: DiagnosedRun, launch: Launch, ways: Collection[str], seconds: float = SECONDS
+    investigation: Investigation,
+    diagnosed: DiagnosedRun,
+    launch: Launch,
+    ways: Collection[str],
+    seconds: float = SECONDS,
 ) -> Confirmation:
     """Writes the repro of a launch and runs it in each of these ways that the machine has.
 
     Args:
         diagnosed: the run that saved the tensors of the launch.
     """
-    repro, refused = write(diagnosed, launch, model.repro, model.steps)
+    repro, refused = write(diagnosed, launch, investigation.repro, investigation.steps)
     if repro is None:
         return Confirmation(None, (), (refused,))
-    return run(repro, launch, diagnosed.run, ways, model.steps, seconds)
+    return run(repro, launch, diagnosed.run, ways, investigation.steps, seconds)
 
 
 def with_indices(
-    model: Investigation,
+    investigation: Investigation,
     diagnosed: DiagnosedRun,
     launch: Launch,
     ways: Collection[str],
@@ -99,19 +103,19 @@ def with_indices(
         save: runs the model and saves the tensors of some launches: this one, and those that made its indices.
     """
     saved = save([launch, *makers(diagnosed.dataflow, launch)]).diagnosed
-    return saved, confirm(model, saved, saved.run.launch(launch.id), ways)
+    return saved, confirm(investigation, saved, saved.run.launch(launch.id), ways)
 
 
-def same_values(model: Investigation, suspicion: Suspicion) -> Outcome:
+def same_values(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     """Confirms a finding of values or layouts: the launch alone has to make them again."""
     finding, recorded, launch = suspicion.finding, suspicion.diagnosed, suspicion.launch
     if launch is None:
         return Outcome(finding, recorded.run)
-    saved = recorded if any(a.files for a in launch.args) else model.trials.tensors([launch]).diagnosed
-    repro, refused = write(saved, saved.run.launch(launch.id), model.repro, model.steps)
+    saved = recorded if any(a.files for a in launch.args) else investigation.runs.tensors([launch]).diagnosed
+    repro, refused = write(saved, saved.run.launch(launch.id), investigation.repro, investigation.steps)
     if repro is None:
         return Outcome(replace(finding, warnings=(*finding.warnings, refused)), recorded.run)
-    confirmation = run(repro, launch, recorded.run, EXACT, model.steps)
+    confirmation = run(repro, launch, recorded.run, EXACT, investigation.steps)
     return Outcome(of_values(finding, confirmation), recorded.run)
 
 

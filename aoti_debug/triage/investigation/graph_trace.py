@@ -27,7 +27,7 @@ T = TypeVar("T", bound=Located)
 
 
 def with_graph(
-    model: Investigation,
+    investigation: Investigation,
     finding: Finding,
     run: RunDir,
     step: str,
@@ -43,10 +43,10 @@ def with_graph(
     """
     if not has_reference(run):
         return finding
-    scope = Scope(imports=model.options.imports, libraries=model.options.libraries)
+    scope = Scope(imports=investigation.options.imports, libraries=investigation.options.libraries)
     try:
-        with model.steps.step(step) as note:
-            found = trace(scope, model.repro.parent)
+        with investigation.steps.step(step) as note:
+            found = trace(scope, investigation.repro.parent)
             note.text = "the graph does not show it" if found is None else found.operator
     except AotiDebugError as error:
         return replace(finding, warnings=(*finding.warnings, f"the graph was not evaluated: {first_line(str(error))}"))

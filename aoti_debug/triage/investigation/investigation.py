@@ -30,7 +30,7 @@ class Investigation:
     """
 
     options: TriageOptions
-    trials: TriageRuns
+    runs: TriageRuns
     steps: Steps
     repro: Path
 
@@ -41,7 +41,7 @@ class Investigation:
         Raises:
             InputMismatch, ArtifactError, TargetError: the model was never called.
         """
-        return self.trials.names()
+        return self.runs.names()
 
     @property
     def opened(self) -> Mapping[Path, RunDir]:
@@ -52,13 +52,13 @@ class Investigation:
     @cached_property
     def measured(self) -> RunResult:
         """A run with statistics of every tensor. If it fails beside what was begun ahead, it is run again, alone."""
-        if self.trials.has_begun_ahead:
+        if self.runs.has_begun_ahead:
             with contextlib.suppress(AotiDebugError):
-                result = self.trials.values()
+                result = self.runs.values()
                 if result.verdict is None:
                     return result
-            self.trials.close()
-        return self.trials.values()
+            self.runs.close()
+        return self.runs.values()
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Check(Protocol):
 
     KIND: FindingKind
 
-    def look(self, model: Investigation, first: RunResult) -> Suspicion | None:
+    def look(self, investigation: Investigation, first: RunResult) -> Suspicion | None:
         """Looks for findings of this kind; one of the kind of another check is confirmed by that.
 
         Args:
@@ -118,5 +118,5 @@ class Check(Protocol):
             INCOMPLETE where something was not looked at.
         """
 
-    def confirm(self, model: Investigation, suspicion: Suspicion) -> Outcome:
+    def confirm(self, investigation: Investigation, suspicion: Suspicion) -> Outcome:
         """Replays the guilty launch of a finding of this kind alone, and explains what that shows."""

@@ -16,26 +16,28 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
 
 FOLDER = "proof"
-_MOST = 4  # launches that are replaced: each takes a run of its own
+_MAX_LAUNCHES = 4  # launches that are replaced: each takes a run of its own
 
 
-def proof(model: Investigation, run: RunDir, launches: Sequence[str], right: str) -> tuple[str, ...]:
+def proof(investigation: Investigation, run: RunDir, launches: Sequence[str], right: str) -> tuple[str, ...]:
     """A sentence that says whether the outputs are right with the results of these launches replaced; none if unknown.
 
     Args:
         run: of the package; one that saved no tensors is repeated.
         right: the conclusion where the outputs are right without any replacement.
     """
-    if not 0 < len(launches) <= _MOST or run.package is None:
+    if not 0 < len(launches) <= _MAX_LAUNCHES or run.package is None:
         return ()
-    folder = model.repro.parent / FOLDER
+    folder = investigation.repro.parent / FOLDER
     options = ReplayOptions(
-        imports=model.options.imports, libraries=model.options.libraries, trusted=model.options.trusted
+        imports=investigation.options.imports,
+        libraries=investigation.options.libraries,
+        trusted=investigation.options.trusted,
     )
     substitutions = [Substitution(launch, ResultSource.EAGER) for launch in launches]
-    with model.steps.step("proof") as note:
+    with investigation.steps.step("proof") as note:
         try:
-            session = ReplaySession(options_of(run, folder, options), folder, model.steps)
+            session = ReplaySession(options_of(run, folder, options), folder, investigation.steps)
             found = what_if(session, run, substitutions)
         except AotiDebugError as error:
             note.text = f"no proof: {wording.first_line(str(error))}"

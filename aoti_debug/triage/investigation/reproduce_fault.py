@@ -21,7 +21,7 @@ from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
 from aoti_debug.triage.memory_errors.walk_back import makers
 
 
-def investigate(first: RunResult, trials: TriageRuns, tries: int) -> Suspicion:
+def investigate(first: RunResult, runs: TriageRuns, tries: int) -> Suspicion:
     """From the first fault to the guilty launch with its saved inputs.
 
     Args:
@@ -34,13 +34,13 @@ def investigate(first: RunResult, trials: TriageRuns, tries: int) -> Suspicion:
     assert first.verdict is not None
     result, verdict = first, first.verdict
     if verdict.proof is Proof.RANGE:
-        waiting = trials.blocking()
+        waiting = runs.blocking()
         if waiting.verdict is not None and waiting.verdict.launch is not None:
             result, verdict = waiting, waiting.verdict
     finding = finding_of(result.run, verdict, argument_sentences(verdict))
     if verdict.launch is None or result.run.state is ExitKind.TIMEOUT:
         return Suspicion(finding, result.diagnosed)
-    return _again(finding, verdict.launch, result.diagnosed, trials, tries)
+    return _again(finding, verdict.launch, result.diagnosed, runs, tries)
 
 
 def may_be_damage(result: RunResult) -> bool:
@@ -49,14 +49,14 @@ def may_be_damage(result: RunResult) -> bool:
     return verdict is not None and verdict.launch is None and result.run.info.exit.signal in DEATHS
 
 
-def _again(finding: Finding, launch: Launch, first: DiagnosedRun, trials: TriageRuns, tries: int) -> Suspicion:
+def _again(finding: Finding, launch: Launch, first: DiagnosedRun, runs: TriageRuns, tries: int) -> Suspicion:
     """Runs the package until the fault comes again, saving what led to it."""
     saved_launches = [launch, *makers(first.dataflow, launch)]
     environment = NO_CACHING if first.run.manifest.device == "cuda" else {}
     how = " with the caching allocator off" if environment else ""
     for attempt in range(1, tries + 1):
         try:
-            result = trials.tensors(saved_launches, environment)
+            result = runs.tensors(saved_launches, environment)
         except TargetError as error:
             return _kept(replace(finding, warnings=(*finding.warnings, f"the second run: {error}")), launch, first)
         guilty = result.verdict.launch if result.verdict is not None else None

@@ -17,8 +17,8 @@ from aoti_debug.package.recording.values import unravel
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_ELEMENTS = 64  # compared besides the one in question
-MOST_IN_ROW = 1 << 22
+MAX_ELEMENTS = 64  # compared besides the one in question
+MAX_IN_ROW = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def element_by_element(arguments: LaunchTensors, result: str, element: int) -> P
 
     shape = tuple(arguments.after[result].shape)
     count = math.prod(shape)
-    others = range(0, count, max(1, count // MOST_ELEMENTS))
+    others = range(0, count, max(1, count // MAX_ELEMENTS))
     flat = torch.tensor([element, *(other for other in others if other != element)])
 
     def take(tensor: Tensor) -> Tensor | None:
@@ -70,7 +70,7 @@ def rows(arguments: LaunchTensors, result: str, element: int) -> Iterator[Placem
     whole = max(shapes.values(), key=math.prod)
     for axes in _reduced_axes(len(whole)):
         location = _locate(shapes[result], whole, axes, element)
-        if location is None or math.prod(whole[axis] for axis in axes) > MOST_IN_ROW:
+        if location is None or math.prod(whole[axis] for axis in axes) > MAX_IN_ROW:
             continue
         fixed, lane = location
 

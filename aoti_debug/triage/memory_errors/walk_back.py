@@ -20,7 +20,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 _LONGEST = 64  # launches from the victim to the origin
-_MOST_ELEMENTS = 1 << 20  # of the tensors of a launch that wrote floats
+_MAX_ELEMENTS = 1 << 20  # of the tensors of a launch that wrote floats
 _SHOWN = 3  # places that hold the same number
 
 
@@ -97,7 +97,7 @@ def makers(flow: Dataflow, launch: Launch, most: int = 32) -> tuple[Launch, ...]
 
 def _is_small(launch: Launch) -> bool:
     """True if no tensor of a launch has many elements."""
-    return all(a.layout is None or a.layout.numel <= _MOST_ELEMENTS for a in launch.args)
+    return all(a.layout is None or a.layout.numel <= _MAX_ELEMENTS for a in launch.args)
 
 
 def walk_back(flow: Dataflow, index: IndexValue) -> Walk:

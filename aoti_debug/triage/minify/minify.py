@@ -86,7 +86,7 @@ def _suspects(start: Start, check: ScriptCheck, finding: Finding) -> Iterator[st
     yield from (node.name for node in start.graph.nodes if node.target in operators)
 
 
-MOST = 4  # candidates that are triaged
+MAX_TRIAGED = 4  # candidates that are triaged
 
 
 def candidates(
@@ -127,7 +127,7 @@ def minify(
     run: Run = run_script,
     confirm: Confirm = verdict_of,
 ) -> Minified:
-    """Finds the smallest script that shows the finding of a program; an interrupted minimisation of the same goes on.
+    """Finds the smallest script that shows the finding of a program; resumes an interrupted minimisation of the same.
 
     Args:
         run: runs a script, and adds to its trial what that showed; one run of it may take so many seconds.
@@ -194,7 +194,7 @@ class _Minimisation:
             if shown is not None:
                 best, refused = self._confirmed(self._candidates(shown, showing), finding)
         if self._scripts.is_spent:
-            self._notes.append(f"ended after {len(self._trials.all)} scripts; a larger --most-scripts goes on")
+            self._notes.append(f"ended after {len(self._trials.all)} scripts; a larger --most-scripts resumes")
         else:
             self._trials.finish()
         for name in (_STARTS, _CANDIDATES, script_runs.FOLDER):  # they hold values of the program
@@ -257,7 +257,7 @@ class _Minimisation:
         """The first attempt that a triage confirms, else the first of all; and those that were not confirmed."""
         refused: list[TriagedScript] = []
         first: Attempt | None = None
-        for attempt in itertools.islice(attempts, MOST):
+        for attempt in itertools.islice(attempts, MAX_TRIAGED):
             first = first or attempt
             verdict = self._verdict(attempt, finding)
             if verdict.confirmation is TriageAnswer.YES:

@@ -10,7 +10,7 @@ from typing import Any
 from aoti_debug.base.lazy.dataclass import dataclass
 
 BASE = "aoti_debug_minified"
-MOST_SCRIPTS = 200
+MAX_SCRIPTS = 200
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class MinifyOptions:
     calls: int = 1
     stall: float = 60.0
     guards: bool = False
-    most_scripts: int = MOST_SCRIPTS
+    most_scripts: int = MAX_SCRIPTS
     out: Path = Path(BASE)
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()

@@ -7,7 +7,7 @@ import shlex
 from aoti_debug.base import wording
 from aoti_debug.triage.minify.minified import Minified, Smallest
 
-_MOST_OPERATORS = 6
+_MAX_OPERATORS = 6
 
 
 def minified_lines(found: Minified) -> list[str]:
@@ -40,7 +40,7 @@ def _refused(found: Minified) -> list[str]:
 
 def _smallest(found: Smallest) -> list[str]:
     in_eager = ["  note     it fails in eager, too"] if found.fails_in_eager else []
-    operators = wording.join_truncated(list(found.operators), _MOST_OPERATORS)
+    operators = wording.join_truncated(list(found.operators), _MAX_OPERATORS)
     calls = f"{wording.pluralize(found.calls, 'call')} of {found.among} of {found.start}"
     times = "every time" if found.shown == found.runs else "FLAKY: not every time"
     return [

@@ -28,7 +28,7 @@ from aoti_debug.triage.nonfinite.observed_values import INFINITE, Special
 if TYPE_CHECKING:
     from torch import Tensor
 
-_MOST = 6  # operands in one sentence
+_MAX_OPERANDS = 6  # operands in one sentence
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def operand_values(
             known[f"{factor[0]} {row(factor[1])}"] = None
         elif operand := _operand(name, tensor, shape, element):
             guessed[operand] = None
-    return OperandValues(tuple(known)[:_MOST], tuple(guessed)[:_MOST])
+    return OperandValues(tuple(known)[:_MAX_OPERANDS], tuple(guessed)[:_MAX_OPERANDS])
 
 
 def _operand(name: str, tensor: Tensor, shape: tuple[int, ...], element: int) -> str:

@@ -26,7 +26,7 @@ from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 NONFINITE = FindingKind("nonfinite", "NaN or an unintended infinity", "NOT FINITE", "not finite", "∞")
 
 SHOWN = 1  # sentence of a trial that leads the evidence where an input is the origin
-_MOST_LINES = 3
+_MAX_LINES = 3
 
 
 def produced(run: RunDir, occurrence: Occurrence) -> str:
@@ -77,7 +77,7 @@ def finding(run: RunDir, roots: RootSearch, case: NonfiniteCase, trial: OriginTr
     evidence.append(f"{case.sink.occurrence.special.value} {case.sink.harm}")
     first = _other_root(run, root)
     others = dict.fromkeys(_other_root(run, other) for other in case.other_roots)
-    evidence += [line for line in others if line != first][:_MOST_LINES]
+    evidence += [line for line in others if line != first][:_MAX_LINES]
     chain = tuple(_place(run, step) for step in case.path) if case.becomes_nan and not external else ()
     named = origin if case.becomes_nan and (is_shown or not external) else None
     return Finding(

@@ -13,11 +13,11 @@ _EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; power
 LARGEST = {d.name: d.largest for d in dtypes.DTYPES if d.largest is not None and d.name not in _EXEMPT}
 SHARE = 0.5  # of the maximum: doubling the value overflows
 _FAR_BELOW = min(LARGEST.values()) * SHARE / 2  # for any dtype
-MOST = 3
+MAX_WARNINGS = 3
 
 
 def warnings(launches: Iterable[Launch]) -> tuple[str, ...]:
-    """One warning for each tensor with a value above half of its dtype's maximum, the closest first, at most MOST.
+    """One warning for each tensor with a value above half of its dtype's maximum, the closest first.
 
     The maximum itself does not count: masks are filled with it, and scaled quantization uses it on purpose.
     """
@@ -38,7 +38,7 @@ def warnings(launches: Iterable[Launch]) -> tuple[str, ...]:
                     f"{share:.0%} of the largest {dtype} ({LARGEST[dtype]:.6g})"
                 )
                 closest[key] = (share, line)
-    return tuple(line for _, line in sorted(closest.values(), key=lambda item: -item[0])[:MOST])
+    return tuple(line for _, line in sorted(closest.values(), key=lambda item: -item[0])[:MAX_WARNINGS])
 
 
 def _may_be_near(record: TensorStats) -> bool:

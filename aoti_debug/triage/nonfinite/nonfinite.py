@@ -31,8 +31,8 @@ from aoti_debug.triage.nonfinite.observed_values import (
 from aoti_debug.triage.nonfinite.origin_trials import TriedCase
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 
-_MOST_LINES = 3
-_MOST_CASES = 4
+_MAX_LINES = 3
+_MAX_CASES = 4
 _HALF = frozenset({"float16", "bfloat16"})
 
 
@@ -77,7 +77,7 @@ def find(flow: Dataflow, infinities: Infinities) -> NonFinite:
         lines += notes
     case = cases[0] if cases else None
     handled = _handled(run, roots, case) if Special.NAN in kinds else ()
-    warnings = (*near, *handled, *lines[: _MOST_LINES + 1])
+    warnings = (*near, *handled, *lines[: _MAX_LINES + 1])
     if case is None:
         return NonFinite(None, warnings)
     needed = dict.fromkeys(o.launch.id for case in cases for o in (case.root.occurrence, case.nan))
@@ -112,7 +112,7 @@ def _nan_cases(run: RunDir, roots: RootSearch) -> list[NonfiniteCase]:
     ends.sort(key=lambda end: (roots.order[end[1].occurrence.launch.key], end[1].kind is RootKind.PRODUCED))
     cases: dict[object, NonfiniteCase] = {}
     for sink, root in ends:
-        if len(cases) >= _MOST_CASES:
+        if len(cases) >= _MAX_CASES:
             break
         others = {o.occurrence.key: o for _, o in ends if o.occurrence.launch.key != root.occurrence.launch.key}
         infinite = _preceding_infinities(roots, root.occurrence) if root.kind is RootKind.PRODUCED else []
@@ -194,7 +194,7 @@ def _unintended_infinities(
                 candidate = NonfiniteCase(root, root.occurrence, sink, (), is_doubtful=is_meant or root in beside)
                 found.setdefault(root.occurrence.key, candidate)
     cases = sorted(found.values(), key=lambda case: (case.root.occurrence.launch.sequence, not case.is_doubtful))
-    cases = cases[:_MOST_CASES]
+    cases = cases[:_MAX_CASES]
     if not cases:
         overflows = (o for o in _produced(roots, Special.PLUS_INF) if _is_half(o))
         cases = [_overflow(occurrence) for occurrence in itertools.islice(overflows, 1)]
@@ -205,7 +205,7 @@ def _unintended_infinities(
         for occurrence in _produced(roots, special)
         if occurrence.key not in harmful
     ]
-    return cases, lines[:_MOST_LINES]
+    return cases, lines[:_MAX_LINES]
 
 
 def _is_half(occurrence: Occurrence) -> bool:
@@ -230,7 +230,7 @@ def _handled(run: RunDir, roots: RootSearch, case: NonfiniteCase | None) -> tupl
     )
     harmless = [occurrence for occurrence in _produced(roots, Special.NAN) if occurrence.launch.key not in harmful]
     return tuple(
-        f"{finding_text.produced(run, occurrence)}, but the model handles it" for occurrence in harmless[:_MOST_LINES]
+        f"{finding_text.produced(run, occurrence)}, but the model handles it" for occurrence in harmless[:_MAX_LINES]
     )
 
 

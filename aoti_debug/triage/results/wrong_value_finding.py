@@ -9,7 +9,7 @@ from aoti_debug.base import wording
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.eager_findings import differs, may_be_unrepeatable, refused, unrepeatable_text
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.outcome import DIFFERS, MOST_NAMED, REFUSED, WRONG_VALUE, compared_text, kind_of
+from aoti_debug.compare.outcome import DIFFERS, MAX_NAMED, REFUSED, WRONG_VALUE, compared_text, kind_of
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import alteration_sentences, noise_text, output_text, state_text, values_text
 from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
@@ -139,7 +139,7 @@ def _clean(comparison: Comparison) -> Finding:
     wrong = [error for error in comparison.wrong_outputs if not error.is_noise]
     if wrong:
         notes += (*map(output_text, wrong), *alteration_sentences(comparison))
-    if comparison.not_compared[MOST_NAMED:]:
+    if comparison.not_compared[MAX_NAMED:]:
         notes += ("aoti-debug compare tells what else was not compared",)
     return Finding(kind_of(comparison), compared_text(comparison), warnings=notes)
 

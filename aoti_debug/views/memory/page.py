@@ -14,13 +14,13 @@ from aoti_debug.views.report.page import PageParts, render
 
 NAME = "report/memory.html"
 _PARTS = PageParts("memory.html", (), ("report.css",), ())
-MOST_CALLS = 20  # pictures; those with the highest peaks
+MAX_CALLS = 20  # pictures; those with the highest peaks
 
 
 def page(found: RunMemory) -> str:
     """The text of the page."""
     title, *rest = facts(found)
-    calls = sorted(found.memory.calls, key=lambda call: -call.peak_bytes)[:MOST_CALLS]
+    calls = sorted(found.memory.calls, key=lambda call: -call.peak_bytes)[:MAX_CALLS]
     pictures = [
         {
             "call": call.launches[0].id.partition(".")[0],

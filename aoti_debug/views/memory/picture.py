@@ -8,7 +8,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock
 
 WIDTH, HEIGHT = 1000.0, 320.0
-MOST_AREAS = 400  # the largest ones; the others are drawn as one
+MAX_AREAS = 400  # the largest ones; the others are drawn as one
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#eeca3b", "#9d755d", "#bab0ac", "#79706e")
 OTHERS = "#8888884d"
 
@@ -46,7 +46,7 @@ def picture(call: CallMemory) -> Picture:
     """The picture of a call: its launches from left to right, equally wide; older storages lie below younger ones."""
     count = max(len(call.launches), 1)
     step = WIDTH / count
-    drawn = set(sorted((s for s in call.storages if s.is_of_call), key=lambda s: -s.bytes)[:MOST_AREAS])
+    drawn = set(sorted((s for s in call.storages if s.is_of_call), key=lambda s: -s.bytes)[:MAX_AREAS])
     scale = HEIGHT / max(call.peak_bytes, 1)
     workspace = [
         _area(

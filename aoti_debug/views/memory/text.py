@@ -11,12 +11,12 @@ from aoti_debug.views.memory.growth import growth_per_call, kept_memory
 from aoti_debug.views.memory.memory import RunMemory
 from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock, Use
 
-MOST = 40  # storages of a table
+MAX_STORAGES = 40  # storages of a table
 _LEAST_GROWTH = 4096  # bytes per call that are worth a line without a launch
 _WIDEST = 44  # columns of a kernel's name
 
 
-def memory_lines(found: RunMemory, most: int | None = MOST) -> Iterator[str]:
+def memory_lines(found: RunMemory, most: int | None = MAX_STORAGES) -> Iterator[str]:
     """The lines.
 
     Args:

@@ -12,7 +12,7 @@ from aoti_debug.views.profile.changes import LEAST_CHANGE, Change, Changes, Chan
 from aoti_debug.views.profile.site_groups import SiteGroup
 
 _UNKNOWN = "-"
-_MOST = 10  # launches without a counterpart
+_MAX_LAUNCHES = 10  # launches without a counterpart
 COLUMNS = (
     Column("verdict"),
     Column("old", align_right=True),
@@ -42,7 +42,7 @@ def change_lines(changes: Changes, one: str, width: int) -> list[str]:
     lines.append(f"{wording.pluralize(unchanged, 'launch')} without a change of {LEAST_CHANGE:.0%} that is certain")
     for side, alone in (("new", _alone(changes, "new")), ("old", _alone(changes, "old"))):
         if alone:
-            lines.append(f"only in the {side} model: {wording.join_truncated(alone, _MOST)}")
+            lines.append(f"only in the {side} model: {wording.join_truncated(alone, _MAX_LAUNCHES)}")
     return lines
 
 

@@ -26,7 +26,7 @@ _REACHED = "float32"
 _KIND = "peaks"
 _VERSION = "1"  # of the way in which they are measured
 _SECONDS = 0.6  # for each quantity
-_FEWEST = 5  # times
+_MIN_TIMES = 5  # times
 # By device: bytes of the tensors that are copied and summed, and in how many pieces; rows of the matrices; dtypes. A
 # product of small matrices is over before another process takes the core; larger ones keep many cores busy.
 _BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
@@ -107,7 +107,7 @@ def _times(works: Sequence[Callable[[], Any]], device: str) -> list[float]:
         work()
     wait()
     found: list[float] = []
-    while len(found) < _FEWEST * len(works) or sum(found) < _SECONDS:
+    while len(found) < _MIN_TIMES * len(works) or sum(found) < _SECONDS:
         for work in works:
             begin = time.perf_counter()
             work()

@@ -16,7 +16,7 @@ from aoti_debug.views.profile.roofline import Bound
 from aoti_debug.views.profile.text import call_word, columns, device_cells, heading, rows, sum_lines
 from aoti_debug.views.report.page import PageParts, render
 
-MOST_BOXES = 4000  # the widest; a page of more is slow
+MAX_BOXES = 4000  # the widest; a page of more is slow
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Flame:
         return 1 + max(box.row for box in self.boxes)
 
 
-def flame(tree: Frame, most: int = MOST_BOXES) -> Flame:
+def flame(tree: Frame, most: int = MAX_BOXES) -> Flame:
     """The picture of a tree.
 
     Args:
@@ -94,7 +94,7 @@ def _draw(frame: Frame, place: tuple[int, float, int], whole: float, least: floa
 
 
 NAME = "report/profile.html"
-MOST_LAUNCHES = 200  # rows of the table
+MAX_LAUNCHES = 200  # rows of the table
 _WIDE = 10_000  # columns: nothing is wrapped
 _PARTS = PageParts("profile.html", ("flame.js",), ("report.css",), ())
 
@@ -112,8 +112,8 @@ def page(profile: ModelProfile) -> str:
         "rows": picture.rows,
         "hidden": picture.hidden,
         "columns": columns(profile),
-        "launches": rows(profile, profile.sites[:MOST_LAUNCHES]),
-        "more": len(profile.sites[MOST_LAUNCHES:]),
+        "launches": rows(profile, profile.sites[:MAX_LAUNCHES]),
+        "more": len(profile.sites[MAX_LAUNCHES:]),
     }
     data = [
         {name: box[name] for name in ("left", "width", "share", "parent", "end", "title", "facts")} for box in boxes

@@ -134,7 +134,7 @@ def _of_run(run: RunDir, comparison: Comparison | None) -> ReportSubject:
 def _compared(finding: Finding, comparison: Comparison) -> Finding:
     """What the comparison of a run without a fault has found."""
     found = wrong_value_finding.finding_of(comparison)
-    repro = comparison.repro if comparison.run.is_made_here else ""  # nobody should run a stranger's file
+    repro = comparison.repro if comparison.run.is_made_here else ""  # nobody should run an untrusted file
     return replace(
         found,
         what=found.what or finding.what,

@@ -14,7 +14,7 @@ from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor, open_tens
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument
 
-MOST_BINS, FEWEST_BINS = 48, 8
+MAX_BINS, MIN_BINS = 48, 8
 _SPREAD = 50  # ratio of the magnitudes that the bins of the inner 98 % cover
 _NARROW = 0.02  # if the inner 98 % lie in a smaller part of the range, bins grow with the magnitude
 
@@ -81,10 +81,10 @@ def histogram(before: Sample | None, after: Sample | None) -> Histogram:
     else:
         scale = _scale(joined, high / 2 - low / 2)
     if scale is None:
-        part = _parts(min(max(round(2 * joined.size ** (1 / 3)), FEWEST_BINS), MOST_BINS))
+        part = _parts(min(max(round(2 * joined.size ** (1 / 3)), MIN_BINS), MAX_BINS))
         edges = low * (1 - part) + high * part
     else:
-        edges = np.sinh(np.linspace(np.arcsinh(low / scale), np.arcsinh(high / scale), MOST_BINS + 1)) * scale
+        edges = np.sinh(np.linspace(np.arcsinh(low / scale), np.arcsinh(high / scale), MAX_BINS + 1)) * scale
         edges[0], edges[-1] = low, high
     counts = _count(before, finite_before, edges), _count(after, finite_after, edges)
     return Histogram(tuple(edges.tolist()), scale is None, *counts)

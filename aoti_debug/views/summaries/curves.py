@@ -13,18 +13,18 @@ from aoti_debug.views.summaries.drift import drift
 from aoti_debug.views.summaries.headroom import PRECISIONS, overflow_headroom, underflow_headroom
 from aoti_debug.views.summaries.table import heading, headroom_text
 
-MOST_POINTS = 400  # of a curve; of a longer one, each point stands for several calls or replays
-MOST_TENSORS = 500
+MAX_POINTS = 400  # of a curve; of a longer one, each point stands for several calls or replays
+MAX_TENSORS = 500
 _PARTS = PageParts(
     "summaries.html", ("uPlot.iife.min.js", "summaries.js"), ("uPlot.min.css", "report.css"), ("LICENSE-uPlot",)
 )
 
 
 def page(run: RunDir, summaries: Summaries, series: Sequence[Series]) -> str:
-    """The text of the HTML page, with the curves of at most MOST_TENSORS tensors, drifting ones first."""
+    """The text of the HTML page, with the curves of at most MAX_TENSORS tensors, drifting ones first."""
     found = [(one, drift(one)) for one in series]
     ordered = sorted(found, key=lambda item: not item[1])
-    shown = ordered[:MOST_TENSORS]
+    shown = ordered[:MAX_TENSORS]
     data = {
         "precisions": [precision.name for precision in PRECISIONS],
         "series": [_series(one, changes) for one, changes in shown],
@@ -32,7 +32,7 @@ def page(run: RunDir, summaries: Summaries, series: Sequence[Series]) -> str:
     values = {
         "name": run.path.name,
         "facts": heading(summaries, len(series)),
-        "drifting": [(one, changes) for one, changes in ordered if changes][:MOST_TENSORS],
+        "drifting": [(one, changes) for one, changes in ordered if changes][:MAX_TENSORS],
         "hidden": len(ordered) - len(shown),
         "calls_for_drift": summaries.calls,
     }
@@ -65,7 +65,7 @@ def _series(series: Series, changes: tuple[str, ...]) -> dict[str, Any]:
 
 def _points(samples: Sequence[CallSample]) -> Iterator[Sequence[CallSample]]:
     """The samples that each point of a curve stands for."""
-    step = math.ceil(len(samples) / MOST_POINTS)
+    step = math.ceil(len(samples) / MAX_POINTS)
     for start in range(0, len(samples), step):
         yield samples[start : start + step]
 

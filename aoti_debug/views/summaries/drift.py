@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from aoti_debug.runs.rundir.summaries import CallSample, Series, finite
 
-FEWEST_CALLS = 8
+MIN_CALLS = 8
 _MEAN_SHIFT = 0.5  # standard deviations of the elements
 _SPREAD_BITS = 1.0  # doubled or halved
 _SHARE = 0.1  # of the elements
@@ -26,7 +26,7 @@ def drift(series: Series) -> tuple[str, ...]:
     """
     samples = series.samples
     found = _nonfinite(samples, series.unit)
-    if len(samples) < FEWEST_CALLS:
+    if len(samples) < MIN_CALLS:
         return found
     scale = statistics.median([*finite(sample.std for sample in samples)] or [0.0])
     mean = _change([sample.mean for sample in samples])

@@ -1,4 +1,4 @@
-"""The file of finished trials: an interrupted bisection goes on, a finished one begins anew."""
+"""The file of finished trials: an interrupted bisection is resumable, a finished one begins anew."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_floats_by_ulp(tmp_path: Path) -> None:
 
 
 def test_a_large_tensor_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spreads, "MOST", 11)
+    monkeypatch.setattr(spreads, "MAX_ELEMENTS", 11)
     found = changed(tmp_path, X)
     with pytest.raises(ValueError, match="it has more than 11 elements"):
         difference_spread(found.launches[0].tensors[0], found.a, found.b)

@@ -9,7 +9,7 @@ import pytest
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.document import document
-from aoti_debug.compare.diff.text import MOST, diff_lines
+from aoti_debug.compare.diff.text import MAX_LISTED, diff_lines
 from tests import schema
 from tests.compare.chains import chain
 
@@ -31,10 +31,10 @@ def test_text(name: str, wrong: int, step: int, tmp_path: Path, golden: Callable
 def test_the_budget_has_the_last_word(tmp_path: Path) -> None:
     diff = _diff(tmp_path, 2)
     assert diff_lines(diff, [])[-1] == "WITHIN THE BUDGET"
-    excesses = [f"0.{n} k buf{n}: it must be equal" for n in range(MOST + 2)]
-    assert diff_lines(diff, excesses)[-MOST - 2 :] == [
+    excesses = [f"0.{n} k buf{n}: it must be equal" for n in range(MAX_LISTED + 2)]
+    assert diff_lines(diff, excesses)[-MAX_LISTED - 2 :] == [
         "OVER THE BUDGET",
-        *(f"  {line}" for line in excesses[:MOST]),
+        *(f"  {line}" for line in excesses[:MAX_LISTED]),
         "  and 2 more (--all)",
     ]
 

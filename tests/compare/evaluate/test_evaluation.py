@@ -196,7 +196,7 @@ def test_branches_and_loops() -> None:
 
 def test_a_loop_that_does_not_end_in_another_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends where one more makes no difference: soon in bfloat16, after a life in float64."""
-    monkeypatch.setattr("aoti_debug.compare.evaluate.evaluation._MOST_ITERATIONS", 1000)
+    monkeypatch.setattr("aoti_debug.compare.evaluate.evaluation._MAX_ITERATIONS", 1000)
     inner = Node("a", NodeKind.INPUT, types=typed("bfloat16", 4))
     output = Node("output", NodeKind.OUTPUT, args=([node("r")],))
     grown = call("b", "aten.add.Tensor", node("a"), 1.0, dtype="bfloat16")
@@ -222,7 +222,7 @@ def test_a_loop_that_does_not_end_in_another_arithmetic(monkeypatch: pytest.Monk
     assert double.failures == {
         "loop": "a while_loop does not end within 1000 iterations and 60 s in float64 arithmetic"
     }
-    monkeypatch.setattr("aoti_debug.compare.evaluate.evaluation._MOST_SECONDS", -1)
+    monkeypatch.setattr("aoti_debug.compare.evaluate.evaluation._MAX_SECONDS", -1)
     assert "and -1 s" in evaluate(Arithmetic.EAGER, whole, begin, more, step).failures["loop"]
 
 

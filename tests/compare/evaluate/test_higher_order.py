@@ -188,7 +188,7 @@ def test_the_backward_pass_of_attention() -> None:
 
 
 def test_scores_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(higher_order, "_MOST_SCORES", 1 << 10)
+    monkeypatch.setattr(higher_order, "_MAX_SCORES", 1 << 10)
     q, k, *_ = attention_inputs()
     with pytest.raises(MemoryError, match="the scores take"):
         higher_order.function_of(higher_order.ATTENTION_BACKWARD)(q, k)

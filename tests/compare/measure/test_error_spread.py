@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from aoti_debug.compare.measure.error_spread import spread_of
-from aoti_debug.compare.protocol.error_spread import LARGEST, MOST_COLUMNS, MOST_ROWS, SMALLEST
+from aoti_debug.compare.protocol.error_spread import LARGEST, MAX_COLUMNS, MAX_ROWS, SMALLEST
 
 
 def test_errors_are_counted_by_powers_of_two() -> None:
@@ -34,9 +34,9 @@ def test_a_large_tensor_has_a_small_map() -> None:
     excess[99, 999] = 7.0
     excess[0, ::2] = 2.0
     spread = spread_of((100, 1000), excess.reshape(-1))
-    assert (spread.rows, spread.columns, spread.ulp) == (MOST_ROWS, MOST_COLUMNS, ())
-    assert len(spread.map) == MOST_ROWS * MOST_COLUMNS
-    assert (spread.map[-1], spread.map[0], spread.map[MOST_COLUMNS]) == (7.0, 2.0, 0)
+    assert (spread.rows, spread.columns, spread.ulp) == (MAX_ROWS, MAX_COLUMNS, ())
+    assert len(spread.map) == MAX_ROWS * MAX_COLUMNS
+    assert (spread.map[-1], spread.map[0], spread.map[MAX_COLUMNS]) == (7.0, 2.0, 0)
     assert spread.ranges == (((0, 0), (99, 99)), ((0, 999),))
 
 

@@ -178,7 +178,7 @@ def test_a_profiler_that_records_nothing_is_an_error(tmp_path: Path, monkeypatch
 def test_more_than_can_be_recorded_is_an_error_before_it_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replays: bool
 ) -> None:
-    monkeypatch.setattr(device_activity, "MOST", 500)
+    monkeypatch.setattr(device_activity, "MAX_ACTIVITIES", 500)
     calls: list[int] = []
     with pytest.raises(
         TooMuchWorkError, match="about 600 kernels, copies and fills in 200 calls: more than the 500"
@@ -192,7 +192,7 @@ def test_more_than_can_be_recorded_is_an_error_before_it_is_measured(
 
 @pytest.mark.usefixtures("cuda")
 def test_more_than_can_be_recorded_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_activity, "MOST", 2)
+    monkeypatch.setattr(device_activity, "MAX_ACTIVITIES", 2)
     with pytest.raises(TooMuchWorkError, match="3 kernels, copies and fills in 5 calls"):
         device_profiler.measure(lambda: None, DeviceTimes(3), 5, tmp_path, told)
     assert device_activity.read(tmp_path) is None

@@ -45,7 +45,7 @@ def test_the_most_that_is_recorded_can_be_read(tmp_path: Path) -> None:
     first = Enqueued(1, 0, 1)
     device_activity.write(DeviceActivity((first, *enqueued), tuple(activities), (1.0,), (1.0,)), tmp_path)
     each = (tmp_path / NAME).stat().st_size / count
-    assert each * device_activity.MOST < untrusted_files.LARGEST_JSON
+    assert each * device_activity.MAX_ACTIVITIES < untrusted_files.LARGEST_JSON
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_the_launcher(monkeypatch: pytest.MonkeyPatch, ancestors: dict[int, int]
 
 
 @pytest.mark.parametrize("target", ["../elsewhere", "{}/elsewhere", "..", "link"])
-def test_a_link_of_a_stranger_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+def test_an_untrusted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     base, rank = tmp_path / "runs", Rank(0, 2, 2)
     base.mkdir()
     (tmp_path / "elsewhere").mkdir()

@@ -155,7 +155,9 @@ def test_a_part_that_fails_in_another_way_without_it_is_told_once(builds: Builds
 
 
 def test_deaths_that_wander_end_in_an_error(builds: Builds) -> None:
-    deaths = [replace(DEATH, position=Position(BuildStage.PASS, f"pass_{number}")) for number in range(build.MOST + 1)]
+    deaths = [
+        replace(DEATH, position=Position(BuildStage.PASS, f"pass_{number}")) for number in range(build.MAX_LEFT_OUT + 1)
+    ]
     with pytest.raises(ToolchainError, match="Inductor cannot lower the model"):
         builds(*deaths, *deaths[-1:], is_same=False)
 
@@ -177,7 +179,7 @@ def test_only_so_many_parts_are_left_out(builds: Builds) -> None:
             failures.LOWERING.ending,
             "ValueError: no",
         )
-        for number in range(build.MOST + 2)
+        for number in range(build.MAX_LEFT_OUT + 2)
     ]
     result, asked = builds(*others)
-    assert (result.summary, len(result.failures), len(asked)) == (None, build.MOST + 1, build.MOST + 1)
+    assert (result.summary, len(result.failures), len(asked)) == (None, build.MAX_LEFT_OUT + 1, build.MAX_LEFT_OUT + 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildStage, Position
-from aoti_debug.triage.build_failures.build_without import MOST_ALONE, proved
+from aoti_debug.triage.build_failures.build_without import MAX_ALONE, proved
 from aoti_debug.triage.build_failures.proof_script import Replay
 from tests.triage.build_failures import failures
 
@@ -75,4 +75,4 @@ def test_of_a_large_kernel_not_every_call_is_tried() -> None:
         return Replay(Path("repro"), "", failure.position == kernel, failure.position)
 
     assert proved(replace(failures.CODE, position=kernel), run).position == kernel
-    assert len(asked) == 1 + MOST_ALONE
+    assert len(asked) == 1 + MAX_ALONE

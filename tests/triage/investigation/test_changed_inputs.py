@@ -67,11 +67,11 @@ def explained(run: RunDir, monkeypatch: pytest.MonkeyPatch, fails: Fails, argume
         return SimpleNamespace(verdict=SimpleNamespace(launch=launch, what=text) if text else None)
 
     verdict = SimpleNamespace(launch=launch, what=f"{FAULT}\nmore")
-    model = SimpleNamespace(
-        first=SimpleNamespace(verdict=verdict), steps=Steps(), trials=SimpleNamespace(with_inputs=with_inputs)
+    investigation = SimpleNamespace(
+        first=SimpleNamespace(verdict=verdict), steps=Steps(), runs=SimpleNamespace(with_inputs=with_inputs)
     )
     found = Finding(findings.FAULT, FAULT, place_of(launch), evidence=("it never returned",))
-    return with_changed_inputs(model, found, Dataflow(run), launch, argument)  # type: ignore[arg-type]
+    return with_changed_inputs(investigation, found, Dataflow(run), launch, argument)  # type: ignore[arg-type]
 
 
 def of_index(ids: Any, weights: Any) -> str:
@@ -150,6 +150,6 @@ def test_inputs_that_cannot_be_read_leave_the_finding_as_it_is(tmp_path: Path, m
     run = run_of(tmp_path)
     launch = run.launches[-1]
     verdict = SimpleNamespace(launch=launch, what=FAULT)
-    model = SimpleNamespace(first=SimpleNamespace(verdict=verdict), steps=Steps(), trials=None)
+    investigation = SimpleNamespace(first=SimpleNamespace(verdict=verdict), steps=Steps(), runs=None)
     found = Finding(findings.FAULT, FAULT, place_of(launch))
-    assert with_changed_inputs(model, found, Dataflow(run), launch) == found  # type: ignore[arg-type]
+    assert with_changed_inputs(investigation, found, Dataflow(run), launch) == found  # type: ignore[arg-type]

@@ -61,14 +61,14 @@ class Replayed:
 
 
 def investigate(first: RunResult, *others: RunResult | TargetError) -> tuple[Suspicion, Replayed]:
-    trials = Replayed(*others)
-    return reproduce_fault.investigate(first, cast("TriageRuns", trials), len(others)), trials
+    runs = Replayed(*others)
+    return reproduce_fault.investigate(first, cast("TriageRuns", runs), len(others)), runs
 
 
 def test_the_second_run_has_the_tensors(tmp_path: Path) -> None:
     first, second = run(tmp_path, "first", 1), run(tmp_path, "second", 1)
-    case, trials = investigate(first, second)
-    assert trials.asked == [["0.1"]]
+    case, runs = investigate(first, second)
+    assert runs.asked == [["0.1"]]
     assert case.run.path == second.run.path
     assert case.launch is not None
     assert case.launch.id == "0.1"
@@ -86,8 +86,8 @@ def test_a_fault_that_comes_now_and_then_is_waited_for(tmp_path: Path, clean: in
 
 def test_a_fault_that_never_comes_again_leaves_the_inputs_of_the_first_run(tmp_path: Path) -> None:
     first = run(tmp_path, "first", 1, kept=True)
-    case, trials = investigate(first, *(run(tmp_path, f"quiet{i}", None) for i in range(3)))
-    assert len(trials.asked) == 3
+    case, runs = investigate(first, *(run(tmp_path, f"quiet{i}", None) for i in range(3)))
+    assert len(runs.asked) == 3
     assert case.run.path == first.run.path
     assert case.finding.evidence[-1] == "it came in 1 of 4 runs: the inputs are those of the run in which it came"
     assert case.finding.warnings == ()

@@ -20,7 +20,7 @@ class _Told(StepListener):
         self.steps.append(step)
 
 
-def _trials(package: Path, folder: Path) -> tuple[TriageRuns, _Told]:
+def _triage_runs(package: Path, folder: Path) -> tuple[TriageRuns, _Told]:
     told = _Told()
     return TriageRuns(package, folder / "runs", TriageOptions(package), Steps(told)), told
 
@@ -30,11 +30,11 @@ def _runs(folder: Path) -> list[RunDir]:
 
 
 def test_a_run_that_was_begun_ahead_is_the_one_with_all_tensors(faulty_package: Path, tmp_path: Path) -> None:
-    trials, told = _trials(faulty_package, tmp_path)
-    trials.begin_all_tensors()
-    values = trials.values()
-    tensors = trials.all_tensors()
-    trials.close()
+    runs, told = _triage_runs(faulty_package, tmp_path)
+    runs.begin_all_tensors()
+    values = runs.values()
+    tensors = runs.all_tensors()
+    runs.close()
     assert (values.verdict, tensors.verdict) == (None, None)
     assert [step.name for step in told.steps] == ["run, level 2", "run, level 1, all"]
     assert told.steps[1].began < told.steps[0].began + told.steps[0].seconds  # they went on at the same time
@@ -47,9 +47,9 @@ def test_what_is_not_asked_for_is_killed_and_leaves_nothing(
     action: str, faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULTY_OPS", action)
-    trials, told = _trials(faulty_package, tmp_path)
-    trials.begin_all_tensors()
-    trials.close()
+    runs, told = _triage_runs(faulty_package, tmp_path)
+    runs.begin_all_tensors()
+    runs.close()
     assert not _runs(tmp_path)
     assert not (tmp_path / "runs" / "latest").is_symlink()
     assert not told.steps
@@ -59,13 +59,13 @@ def test_a_run_that_fails_beside_another_is_run_again_alone(
     faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULTY_OPS", "segv")
-    trials, told = _trials(faulty_package, tmp_path)
+    runs, told = _triage_runs(faulty_package, tmp_path)
     steps = Steps(told)
-    trials.begin_all_tensors()
-    model = Investigation(TriageOptions(faulty_package), trials, steps, tmp_path / "repro")
-    assert model.measured.verdict is not None
+    runs.begin_all_tensors()
+    investigation = Investigation(TriageOptions(faulty_package), runs, steps, tmp_path / "repro")
+    assert investigation.measured.verdict is not None
     assert [step.name for step in told.steps] == ["run, level 2", "run, level 2"]
-    assert not trials.has_begun_ahead
+    assert not runs.has_begun_ahead
     assert [run.info.level for run in _runs(tmp_path)] == [2, 2]
 
 
@@ -73,8 +73,8 @@ def test_a_run_that_failed_in_the_background_is_run_again(
     faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULTY_OPS", "raise")
-    trials, told = _trials(faulty_package, tmp_path)
-    trials.begin_all_tensors()
-    assert trials.all_tensors().verdict is not None
+    runs, told = _triage_runs(faulty_package, tmp_path)
+    runs.begin_all_tensors()
+    assert runs.all_tensors().verdict is not None
     assert [step.name for step in told.steps] == ["run, level 1, all"]
     assert len(_runs(tmp_path)) == 1

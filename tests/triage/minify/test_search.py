@@ -107,7 +107,7 @@ def test_no_more_scripts_than_allowed(search: Search) -> None:
 
     start = parts.start(*[RELU, ADD] * 4)
     lines = search(start, run, most_scripts=2)
-    assert "note: ended after 2 scripts; a larger --most-scripts goes on" in lines
+    assert "note: ended after 2 scripts; a larger --most-scripts resumes" in lines
     assert any(line.startswith("SMALLEST 4 calls of 8") for line in lines)
     lines = search(start, run)
     assert "note: the first 2 scripts had been run before" in lines

@@ -1,4 +1,4 @@
-"""Programs that were not made here: nothing of them runs, also when a search goes on."""
+"""Programs that were not made here: nothing of them runs, also when a search is resumed."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_a_search_that_goes_on_asks_for_trust(tmp_path: Path, monkeypatch: pytes
     folder = options.out / key_of(options)[:12]
     folder.mkdir(parents=True)
     ScriptTrials(folder, key_of(options)).know(Known("triage", findings.to_json(Finding(FAULT, "SIGSEGV"))))
-    monkeypatch.setattr(module, "known_finding", lambda *_: pytest.fail("it goes on"))
+    monkeypatch.setattr(module, "known_finding", lambda *_: pytest.fail("it resumes"))
     with pytest.raises(UsageError, match="can be written by other users; torch would unpickle its objects"):
         minify(options)

@@ -257,10 +257,10 @@ def test_why_a_model_is_not_compared(run: RunDir, tmp_path: Path, monkeypatch: p
     assert looked(run, tmp_path) == f"0 of 3 launches; not compared: {reason}"
     assert looked(run, tmp_path, compare=False) == "0 of 3 launches; not compared: --no-compare"
     monkeypatch.setattr(wrong_value, "has_reference", lambda _: True)
-    monkeypatch.setattr(wrong_value, "MOST_LAUNCHES", 2)
+    monkeypatch.setattr(wrong_value, "MAX_LAUNCHES", 2)
     reason = "3 launches, which are many; aoti-debug compare does"
     assert looked(run, tmp_path) == f"0 of 3 launches; not compared: {reason}"
-    monkeypatch.setattr(wrong_value, "MOST_LAUNCHES", 3)
+    monkeypatch.setattr(wrong_value, "MAX_LAUNCHES", 3)
     monkeypatch.setattr(wrong_value, "LARGEST", 143)
     reason = "144 B of tensors, which would be saved; aoti-debug compare does"
     assert looked(run, tmp_path) == f"0 of 3 launches; not compared: {reason}"

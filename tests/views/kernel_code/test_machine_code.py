@@ -78,7 +78,7 @@ def test_a_kernels_name_is_no_pattern(run: RunDir, packaged: bytes, tmp_path: Pa
             machine_code.ptx(run, replace(kernel(), mangled=name), [tmp_path / "triton"])
 
 
-def test_no_program_is_started_on_a_strangers_machine_code(
+def test_no_program_is_started_on_untrusted_machine_code(
     run: RunDir, packaged: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of another user"))

@@ -51,7 +51,7 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_table_that_is_cut(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aoti_debug.app.cli.commands.memory.MOST", 1)
+    monkeypatch.setattr("aoti_debug.app.cli.commands.memory.MAX_STORAGES", 1)
     run = recorded(tmp_path)
     assert main.run(["memory", str(run.path)]) == 0
     assert "  and 1 more (--all)" in capsys.readouterr().out.splitlines()

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from aoti_debug.views.summaries.drift import FEWEST_CALLS, drift
+from aoti_debug.views.summaries.drift import MIN_CALLS, drift
 from tests.views.summaries.sampled import empty, sample, series
 
 CALLS = 40
@@ -39,8 +39,8 @@ def test_a_change_that_is_small_for_the_tensor_is_none() -> None:
 
 
 def test_few_calls_tell_nothing() -> None:
-    assert drift(series(sample(n, mean=float(n)) for n in range(FEWEST_CALLS - 1))) == ()
-    assert drift(series(sample(n, mean=float(n)) for n in range(FEWEST_CALLS))) != ()
+    assert drift(series(sample(n, mean=float(n)) for n in range(MIN_CALLS - 1))) == ()
+    assert drift(series(sample(n, mean=float(n)) for n in range(MIN_CALLS))) != ()
 
 
 def test_elements_that_stop_being_finite() -> None:

@@ -58,8 +58,8 @@ def command(
 
     With --settings, the program is built with changes, and compared as by `aoti-debug compare`, until some fix it:
     what --inductor-config asks for is left out, usual suspects are changed, lowerings, decompositions and passes are
-    left out. Of those that fix it together, the smallest set is searched. If it is interrupted, the same command goes
-    on.
+    left out. Of those that fix it together, the smallest set is searched. If it is interrupted, the same command
+    resumes it.
     """
     if settings:
         if bad is not None:

@@ -20,7 +20,7 @@ from aoti_debug.compare.diff.diff import diff
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.document import document
 from aoti_debug.compare.diff.options import BASE, DiffOptions
-from aoti_debug.compare.diff.text import MOST, diff_lines
+from aoti_debug.compare.diff.text import MAX_LISTED, diff_lines
 from aoti_debug.package.recording import levels
 
 
@@ -102,7 +102,7 @@ def command(
     if as_json:
         click.echo(json.dumps(document(found, excesses), indent=1, allow_nan=False))
     else:
-        print_lines(["", *diff_lines(found, excesses, most=sys.maxsize if show_all else MOST), *page])
+        print_lines(["", *diff_lines(found, excesses, most=sys.maxsize if show_all else MAX_LISTED), *page])
     is_clean = found.is_same if excesses is None else not excesses
     context.exit(EXIT_CLEAN if is_clean else EXIT_FINDING)
 

@@ -16,7 +16,7 @@ from aoti_debug.views.memory.document import document
 from aoti_debug.views.memory.growth import kept_memory
 from aoti_debug.views.memory.memory import memory
 from aoti_debug.views.memory.options import BASE, MemoryOptions
-from aoti_debug.views.memory.text import MOST, memory_lines
+from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 
 
 @click.command("memory")
@@ -27,7 +27,7 @@ from aoti_debug.views.memory.text import MOST, memory_lines
 @options.libraries
 @options.trust
 @options.out(BASE, "the run")
-@click.option("--all", "show_all", is_flag=True, help=f"List every buffer, not only {MOST} of each table.")
+@click.option("--all", "show_all", is_flag=True, help=f"List every buffer, not only {MAX_STORAGES} of each table.")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a picture: bytes over launches, by buffer.")
 @options.page_output("With --plot: the file to write.  [default: report/memory.html in the run]")
 @options.json_output("docs/memory.schema.json")
@@ -65,6 +65,6 @@ def command(
     if as_json:
         click.echo(json.dumps(document(found), indent=1, allow_nan=False))
     else:
-        print_lines(["", *memory_lines(found, None if show_all else MOST), *written])
+        print_lines(["", *memory_lines(found, None if show_all else MAX_STORAGES), *written])
     is_kept = any(kept.is_measured for kept in kept_memory(found.memory, found.measured))
     context.exit(EXIT_FINDING if is_kept else EXIT_CLEAN)

@@ -16,7 +16,7 @@ from aoti_debug.base.machine.progress.last_durations import LastDurations
 from aoti_debug.triage.minify.document import document
 from aoti_debug.triage.minify.minified import Minified
 from aoti_debug.triage.minify.minify import minify
-from aoti_debug.triage.minify.options import BASE, MOST_SCRIPTS, MinifyOptions
+from aoti_debug.triage.minify.options import BASE, MAX_SCRIPTS, MinifyOptions
 from aoti_debug.triage.minify.text import minified_lines
 
 
@@ -30,7 +30,7 @@ from aoti_debug.triage.minify.text import minified_lines
     "--most-scripts",
     metavar="N",
     type=click.IntRange(min=1),
-    default=MOST_SCRIPTS,
+    default=MAX_SCRIPTS,
     show_default=True,
     help="End after so many scripts, with the smallest part so far.",
 )
@@ -63,8 +63,8 @@ def command(
     fewer of them. If no such part shows the fault, parts of the whole program are tried. The result needs torch and
     the modules of --import, and nothing of aoti-debug; it prints one line and ends with exit code 1 if it shows the
     fault. A triage of that part has to confirm the finding; if it does not, the next larger part is tried, four in
-    all. If the search is interrupted, the same command goes on. Exit code 1: there is a finding, and a script that is
-    confirmed; 7: there is a finding, and no such script.
+    all. If the search is interrupted, the same command resumes it. Exit code 1: there is a finding, and a script that
+    is confirmed; 7: there is a finding, and no such script.
     """
     chosen = MinifyOptions(
         program=program,

@@ -30,7 +30,7 @@ class RunCode:
         """Yields the code of a launch's kernels.
 
         Raises:
-            AotiDebugError: PTX or SASS are asked for and cannot be had; SASS of a stranger's run is not trusted.
+            AotiDebugError: PTX or SASS are asked for and cannot be had; SASS of an untrusted run is refused.
         """
         kernels = launch_kernels(self._run, launch)
         if not kernels:
@@ -50,7 +50,7 @@ class RunCode:
         """The code of a launch's kernels for JSON; launches of one site that ran the same kernel share it.
 
         Raises:
-            AotiDebugError: PTX or SASS are asked for and cannot be had; SASS of a stranger's run is not trusted.
+            AotiDebugError: PTX or SASS are asked for and cannot be had; SASS of an untrusted run is refused.
         """
         key = (launch.site.id, launch.grid.kernel if launch.grid else "")
         if key not in self._documents:

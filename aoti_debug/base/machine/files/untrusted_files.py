@@ -1,4 +1,4 @@
-"""Opens files of a directory that may come from a stranger: only regular files, and only inside of it.
+"""Opens files of a directory that may come from an untrusted source: only regular files, and only inside of it.
 
 A symbolic link, on the way or at its end, is never followed; a FIFO or a device is never waited for. Errors are
 OSErrors whose `strerror` is a sentence: "it is a symbolic link".

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aoti_debug.base import wording
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildStage, Position
 
-_MOST = 4  # nodes in a line
+_MAX_NODES = 4  # nodes in a line
 
 
 def part_text(position: Position) -> str:
@@ -24,4 +24,4 @@ def part_text(position: Position) -> str:
 
 def nodes_text(names: Sequence[str]) -> str:
     """ "node erf", "nodes relu, erf, sin, sub and 3 more"."""
-    return f"node{'' if len(names) == 1 else 's'} {wording.join_truncated(names, _MOST)}"
+    return f"node{'' if len(names) == 1 else 's'} {wording.join_truncated(names, _MAX_NODES)}"

@@ -6,7 +6,7 @@ import re
 import sysconfig
 from pathlib import Path
 
-_MOST = 12
+_MAX_FRAMES = 12
 _OWN = Path(__file__).parents[3]
 _INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _TRACEBACK = "Traceback (most recent call last):"
@@ -27,7 +27,7 @@ def innermost_frames(text: str) -> tuple[str, ...]:
             frames, is_innermost_first = [], line.strip(" |+") != _TRACEBACK
         elif (match := _FRAME.match(line)) and not _lies_in(match["file"], _OWN):
             frames.append(f"{match['file']}:{match['line']} in {match['function']}")
-    return tuple(frames[:_MOST] if is_innermost_first else frames[: -_MOST - 1 : -1])
+    return tuple(frames[:_MAX_FRAMES] if is_innermost_first else frames[: -_MAX_FRAMES - 1 : -1])
 
 
 def is_of_user(frame: str) -> bool:

@@ -8,14 +8,14 @@ from aoti_debug.instrument.wrapper.callees.prototypes import Param, Prototype
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.launches import slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, Reading
+from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.instrument.wrapper.launches.slots import Slot
 from aoti_debug.package.manifest import Arg, Form, Kind, Role
 
 _MEMBER = "kernels."
 
 
-def read(call: CallExpression, context: FunctionContext) -> Reading | None:
+def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     """Reads a call of a C++ kernel; None for other calls.
 
     `cpp_fused_relu_1((const float*)(buf7.data_ptr()), (float*)(buf8.data_ptr()), s77);`
@@ -23,10 +23,10 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     if call.callee.startswith("aoti_torch_") or call.callee not in context.externs:
         return None
     arguments = _slots(call, context.externs[call.callee])
-    return Reading(Kind.CPP, call.callee, arguments) if arguments is not None else None
+    return ParsedLaunch(Kind.CPP, call.callee, arguments) if arguments is not None else None
 
 
-def read_cutlass(call: CallExpression, context: FunctionContext) -> Reading | None:
+def read_cutlass(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     """Reads a call of a CUTLASS kernel; None for other calls.
 
     `kernels.cuda_fused_mm_0((const void*)arg0_1.data_ptr(), (int)64, (size_t*)nullptr, stream);`
@@ -36,7 +36,7 @@ def read_cutlass(call: CallExpression, context: FunctionContext) -> Reading | No
     name = call.callee.removeprefix(_MEMBER)
     unnamed = Prototype(name, tuple(Param("", "") for _ in call.arguments))
     arguments = _slots(call, context.externs.get(name, unnamed))
-    return Reading(Kind.CUTLASS, name, arguments) if arguments is not None else None
+    return ParsedLaunch(Kind.CUTLASS, name, arguments) if arguments is not None else None
 
 
 def _slots(call: CallExpression, prototype: Prototype) -> tuple[Slot, ...] | None:

@@ -10,14 +10,14 @@ from aoti_debug.instrument.wrapper.callees.shim_operators import mutated, qualif
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import PROXY, CallExpression
 from aoti_debug.instrument.wrapper.launches import slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, Reading
+from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.instrument.wrapper.launches.slots import Slot
 from aoti_debug.package.manifest import Form, Kind, Role
 
 _INTS, _TENSORS = 3, 5  # positions of the two arrays
 
 
-def read(call: CallExpression, context: FunctionContext) -> Reading | None:
+def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     """Reads a call through the proxy executor; None for other calls.
 
     `aoti_torch_proxy_executor_call_function(proxy_executor, 0, 2, ints.data(), 3, tensors.data())`
@@ -44,7 +44,7 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     arguments = [_tensor(t, n, e, r) for n, (t, e, r) in enumerate(zip(tensors, entries, roles, strict=True))]
     arguments += [_integer(t, n, e) for n, (t, e) in enumerate(zip(ints, numbers, strict=True))]
     operands, results = ((), ()) if node is None else (node.operands, node.results)
-    return Reading(Kind.PROXY, name, tuple(arguments), op=name, operands=operands, results=results)
+    return ParsedLaunch(Kind.PROXY, name, tuple(arguments), op=name, operands=operands, results=results)
 
 
 def _node(index: int, ints: Sequence[str], tensors: Sequence[str], context: FunctionContext) -> ProxyNode | None:

@@ -9,7 +9,7 @@ from aoti_debug.instrument.wrapper.callees.shim_operators import mutated, operat
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.launches import slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, Reading
+from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.instrument.wrapper.launches.slots import Slot
 from aoti_debug.package.manifest import CType, Form, Kind, Role
 
@@ -31,7 +31,7 @@ _NO_LAUNCH = (
 )
 
 
-def read(call: CallExpression, context: FunctionContext) -> Reading | None:
+def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     """Reads a call of a C-shim function; None for other calls.
 
     `aoti_torch_cpu_addmm_out(buf0, bias, arg0_1, weight_view, 1L, 1L)`
@@ -39,7 +39,7 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     callee = call.callee
     prototype = context.shims.get(callee) or context.externs.get(callee)
     if prototype is None and _DEVICE.match(callee):
-        prototype = _spelled(call, context)
+        prototype = _guess_prototype(call, context)
     if prototype is None or len(prototype.params) != len(call.arguments):
         return None
     if not any("AtenTensorHandle" in param.ctype for param in prototype.params):
@@ -57,7 +57,7 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
     arguments: list[Slot] = []
     for i, param in enumerate(prototype.params):
         arguments += _argument(call, i, param, roles, context)
-    return Reading(kind, callee, tuple(arguments), op=op)
+    return ParsedLaunch(kind, callee, tuple(arguments), op=op)
 
 
 def kind_of(callee: str, prototype: Prototype) -> Kind:
@@ -144,7 +144,7 @@ def _number(text: str, i: int, param: Param, form: Form, context: FunctionContex
     return [slot]
 
 
-def _spelled(call: CallExpression, context: FunctionContext) -> Prototype | None:
+def _guess_prototype(call: CallExpression, context: FunctionContext) -> Prototype | None:
     """Guesses the prototype of a function that no header declares from its argument expressions."""
     params = [_guess(argument.text, context) for argument in call.arguments]
     known = tuple(param for param in params if param is not None)

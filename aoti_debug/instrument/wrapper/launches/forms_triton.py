@@ -8,7 +8,7 @@ from aoti_debug.instrument.wrapper.callees.prototypes import Param
 from aoti_debug.instrument.wrapper.callees.triton_functions import TritonFunction
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.launches import slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, Reading
+from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.instrument.wrapper.launches.slots import Slot
 from aoti_debug.package.manifest import Form, Kind, Role
 
@@ -16,7 +16,7 @@ _PREFIX = "call_"
 _PLUMBING = frozenset({"device_idx_", "stream_", "kernels_", "cubin_dir_"})
 
 
-def read(call: CallExpression, context: FunctionContext) -> Reading | None:
+def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     """Reads a call of a generated `call_*` function; None for other calls.
 
     `call_triton_poi_fused_0(arg0_1, buf0, 4096L, this->device_idx_, stream, kernels, this->cubin_dir_);`
@@ -31,7 +31,7 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
         if (slot := _slot(argument.text, i, param, function, generated)) is not None
     ]
     launches = (function.launch.kernel,) if function.launch else ()
-    return Reading(Kind.TRITON, call.callee.removeprefix(_PREFIX), tuple(arguments), launches=launches)
+    return ParsedLaunch(Kind.TRITON, call.callee.removeprefix(_PREFIX), tuple(arguments), launches=launches)
 
 
 def _slot(text: str, value: int, param: Param, function: TritonFunction, generated: bool) -> Slot | None:

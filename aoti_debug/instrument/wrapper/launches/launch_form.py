@@ -40,8 +40,8 @@ class FunctionContext:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A call that was recognised as a launch."""
+class ParsedLaunch:
+    """A call that was parsed as a launch."""
 
     kind: Kind
     kernel: str
@@ -62,4 +62,4 @@ class LaunchForm:
     """
 
     callees: re.Pattern[str]
-    read: Callable[[CallExpression, FunctionContext], Reading | None]
+    read: Callable[[CallExpression, FunctionContext], ParsedLaunch | None]

@@ -16,7 +16,7 @@ from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points
 from aoti_debug.instrument.wrapper.cpp_syntax.variables import variables
 from aoti_debug.instrument.wrapper.launches import slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, Reading
+from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Certainty, Kind, Provenance, Role, Site, Unrecognised
 
@@ -41,9 +41,9 @@ def is_callee(name: str) -> bool:
     return any(form.callees.fullmatch(name) for form in FORMS)
 
 
-def read(call: CallExpression, context: FunctionContext) -> Reading | None:
+def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     """Reads a call as the first form that matches it; None if no form does."""
-    return next((reading for form in FORMS if (reading := form.read(call, context)) is not None), None)
+    return next((parsed for form in FORMS if (parsed := form.read(call, context)) is not None), None)
 
 
 _UNREAD = re.compile(r"op\.callBoxed|runTritonKernel\w*|launchKernel")  # launches that no form reads
@@ -100,34 +100,34 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
         local = replace(context, variables=variables(masked, bodies[name]))
         written = set(local.variables.initialised)
         for call in scanned.calls:
-            reading = read(call, local)
-            if reading is None:
+            parsed = read(call, local)
+            if parsed is None:
                 unrecognised.append(Unrecognised(name, call.line, _line_of(text, call)))
                 continue
-            args = slots.to_arguments(reading.slots, local.variables.bases)
+            args = slots.to_arguments(parsed.slots, local.variables.bases)
             recognised.append(
-                SiteCall(_site(len(recognised), call, reading, _partial_outputs(args, reading.kind, written)), call)
+                SiteCall(_site(len(recognised), call, parsed, _partial_outputs(args, parsed.kind, written)), call)
             )
             written |= {arg.base for arg in args if arg.base and arg.role in (Role.OUT, Role.INOUT, Role.UNKNOWN)}
     return Sites(tuple(recognised), tuple(unrecognised))
 
 
-def _site(number: int, call: CallExpression, reading: Reading, args: tuple[Arg, ...]) -> Site:
+def _site(number: int, call: CallExpression, parsed: ParsedLaunch, args: tuple[Arg, ...]) -> Site:
     return Site(
         id=number,
-        kernel=reading.kernel,
-        kind=reading.kind,
+        kernel=parsed.kernel,
+        kind=parsed.kind,
         function=call.function,
         callee=call.callee,
         line=call.line,
         args=args,
         provenance=Provenance(Certainty.NONE),
-        op=reading.op,
+        op=parsed.op,
         subgraph=call.subgraph,
         loops=call.loops,
-        launches=reading.launches,
-        operands=reading.operands,
-        results=reading.results,
+        launches=parsed.launches,
+        operands=parsed.operands,
+        results=parsed.results,
     )
 
 

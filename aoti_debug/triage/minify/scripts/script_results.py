@@ -1,4 +1,4 @@
-"""The scripts that a minimisation has run, with their results, on the disk: one that is interrupted goes on."""
+"""The scripts that a minimisation has run, with their results, on the disk: resumable."""
 
 from __future__ import annotations
 

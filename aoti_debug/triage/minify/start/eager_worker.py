@@ -104,7 +104,7 @@ def _needed(graph: Graph, outputs: tuple[str, ...]) -> set[str]:
     return found
 
 
-_MOST_ELEMENTS = 16  # of a tensor that is written as a literal
+_MAX_ELEMENTS = 16  # of a tensor that is written as a literal
 _PLAIN = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
 
 
@@ -211,7 +211,7 @@ class _Written:
 def _literal(value: torch.Tensor) -> str:
     """An expression of a tensor of few elements; "" for others."""
     name = dtypes.bare_name(value.dtype)
-    if value.numel() > _MOST_ELEMENTS or not value.numel() or name not in _PLAIN or not value.is_contiguous():
+    if value.numel() > _MAX_ELEMENTS or not value.numel() or name not in _PLAIN or not value.is_contiguous():
         return ""
     numbers = value.cpu().float() if name in ("float16", "bfloat16") else value.cpu()
     return f"torch.tensor({_nested(numbers.numpy().tolist(), name)}, dtype=torch.{name})"

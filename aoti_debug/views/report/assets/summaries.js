@@ -15,7 +15,7 @@
     return made;
   }
 
-  const MOST_BITS = 40; // of headroom: more says nothing
+  const MAX_BITS = 40; // of headroom: more says nothing
   const isExtreme = (value) => value !== 0 && (Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3);
   const short = (value) => (isExtreme(value) ? value.toExponential(1).replace(".0e", "e").replace("e+", "e") : String(Number(value.toPrecision(3))));
   const line = (name, hue, options = {}) => ({
@@ -76,7 +76,7 @@
     if (!one.floating) return figures[3].remove();
     const over = data.precisions.map((name, i) => line(`${name} over`, hues[i]));
     const under = data.precisions.map((name, i) => line(`${name} under`, hues[i], { dash: [5, 4] }));
-    draw(figures[3], one, [...over, ...under], [...one.over, ...one.under], { zero: true, most: MOST_BITS });
+    draw(figures[3], one, [...over, ...under], [...one.over, ...one.under], { zero: true, most: MAX_BITS });
   }
 
   const MARGIN = 400; // pixels: what is so near to the window is drawn as well

@@ -10,7 +10,7 @@ from aoti_debug.instrument.wrapper import launches
 from aoti_debug.instrument.wrapper.analysis import analyse
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.launches import sites, slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, Reading
+from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.package.manifest import Form, Kind, Role
 from tests import schema
 from tests.instrument.wrapper.listing import listing
@@ -32,7 +32,7 @@ void AOTInductorModel::run_impl(AtenTensorHandle* input_handles, AtenTensorHandl
 """
 
 
-def read(call: CallExpression, context: FunctionContext) -> Reading | None:
+def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     """`enqueue_made_up("scale", arg0_1, buf0, 3L);`"""
     if call.callee != "enqueue_made_up":
         return None
@@ -42,7 +42,7 @@ def read(call: CallExpression, context: FunctionContext) -> Reading | None:
         slots.tensor(result, value=2, form=Form.TENSOR, role=Role.OUT, param="result"),
         slots.number(factor, value=3, form=Form.SCALAR, ctype="int64_t", param="factor"),
     )
-    return Reading(Kind.CPP, name.strip('"'), found)
+    return ParsedLaunch(Kind.CPP, name.strip('"'), found)
 
 
 MADE_UP = LaunchForm(re.compile("enqueue_made_up"), read)

@@ -115,7 +115,7 @@ def write_repro(
 
     Raises:
         UsageError: there is no such kernel or launch, it cannot be replayed, it is too large for one file, something
-            is there already, or the run was not made here and is not trusted.
+            is there already, or the run was not made on this account and is not trusted.
         RunDirError: the run cannot be read, or holds too little of the launch and cannot be repeated.
     """
     diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)

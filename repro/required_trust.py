@@ -10,7 +10,7 @@ from aoti_debug.runs.rundir.timeline import Launch
 
 
 def require_trust(run: RunDir, launch: Launch, trusted: bool) -> None:
-    """Checks that what the repro executes was made here, or is trusted.
+    """Checks that what the repro executes was made on this account, or is trusted.
 
     Raises:
         UsageError: it was not.

@@ -119,7 +119,7 @@ class _Session:
             require_trust(run, options.trusted)
             if self._has_no_program(run):
                 return self._with_sources(run)
-            returned = self._folder / _OUTPUTS  # of a run that was made here; any other has not saved them
+            returned = self._folder / _OUTPUTS  # of a run that was made on this account; any other has not saved them
             scope = Scope(
                 options.filters,
                 metric=options.metric,

@@ -1,7 +1,7 @@
 """Remembers what this user has made on this machine, or has said to trust: by hashes, in a directory of their own.
 
 What is remembered is one empty file for each hash. A received file is never among them, unless its content is that of
-one that was made here.
+one that was made on this account.
 """
 
 from __future__ import annotations

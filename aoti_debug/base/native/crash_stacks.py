@@ -154,7 +154,8 @@ def preserve(run: Path) -> None:
 def decode(run: Path) -> Backtrace | None:
     """Symbolizes the files that the process wrote; None if it wrote none.
 
-    It reads the libraries that they name, wherever they are, and runs addr2line: only for a run that was made here.
+    It reads the libraries that they name, wherever they are, and runs addr2line: only for a run
+    that was made on this account.
     """
     stacks = _raw_stacks(_text(run / STACKS))
     python = _python_frames(_text(run / PYTHON))

@@ -87,7 +87,7 @@ def write_fx_repro(
 
     Raises:
         UsageError: there is no such kernel or launch, its part of the graph has no form in FX, something is there
-            already, or the run was not made here and is not trusted.
+            already, or the run was not made on this account and is not trusted.
         ArtifactError: the package holds no graph.
         RunDirError: the run cannot be read, or saved too little and cannot be repeated.
         TargetError: the tensors cannot be saved.

@@ -50,7 +50,7 @@ def options_of(run: RunDir, folder: Path, options: ReplayOptions) -> RunOptions:
 
     Raises:
         RunDirError: its package was not found, or is another one, or its inputs are not known.
-        UsageError: it was not made here, and is not trusted.
+        UsageError: it was not made on this account, and is not trusted.
     """
     run.require_repeatable()
     package = run.required_package

@@ -60,7 +60,7 @@ def remember_run(manifest: Manifest, imports: Sequence[str] = (), libraries: Seq
 
 
 def is_made_here(manifest: Manifest, imports: Sequence[str], libraries: Sequence[str]) -> bool:
-    """True if all that the repetition or a repro of a run executes was made here: kernels, operators, imports.
+    """True if what the repetition or a repro of a run executes was made on this account: kernels, operators, imports.
 
     Args:
         manifest, imports, libraries: as the run recorded them.

@@ -42,7 +42,7 @@ def run_target(path: Path, model: str, trusted: bool) -> RunTarget:
 
     Raises:
         ArtifactError: it cannot be run.
-        UsageError: it holds several models, or none of that name; or it was not made here, and is not trusted.
+        UsageError: it holds several models, or none of that name; or it is not trusted.
         ToolchainError: the interposing libraries do not compile.
     """
     package = archive.inspect(path)

@@ -48,7 +48,7 @@ def eager_calls(
 
     Raises:
         ArtifactError: the program cannot be loaded, or is of the wrong kind.
-        UsageError: it was not made here.
+        UsageError: it was not made on this account.
         RunDirError: the package of the run, with its inputs, was not found, or the inputs are not known.
         TargetError: the process died.
     """

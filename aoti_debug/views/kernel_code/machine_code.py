@@ -24,10 +24,10 @@ def sass(run: RunDir, kernel: Kernel, trusted: bool) -> str:
     """The instructions of a kernel as a GPU runs them, from the binary in the package.
 
     Args:
-        trusted: start the disassembler on it even if it was not made here.
+        trusted: start the disassembler on it even if it was not made on this account.
 
     Raises:
-        UsageError: it is no Triton kernel, or was not made here.
+        UsageError: it is no Triton kernel, or was not made on this account.
         ArtifactError: the package has no binary of it any more.
         ToolchainError: no disassembler is installed, or it failed.
     """

@@ -10,7 +10,7 @@ class CodeOptions:
     """The forms of a kernel's code that are shown: its source, the PTX and the machine code of a Triton kernel.
 
     Attributes:
-        trusted: a disassembler may read the machine code of a run that was not made here.
+        trusted: a disassembler may read the machine code of a run that was not made on this account.
     """
 
     source: bool

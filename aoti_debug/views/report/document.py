@@ -128,7 +128,7 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION, sum
 
 
 def _contexts(frames: Sequence[ModelLine], run: RunDir | None) -> tuple[LaunchContext, ...]:
-    """The model lines with their neighbours; a run that was not made here may name any file of this machine."""
+    """The model lines with their neighbours; a run not made on this account may name any file of this machine."""
     is_made_here = run is not None and run.is_made_here
     return tuple(context_of(frame) if is_made_here else recorded_line(frame) for frame in frames)
 

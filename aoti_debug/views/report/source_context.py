@@ -49,7 +49,7 @@ def context_of(frame: ModelLine) -> LaunchContext:
 def recorded_line(frame: ModelLine) -> LaunchContext:
     """A frame's line alone, as it was recorded."""
     lines = (Line(frame.line, frame.text, True),) if frame.text else ()
-    return LaunchContext(frame, lines, "the run was not made here: files of this machine are not read for it")
+    return LaunchContext(frame, lines, "the run was not made on this account: files of this machine are not read")
 
 
 def context_in(frame: ModelLine, lines: list[str]) -> LaunchContext:

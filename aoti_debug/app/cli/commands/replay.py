@@ -61,8 +61,7 @@ def command(
     trusted: bool,
     out: Path,
 ) -> None:
-    """Run a model again with results of launches replaced, and say whether its outputs match eager again; or stop
-    before a launch.
+    """Run a model again with results of launches replaced: do its outputs match eager again? Or stop before a launch.
 
     RUN is a run directory or its name, by default the latest one. `eager` and `fp64` are what the program gives for the
     inputs that the launch was recorded with, OTHER.pt2 is another package, whose launch of the same value is taken.

@@ -56,7 +56,7 @@ def a_run(base: Path, manifest: Manifest | None = None, **fields: object) -> Pat
 
 
 def received(base: Path, **fields: object) -> Path:
-    """A copy of a run whose manifest was not made here."""
+    """A copy of a run whose manifest was not made on this account."""
     path = a_run(base / "made", **fields)
     data = json.loads((path / "manifest.json").read_text())
     data["source_sha256"] = "untrusted"

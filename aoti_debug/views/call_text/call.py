@@ -1,4 +1,4 @@
-"""A call of an operator or a launch of a kernel, and its text as torch's DebugMode words it."""
+"""A call of an operator or a launch of a kernel, and its text in DebugMode's format."""
 
 from __future__ import annotations
 

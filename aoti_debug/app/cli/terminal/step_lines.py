@@ -16,7 +16,7 @@ _NAME_COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"))
 
 
 class StepLines(StepListener):
-    """Prints one line for each step: its duration and result; on a terminal also the step that goes on."""
+    """Prints one line for each step: its duration and result; on a terminal also the running step."""
 
     def __init__(self, last: LastDurations) -> None:
         self._console = Console(stderr=True)
@@ -32,7 +32,7 @@ class StepLines(StepListener):
         self._stop()
 
     def began(self, name: str) -> None:
-        """Shows the step that goes on, and how long it took the last time."""
+        """Shows the running step, and how long it took the last time."""
         self._stop()
         self._name = name + self._last.hint(name)
         if is_live(self._console):

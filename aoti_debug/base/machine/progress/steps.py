@@ -37,7 +37,7 @@ class StepListener:
         """A step began."""
 
     def advanced(self, done: int, total: int) -> None:
-        """A part of the step that goes on is done."""
+        """A part of the running step is done."""
 
     def finished(self, step: Step) -> None:
         """A step is finished."""

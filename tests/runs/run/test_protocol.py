@@ -49,7 +49,7 @@ def test_a_message_is_one_line_that_reads_back(message: Message) -> None:
             "message is None, not one of stage reached, torch imported, calls begun, calls done, unloaded, failed",
         ),
         (b'{"message": []}', r"message is \[\], not one of"),
-        (b'{"message": "stage reached", "stage": "lunch"}', 'stage is "lunch", not one of Stage'),
+        (b'{"message": "stage reached", "stage": "lunch"}', 'stage is "lunch", not one of RunStage'),
         (b'{"message": "calls done", "seconds": "1"}', 'seconds is "1", not a finite number'),
         (b'{"message": "failed", "error": {"type": "E"}}', "error.message is missing"),
     ],

@@ -16,7 +16,7 @@ CPP := $(shell find runtime_shims repro tests -name '*.cpp' -o -name '*.h' -o -n
 .PHONY: demo test suite lint ruff mypy clang-format format clean
 
 demo: $(READY)
-	PATH="$(BIN):$$PATH" bash docs/demo/demo.sh
+	PATH="$(BIN):$$PATH" bash examples/demo.sh
 
 # The linters run beside what comes meanwhile: torch is installed, and the tests begin.
 test:
@@ -64,4 +64,4 @@ $(READY): $(TORCH) $(TOOLS)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache docs/demo/out
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache examples/out

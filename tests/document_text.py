@@ -21,6 +21,7 @@ _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _ANY_OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 _COMMAND = re.compile(r"(?<![\w/])aoti-debug ([a-z]+)")
 _SCRIPT = re.compile(r"(?:^|[ /])([a-z]\w*\.py)\b")
+_SCRIPT_MODULE = re.compile(r"(?:^|[ /])python -m ((?:benchmarks|tests)(?:\.\w+)+)")
 _TARGET = re.compile(r"(?:^|[ `])make ([a-z]+)")
 
 
@@ -29,7 +30,7 @@ class OptionUse:
     """An option in a command line.
 
     Attributes:
-        tool: "aoti-debug run", "repro.py", "pytest"; "" where the option stands alone.
+        tool: "aoti-debug run", "repro.py", "benchmarks.triage.triage", "pytest"; "" where the option stands alone.
     """
 
     tool: str
@@ -107,6 +108,11 @@ def modules(lines: Collection[str]) -> list[str]:
     return [name for line in lines for name in _MODULE.findall(line) if name != _HEADER]
 
 
+def script_modules(lines: Collection[str]) -> list[str]:
+    """Modules of the checkout that `python -m` executes."""
+    return [name for line in lines for name in _SCRIPT_MODULE.findall(line)]
+
+
 def variables(markdown: str) -> list[str]:
     """Environment variables of aoti-debug and of the built-in printer."""
     return _VARIABLE.findall(markdown)
@@ -137,7 +143,7 @@ def _tool(line: str) -> str:
         return f"aoti-debug {command[1]}"
     if re.search(r"(?:^|[ ])pytest ", line):
         return "pytest"
-    script = _SCRIPT.search(line)
+    script = _SCRIPT_MODULE.search(line) or _SCRIPT.search(line)
     return script[1] if script else ""
 
 

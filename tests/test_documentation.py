@@ -22,12 +22,13 @@ DOCS = ROOT / "docs"
 DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")))
 WITH_LINKS = (*DOCUMENTS, ROOT / "CHANGELOG.md")
 MAX_LINES = 200  # of the README
-FOLDERS = (".ci", "aoti_debug", "benchmarks", "docs", "runtime_shims", "tests")
+FOLDERS = (".ci", "aoti_debug", "benchmarks", "docs", "examples", "runtime_shims", "tests")
 # Names of files of users, or made for them, which are no part of the checkout
 GENERATED = {"repro.py", "minifier_launcher.py", "issue.md", "my.py", "budget.toml"}
 REPRO_OPTIONS = ROOT / "repro/templates/options.py"
 FX_GOLDEN = ROOT / "tests/compare/fx_repro/golden"
-SCRIPTS = ("benchmarks/*.py", "docs/demo/*.py", "runtime_shims/cuda/*.py", "tests/*/*.py")
+MODULES = ("benchmarks/*/*.py", "tests/**/*.py")
+SCRIPTS = ("examples/*.py", "runtime_shims/cuda/*.py")
 
 
 def each(documents: tuple[Path, ...]) -> pytest.MarkDecorator:
@@ -59,11 +60,16 @@ def options_of_commands() -> dict[str, set[str]]:
     return found
 
 
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
 @functools.cache
 def options_of_scripts() -> dict[str, set[str]]:
-    """Options of the scripts that documents may call, by file name; those of pytest are the suite's own."""
-    scripts = [path for pattern in SCRIPTS for path in ROOT.glob(pattern)]
-    found = {path.name: text.parser_options(path.read_text()) for path in scripts}
+    """Options of scripts by file name, of modules by dotted name, and of pytest (the suite's own)."""
+    scripts = {path.name: path for pattern in SCRIPTS for path in ROOT.glob(pattern)}
+    modules = {module_name(path): path for pattern in MODULES for path in ROOT.glob(pattern)}
+    found = {name: text.parser_options(path.read_text()) for name, path in {**scripts, **modules}.items()}
     generated = [REPRO_OPTIONS, *(FX_GOLDEN / f"{name}.py.txt" for name in ("repro", "minifier_launcher"))]
     found["repro.py"] = {"--help"}.union(*(text.parser_options(path.read_text()) for path in generated))
     return found | {"pytest": text.parser_options((ROOT / "tests/conftest.py").read_text())}
@@ -109,6 +115,12 @@ def test_source_files_are_part_of_the_checkout(document: Path) -> None:
 def test_modules_and_their_names_exist(document: Path) -> None:
     named = text.modules(lines_of(document))
     assert [name for name in named if not text.resolves(name, PACKAGE, aoti_debug.__all__)] == []
+
+
+@each(DOCUMENTS)
+def test_modules_that_commands_execute_exist(document: Path) -> None:
+    named = text.script_modules(lines_of(document))
+    assert [name for name in named if not (ROOT / name.replace(".", "/")).with_suffix(".py").is_file()] == []
 
 
 @each(DOCUMENTS)
@@ -251,8 +263,8 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
 
 def test_paths_are_found() -> None:
-    lines = ["tests/corpus", "x/tests/no", "docs/demo/faulty.py:28 in forward", "aoti_debug_runs/latest", "tests/*.py"]
-    assert text.paths(lines, FOLDERS) == ["tests/corpus", "docs/demo/faulty.py", "tests/*.py"]
+    lines = ["tests/corpus", "x/tests/no", "examples/faulty.py:28 in forward", "aoti_debug_runs/latest", "tests/*.py"]
+    assert text.paths(lines, FOLDERS) == ["tests/corpus", "examples/faulty.py", "tests/*.py"]
     assert not any(ROOT.glob("tests/no_such_*.py"))
 
 
@@ -291,10 +303,19 @@ def test_a_name_resolves_by_file(dotted: str, exists: bool) -> None:
     assert text.resolves(dotted, PACKAGE, ["offered"]) is exists
 
 
+def test_modules_that_commands_execute_are_found() -> None:
+    lines = [
+        "$ python -m benchmarks.triage.triage --device cuda",
+        "x/bin/python -m tests.gpu.record",
+        "python -m pytest",
+    ]
+    assert text.script_modules(lines) == ["benchmarks.triage.triage", "tests.gpu.record"]
+
+
 def test_options_belong_to_the_tool_that_the_line_calls() -> None:
     lines = [
         "$ aoti-debug run x.pt2 --level 2",
-        "AOTI_DEBUG_DIR=x python benchmarks/triage.py --device cuda",
+        "AOTI_DEBUG_DIR=x python -m benchmarks.triage.triage --device cuda",
         "pytest tests --update-golden",
         "python a/repro.py --poison",
         "--sanitize memcheck",
@@ -303,7 +324,7 @@ def test_options_belong_to_the_tool_that_the_line_calls() -> None:
     uses = text.option_uses(lines)
     assert uses == [
         OptionUse("aoti-debug run", "--level"),
-        OptionUse("triage.py", "--device"),
+        OptionUse("benchmarks.triage.triage", "--device"),
         OptionUse("pytest", "--update-golden"),
         OptionUse("repro.py", "--poison"),
         OptionUse("", "--sanitize"),
@@ -318,7 +339,8 @@ def test_options_belong_to_the_tool_that_the_line_calls() -> None:
         "aoti-debug run --sanitize",
         "python repro.py --level 2",
         "python repro.py --trial x",
-        "python benchmarks/no_such.py --device cuda",
+        "python -m benchmarks.no_such --device cuda",
+        "python no_such.py --device cuda",
         "pytest --no-such",
         "--no-such",
     ],

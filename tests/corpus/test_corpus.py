@@ -1,7 +1,7 @@
 """The corpus on the CPU: the verdict and its origin are right, and clean models raise no alarm.
 
 Every case takes half a minute, so that the suite runs one of each kind; `--whole-corpus` runs all of them, as
-benchmarks/triage.py does.
+benchmarks/triage/triage.py does.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,15 +13,8 @@ from tests.paths import ROOT
 
 @pytest.mark.slow
 def test_eager_and_package_are_equal(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "inside.py"), "--device", "cpu", "--backend", "aot_eager"]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [*command, "--keep", str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "benchmarks.inside.inside", "--device", "cpu", "--backend", "aot_eager"]
+    done = subprocess.run([*command, "--keep", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False)
     headings = [line for line in done.stdout.splitlines() if line.startswith("## ")]
     assert [line for line in headings if not line.endswith(": equal")] == []
     assert len(headings) == 14

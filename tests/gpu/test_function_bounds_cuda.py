@@ -1,4 +1,4 @@
-"""Functions of Triton kernels against the bounds of comparisons: benchmarks/function_bounds.py --device cuda."""
+"""Functions of Triton kernels against the bounds of comparisons: benchmarks/comparison/function_bounds.py."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = [
 
 
 def test_the_functions_of_triton_kernels_are_within_their_bounds() -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "function_bounds.py"), "--device", "cuda", "--step", "65537"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    command = [sys.executable, "-m", "benchmarks.comparison.function_bounds", "--device", "cuda", "--step", "65537"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(f"| {name} |" in done.stdout for name in FUNCTION_BOUNDS)

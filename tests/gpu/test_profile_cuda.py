@@ -1,6 +1,6 @@
 """A profile of a model on a GPU: launches, kernels and their order, beside torch's own profiler; no times.
 
-`python benchmarks/profile_accuracy.py --device cuda` compares the times.
+`python -m benchmarks.performance.profile_accuracy --device cuda` compares the times.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bounds of functions that kernels approximate, in ULP of the result: what a correct kernel may be off, in one table.
 
-They hold for float32, in which kernels also compute float16 and bfloat16. `benchmarks/function_bounds.py` measures what
-Inductor generates; where that misses its bound, the bound is what a correct implementation needs.
+They hold for float32, in which kernels also compute float16 and bfloat16. `benchmarks/comparison/function_bounds.py`
+measures what Inductor generates; where that misses its bound, the bound is what a correct implementation needs.
 """
 
 from __future__ import annotations

@@ -1,0 +1,95 @@
+"""Programs after public reports of custom operators, assertions, and memory that grows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.triage.public_reports.operators import pairs, remembering, route, turned
+from benchmarks.triage.public_reports.report import CHANGED, Example, Report
+
+
+class Routed(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = route(x * 2)  # culprit
+        return y.sum(1) + 1
+
+
+class Paired(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = pairs(x.sin())  # culprit
+        return y * 3
+
+
+class Turned(nn.Module):
+    def forward(self, x: Tensor, flag: Tensor) -> Tensor:
+        def one(t: Tensor) -> Tensor:
+            return turned(t) * 2
+
+        def other(t: Tensor) -> Tensor:
+            return t - 1
+
+        return torch.cond(flag.sum() > 0, one, other, (x,))  # culprit
+
+
+class Positive(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        torch.ops.aten._assert_async.msg((x > 0).all(), "all are positive")  # culprit
+        return x.log()
+
+
+class Remembering(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return remembering(x.sin()).sum()  # culprit
+
+
+def _normal(module: nn.Module, *shape: int) -> Example:
+    torch.manual_seed(0)
+    return Example(module, (torch.randn(*shape),))
+
+
+REPORTS = (
+    Report(
+        182328,
+        "an operator's result has other strides than its fake kernel says",
+        lambda: _normal(Routed(), 6, 24),
+        "differs",
+        ("contract",),
+        (r"public_reports(::|\.)route",),
+    ),
+    Report(
+        149732,
+        "an operator's result is larger than its fake kernel says",
+        lambda: _normal(Paired(), 5, 7),
+        "differs",
+        ("contract",),
+        (r"public_reports(::|\.)pairs",),
+    ),
+    Report(
+        169778,
+        "an operator in a branch has other strides than its fake kernel says",
+        lambda: Example(Turned(), (torch.arange(30.0).reshape(5, 6), torch.ones(2))),
+        "same",
+        ("contract",),
+        (r"public_reports(::|\.)turned",),
+    ),
+    Report(
+        147282,
+        "an assertion about an input",
+        lambda: Example(Positive(), (torch.ones(9),), (torch.tensor([3.0, 1, 2, -2, 5, 6, 7, 8, 9]),)),
+        "both raise",
+        ("fault", *CHANGED),
+        (r"aten\._assert_async",),
+        ("x[3]",),
+        (r"index came from",),
+    ),
+    Report(
+        96937,
+        "an operator keeps all that it returned",
+        lambda: _normal(Remembering(), 20_000),
+        "same",
+        ("growth",),
+        (r"public_reports(::|\.)remembering",),
+        command="memory",
+    ),
+)

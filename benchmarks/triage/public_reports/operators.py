@@ -1,0 +1,89 @@
+"""Custom operators of the programs of public reports: `--import benchmarks.triage.public_reports.operators`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+@torch.library.custom_op("public_reports::bag_sum", mutates_args={})
+def bag_sum(counts: Tensor, ids: Tensor, table: Tensor) -> Tensor:
+    """Sums the rows of a table that each bag holds; refuses counts that do not add up."""
+    total = int(counts.sum())
+    if total != len(ids):
+        raise ValueError(f"{len(ids)} ids for bags of {total}")
+    sums = table.new_zeros(len(counts), table.shape[1])
+    return sums.index_add_(0, torch.arange(len(counts)).repeat_interleave(counts), table[ids % len(table)])
+
+
+@bag_sum.register_fake
+def _(counts: Tensor, ids: Tensor, table: Tensor) -> Tensor:
+    return table.new_empty(counts.shape[0], table.shape[1])
+
+
+@torch.library.custom_op("public_reports::advance", mutates_args={"state"})
+def advance(state: Tensor, step: Tensor) -> None:
+    """Adds to a state in place."""
+    state.add_(step)
+
+
+@torch.library.custom_op("public_reports::half_filled", mutates_args={})
+def half_filled(x: Tensor) -> Tensor:
+    """Writes the first half of its result."""
+    filled = torch.empty_like(x)
+    half = x.shape[0] // 2
+    filled[:half] = x[:half].exp()
+    return filled
+
+
+@half_filled.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("public_reports::route", mutates_args={})
+def route(x: Tensor) -> Tensor:
+    """Returns a part of a wider tensor, which its fake kernel takes for a tensor of its own."""
+    return torch.nn.functional.pad(x.tanh(), (0, 8))[:, : x.shape[1]]
+
+
+@route.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.custom_op("public_reports::pairs", mutates_args={})
+def pairs(x: Tensor) -> Tensor:
+    """Returns one column more than its fake kernel says."""
+    return torch.cat([x, x[:, :1]], 1)
+
+
+@pairs.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.custom_op("public_reports::turned", mutates_args={})
+def turned(x: Tensor) -> Tensor:
+    """Returns its result in the order of columns, which its fake kernel does not know."""
+    return x.cos().t().contiguous().t()
+
+
+@turned.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.custom_op("public_reports::remembering", mutates_args={})
+def remembering(x: Tensor) -> Tensor:
+    """Keeps all that it returned."""
+    _KEPT.append(x.repeat(64))
+    return _KEPT[-1][: len(x)] * 1
+
+
+@remembering.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+_KEPT: list[Tensor] = []

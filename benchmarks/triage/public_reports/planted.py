@@ -1,0 +1,174 @@
+"""Faults of torch that the version at hand does not have (any more).
+
+`--import benchmarks.triage.public_reports.planted` plants one.
+
+AOTI_PUBLIC_REPORT names one; each replaces a part of torch in the process that imports this module.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+VARIABLE = "AOTI_PUBLIC_REPORT"
+Plant = Callable[[], None]
+Function = Callable[..., Any]
+
+
+def _aten(name: str) -> Any:
+    """An operator: "mul.Tensor"."""
+    import torch
+
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def _lowered(name: str) -> Function:
+    from torch._inductor.lowering import lowerings
+
+    function: Function = lowerings[_aten(name)]
+    return function
+
+
+def _lowering(name: str, wrong: Callable[[Function], Function]) -> Plant:
+    """Replaces a lowering by what `wrong` makes of the right one."""
+
+    def plant() -> None:
+        from torch._inductor.lowering import lowerings
+
+        lowerings[_aten(name)] = wrong(lowerings[_aten(name)])
+
+    return plant
+
+
+def _decomposition(name: str, wrong: Function) -> Plant:
+    def plant() -> None:
+        from torch._inductor.decomposition import decompositions
+
+        decompositions[_aten(name)] = wrong
+
+    return plant
+
+
+def _zero_for_small(right: Function) -> Function:
+    """A function that is 0 where it should be its small argument."""
+
+    def wrong(x: Any) -> Any:
+        import torch
+        from torch._inductor.lowering import make_pointwise
+        from torch._inductor.virtualized import ops
+
+        def least(a: Any, b: Any) -> Any:
+            zero, limit = ops.constant(0.0, torch.float32), ops.constant(1e-6, torch.float32)
+            return ops.where(ops.lt(ops.abs(a), limit), zero, b)
+
+        return make_pointwise(least)(x, right(x))
+
+    return wrong
+
+
+def _one_too_far(right: Function) -> Function:
+    return lambda *args, **keywords: _lowered("add.Tensor")(right(*args, **keywords), 1)
+
+
+def _without_nan(right: Function) -> Function:
+    def wrong(x: Any, *args: Any, **keywords: Any) -> Any:
+        from torch._inductor.lowering import make_pointwise
+        from torch._inductor.virtualized import ops
+
+        number = make_pointwise(lambda a: ops.where(ops.eq(a, a), a, ops.constant(-1e30, x.get_dtype())))(x)
+        return right(number, *args, **keywords)
+
+    return wrong
+
+
+def _accumulating(right: Function) -> Function:
+    return lambda x, indices, values, accumulate=False: right(x, indices, values, True)
+
+
+def _uncorrected(right: Function) -> Function:
+    return lambda x, dim=None, *, correction=None, keepdim=False: right(x, dim, correction=0, keepdim=keepdim)
+
+
+def _of_square(right: Function) -> Function:
+    return lambda x: right(_lowered("mul.Tensor")(x, x))
+
+
+def _lowest_bits(right: Function) -> Function:
+    return lambda x, by: right(x, _lowered("bitwise_and.Tensor")(by, 63))
+
+
+def _raising(error: type[Exception], text: str) -> Callable[[Function], Function]:
+    def wrong(_: Function) -> Function:
+        def lowering(*args: Any, **keywords: Any) -> Any:
+            raise error(text)
+
+        return lowering
+
+    return wrong
+
+
+def _crashing(_: Function) -> Function:
+    return lambda *args, **keywords: os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _last_of_equal_rows(x: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
+    """index_add that keeps what is added last to a row."""
+    where = [None] * (dim % x.dim()) + [index]
+    return _aten("index_put")(x, where, _aten("index.Tensor")(x, where) + alpha * source)
+
+
+def _forgotten_state() -> None:
+    """Leaves out the update of a buffer."""
+    import torch._inductor.config
+
+    def edit(graph: Any) -> None:
+        for node in list(graph.nodes):
+            if node.target is _aten("copy_") and not node.users:
+                graph.erase_node(node)
+
+    torch._inductor.config.post_grad_custom_post_pass = edit
+
+
+def _undeclared() -> None:
+    """Generates C++ that uses a name which nothing declares."""
+    from torch._inductor.codegen import cpp
+
+    for overrides in (cpp.CppOverrides, cpp.CppVecOverrides):
+        overrides.cos = staticmethod(lambda x: f"({x} + tmp_of_another_scope)")
+
+
+def _no_such_conversion() -> None:
+    """Generates C++ that passes a vector for a mask."""
+    from torch._inductor.codegen import cpp
+
+    overrides = cpp.CppVecOverrides
+    overrides.floor = staticmethod(lambda x: f"at::vec::VecMask<int64_t, 2>({x}).floor_of_mask()")
+
+
+PLANTS: dict[str, Plant] = {
+    "small tanh is 0": _lowering("tanh", _zero_for_small),
+    "argmin is one too far": _lowering("argmin", _one_too_far),
+    "argmax leaves out NaN": _lowering("argmax", _without_nan),
+    "index_put accumulates": _lowering("index_put_", _accumulating),
+    "index_add keeps the last": _decomposition("index_add", _last_of_equal_rows),
+    "var without correction": _lowering("var.correction", _uncorrected),
+    "shifts by the lowest bits": _lowering("bitwise_left_shift.Tensor", _lowest_bits),
+    "reciprocal of the square": _lowering("reciprocal", _of_square),
+    "asinh by its formula": _decomposition("asinh", lambda x: (x + (x * x + 1).sqrt()).log()),
+    "acosh by its formula": _decomposition("acosh", lambda x: (x + (x * x - 1).sqrt()).log()),
+    "sinh by exponentials": _decomposition("sinh", lambda x: (x.exp() - (-x).exp()) * 0.5),
+    "buffers keep what they held": _forgotten_state,
+    "cummin asserts": _lowering("cummin", _raising(AssertionError, "0 <= dim < 0")),
+    "scatter_reduce asserts": _lowering("scatter_reduce.two", _raising(AssertionError, "index is no integer")),
+    "no max_pool2d": _decomposition(
+        "max_pool2d_with_indices", _raising(NameError, "name 'window' is not defined")(lambda: None)
+    ),
+    "isinf crashes": _lowering("isinf", _crashing),
+    "cos uses an undeclared name": _undeclared,
+    "floor takes a vector for a mask": _no_such_conversion,
+}
+if os.environ.get(VARIABLE):
+    PLANTS[os.environ[VARIABLE]]()

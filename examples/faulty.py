@@ -1,12 +1,12 @@
-"""Exports a model that faults: a table lookup with one index far past the end, and forty launches after it.
+"""Looks up a row far past the end of a table; forty launches come after it.
 
-On the CPU a generated C++ kernel reads the table (build with --inductor-config assert_indirect_indexing=false), on CUDA
-the Triton kernel of lookup_op.py does (build and run with --import lookup_op).
-
-usage: python faulty.py OUTPUT.pt2 [cpu|cuda]
+$ python examples/faulty.py faulty.pt2
+$ aoti-debug triage faulty.pt2 --inductor-config assert_indirect_indexing=false
+FAULT SIGSEGV (Segmentation fault)
+  where    …/examples/faulty.py:28 in forward: rows = self.lookup(self.table.sin(), index * 2)
+  origin   input index[100]
+  because  aten.index.Tensor: mul[100] is 2199023255552, sin has 1000 rows; …
 """
-
-from __future__ import annotations
 
 import sys
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def host_lookup(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 def main() -> None:
     output, device = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "cpu"
     lookup: Lookup = host_lookup
-    if device == "cuda":
+    if device == "cuda":  # the Triton kernel of lookup_op.py reads the table: build and run with --import lookup_op
         from lookup_op import lookup
     torch.manual_seed(0)
     model = Model(lookup).to(device).eval()

@@ -20,7 +20,7 @@ LONGEST = (
     ),
     # The last of these waits for processes that hang.
     *("compare/test_compiled_packages.py", "end_to_end/test_ranks.py", "instrument/frontend/test_exported_program.py"),
-    "end_to_end/test_inspected_models.py",
+    *("end_to_end/test_inspected_models.py", "end_to_end/test_examples.py"),
     *("views/report/test_browser.py", "compare/fx_repro/test_fx_repro.py", "runtime_shims/test_journal_blocks.py"),
     *("end_to_end/test_stripped_packages.py", "triage/test_compiled_package.py", "end_to_end/test_prints.py"),
     *("views/report/test_diff_page.py", "repro/test_reduce.py", "end_to_end/test_inside_examples.py"),

@@ -1,0 +1,67 @@
+"""The examples print what the beginning of each says."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests import forked_script
+from tests.corpus import score
+from tests.paths import ROOT
+
+EXAMPLES = ROOT / "examples"
+NAMES = ("faulty", "nan", "custom_operator", "wrong_lowering", "model")
+PROMPT, ANYTHING = "$ ", "…"
+
+
+def stated(name: str) -> tuple[list[str], list[str]]:
+    """The commands at the beginning of an example, and the lines that the last one is said to print."""
+    text = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text())) or ""
+    lines = text.partition("\n\n")[2].splitlines()
+    commands = [line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT)]
+    return commands, lines[len(commands) :]
+
+
+def printed(command: str, folder: Path) -> str:
+    """What a command prints: a script of Python nothing, aoti-debug its result."""
+    program, *words = shlex.split(command)
+    if program == "python":
+        forked_script.run(folder / words[0], *map(Path, words[1:]))
+        return ""
+    code, output, errors = score.here(words, folder)
+    assert (program, code in (0, 1)) == ("aoti-debug", True), errors
+    return output
+
+
+def missing(lines: list[str], output: str) -> list[str]:
+    """The first line that does not follow those before it in an output, with all after it."""
+    rest = iter(output.splitlines())
+    for number, line in enumerate(lines):
+        pattern = re.compile(".*".join(map(re.escape, line.split(ANYTHING))))
+        if not any(pattern.fullmatch(other) for other in rest):
+            return lines[number:]
+    return []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tool_prints_what_an_example_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("out", "__pycache__"))
+    commands, lines = stated(name)
+    assert len(commands) == 2
+    assert lines
+    output = ""
+    for command in commands:
+        output = printed(command, tmp_path)
+    assert missing(lines, output) == [], output
+
+
+def test_a_line_that_is_not_printed_is_missing() -> None:
+    assert missing(["a …", "c"], "a 1\nb\nc\n") == []
+    assert missing(["c", "a …", "b"], "a 1\nb\nc\n") == ["a …", "b"]

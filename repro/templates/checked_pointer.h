@@ -33,18 +33,18 @@ namespace replay {
 
 enum class Kind : int { load, store, atomic, element, pointer, check, division };
 
-constexpr std::size_t kMostRecords = 64;   // wrong accesses that are kept, one a line, argument and kind
-constexpr std::size_t kMostMemories = 48;  // of a thread: lines that loaded integers
-constexpr std::int64_t kMostLanes = 64;    // of a vector; integers of a line that are remembered
-constexpr std::size_t kBlank = 1 << 16;    // bytes behind an out-of-bounds plain pointer
+constexpr std::size_t kMaxRecords = 64;   // wrong accesses that are kept, one a line, argument and kind
+constexpr std::size_t kMaxMemories = 48;  // of a thread: lines that loaded integers
+constexpr std::int64_t kMaxLanes = 64;    // of a vector; integers of a line that are remembered
+constexpr std::size_t kBlank = 1 << 16;   // bytes behind an out-of-bounds plain pointer
 
 // Integers that one line loaded last, in a ring.
 struct Loaded {
   int argument = -1;
   int line = 0;
   std::int64_t count = 0;  // of all that it loaded
-  std::array<std::int64_t, kMostLanes> elements{};
-  std::array<std::int64_t, kMostLanes> values{};
+  std::array<std::int64_t, kMaxLanes> elements{};
+  std::array<std::int64_t, kMaxLanes> values{};
 };
 
 // The first of alike wrong accesses. `same` of them were to that very element.
@@ -100,7 +100,7 @@ inline Loaded& memory_of(int argument, int line) {
   for (auto& memory : memories) {
     if (memory.argument == argument && memory.line == line) return memory;
   }
-  if (memories.size() == kMostMemories) memories.erase(memories.begin());
+  if (memories.size() == kMaxMemories) memories.erase(memories.begin());
   memories.push_back({argument, line});
   return memories.back();
 }
@@ -118,7 +118,7 @@ inline void count(Kind kind, int line, int argument, std::int64_t element, std::
       return;
     }
   }
-  if (all.records.size() < kMostRecords) {
+  if (all.records.size() < kMaxRecords) {
     all.records.push_back({kind, line, argument, element, bytes, times, 1, message, loaded_here()});
   } else {
     all.dropped += times;
@@ -267,7 +267,7 @@ class Pointer {
     if constexpr (std::is_integral_v<Element> && !std::is_same_v<Element, bool>) {
       auto& memory = memory_of(argument(), line);
       for (std::int64_t i = 0; i < n; ++i) {
-        const std::int64_t place = memory.count++ % kMostLanes;
+        const std::int64_t place = memory.count++ % kMaxLanes;
         memory.elements[place] = element + i;
         memory.values[place] = inside(element + i) ? static_cast<std::int64_t>(data()[element + i]) : 0;
       }
@@ -493,7 +493,7 @@ extern "C" const char* replay_records() {
     out << static_cast<int>(record.kind) << " " << record.line << " " << record.argument << " " << record.element << " "
         << record.bytes << " " << record.count << " " << record.same;
     for (const auto& memory : record.loaded) {
-      for (std::int64_t i = 0; i < std::min(memory.count, replay::kMostLanes); ++i) {
+      for (std::int64_t i = 0; i < std::min(memory.count, replay::kMaxLanes); ++i) {
         out << " " << memory.argument << " " << memory.elements[i] << " " << memory.values[i];
       }
     }

@@ -27,8 +27,7 @@ from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison, Row, Suspect
 from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.protocol.error_spread import ErrorSpread
-from aoti_debug.compare.protocol.measurement import Element, Measurement
+from aoti_debug.compare.protocol.measurement import Element, ErrorSpread, Measurement
 from aoti_debug.instrument.builder.instrument import instrument
 from aoti_debug.instrument.wrapper.analysis import analyse
 from aoti_debug.package import manifest

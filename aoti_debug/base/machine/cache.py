@@ -18,7 +18,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.base.machine import cache_directory, user_directories
+from aoti_debug.base.machine import user_directories
+from aoti_debug.base.machine.files import private_directory
+
+
+def make() -> str:
+    """Creates and returns it; where no private one can be made, a folder in the temporary directory.
+
+    Libraries, objects and bytecode in it are executed, so that nobody else may write there. A path with a space is not
+    used: Inductor cannot compile there.
+
+    Raises:
+        OSError: there is no place for it.
+    """
+    root = user_directories.cache()
+    if " " not in root and private_directory.make(root):
+        return root
+    from aoti_debug.base.machine.files import private_temporary_directory  # 50 modules more, seldom needed
+
+    return str(private_temporary_directory.make(f"aoti_debug-{os.getuid()}"))
+
 
 Fill = Callable[[Path], object]  # fills an empty directory; what it returns is ignored
 
@@ -35,7 +54,7 @@ def directory() -> Path:
         ToolchainError: there is no place for it.
     """
     try:
-        return Path(cache_directory.make())
+        return Path(make())
     except OSError as error:
         raise ToolchainError(
             f"the cache has no place: neither {user_directories.cache()} nor {tempfile.gettempdir()} can be used: "

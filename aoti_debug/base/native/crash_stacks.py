@@ -18,7 +18,7 @@ from pathlib import Path
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_files
-from aoti_debug.base.machine.processes import signal_names
+from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.native.complete_lines import complete_lines
 from aoti_debug.base.native.frames import (
     MAX_FRAMES,
@@ -112,7 +112,7 @@ def last_signal(run: Path) -> CaughtSignal | None:
     thread = -1
     for line in complete_lines(_text(run / STACKS)):
         if (match := _THREAD.fullmatch(line)) and int(match[2]) < signal.SIGRTMIN:
-            thread, caught = int(match[1]), CaughtSignal(signal_names.signal_name(int(match[2])), 0)
+            thread, caught = int(match[1]), CaughtSignal(child_process.signal_name(int(match[2])), 0)
         elif caught is not None and (match := _TIME.fullmatch(line)) and int(match[1]) == thread:
             caught = replace(caught, unix_ns=int(match[2]))
     return caught
@@ -244,7 +244,7 @@ def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]
     stacks = []
     for thread, match in heads.items():
         number, code = int(match[2]), int(match[3])
-        name = signal_names.signal_name(number) if number < signal.SIGRTMIN else ""
+        name = child_process.signal_name(number) if number < signal.SIGRTMIN else ""
         pc, caller = int(match[5], 16), int(match[6], 16)
         unwound = frames.get(thread) or [pc, caller]
         address = int(match[4], 16) if name in ("SIGSEGV", "SIGBUS") and code > 0 else None

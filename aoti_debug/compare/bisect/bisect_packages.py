@@ -27,9 +27,9 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.compare.what_if.instructions import Replace
 from aoti_debug.compare.what_if.program_values import program_values
+from aoti_debug.compare.what_if.recorded_results import is_rounding, results_of
 from aoti_debug.compare.what_if.recovered_outputs import Outputs
 from aoti_debug.compare.what_if.replay_session import ReplaySession, replay_folder
-from aoti_debug.compare.what_if.results_of_other_run import is_rounding, results_of
 from aoti_debug.compare.what_if.substituted_run import SubstitutedRun
 from aoti_debug.runs.run.options import recording_everything
 from aoti_debug.runs.run.preloaded_modules import PRELOADED

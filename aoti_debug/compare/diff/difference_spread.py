@@ -6,7 +6,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.element_difference import element_sizes
-from aoti_debug.compare.protocol.error_spread import ErrorSpread
+from aoti_debug.compare.protocol.measurement import ErrorSpread
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.runs.rundir.run_directory import RunDir
 

@@ -17,7 +17,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.versions import installed_versions
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
-from aoti_debug.compare.fx_repro.describe_input import describe
+from aoti_debug.compare.fx_repro.input_text import describe
 from aoti_debug.compare.fx_repro.request import Saved, SaveRequest
 from aoti_debug.compare.fx_repro.script_text import SCRIPT, TENSORS
 from aoti_debug.compare.worker.inputs import region_inputs

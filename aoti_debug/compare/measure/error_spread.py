@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from aoti_debug.compare.protocol import limits
-from aoti_debug.compare.protocol.error_spread import (
+from aoti_debug.compare.protocol.measurement import (
     LARGEST,
     MAX_COLUMNS,
     MAX_RANGES,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from aoti_debug.base import dtypes
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.measure.error_spread import spread_of
-from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.limits import LARGEST
-from aoti_debug.compare.protocol.measurement import Element, Measurement
+from aoti_debug.compare.protocol.measurement import Element, ErrorSpread, Measurement
 
 if TYPE_CHECKING:
     import torch

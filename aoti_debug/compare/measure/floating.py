@@ -14,9 +14,8 @@ from aoti_debug.compare.evaluate.arithmetic import unit
 from aoti_debug.compare.measure.differences import Differences, OutputParts, largest_in, largest_of
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject, element, measurement, spread
 from aoti_debug.compare.measure.ulp import are_finite, finite, median, misplaced, relative_difference
-from aoti_debug.compare.protocol.error_spread import ErrorSpread
 from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
-from aoti_debug.compare.protocol.measurement import Measurement
+from aoti_debug.compare.protocol.measurement import ErrorSpread, Measurement
 
 if TYPE_CHECKING:
     import torch

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
+from aoti_debug.compare.regions.kernel_stores import buffer_strides
 from aoti_debug.compare.regions.recorded_values import RecordedValues, frame_of
-from aoti_debug.compare.regions.strides import buffer_strides
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch

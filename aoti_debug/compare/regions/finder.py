@@ -14,8 +14,8 @@ from functools import cached_property
 from aoti_debug.base.abi import Phase
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.regions.graph_slice import NotClosedError, slice_to
+from aoti_debug.compare.regions.kernel_stores import buffer_strides
 from aoti_debug.compare.regions.recorded_values import Frame, Read, RecordedValues, Write, frame_of
-from aoti_debug.compare.regions.strides import buffer_strides
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey

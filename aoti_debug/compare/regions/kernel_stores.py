@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from aoti_debug.package.manifest import Kernel
+from aoti_debug.package.manifest import Kernel, Manifest
+
+
+def buffer_strides(manifest: Manifest) -> Mapping[str, tuple[str, ...]]:
+    """The strides of buffers, inputs and weights, as expressions, by name."""
+    strides = {promise.name: promise.strides for promise in manifest.promises}
+    return strides | {constant.name: tuple(map(str, constant.strides)) for constant in manifest.constants}
+
 
 _TRITON = (r"tl\.(?:store|atomic_\w+)\(\s*{p}\b",)
 _CPP = (

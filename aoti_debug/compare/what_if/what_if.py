@@ -15,10 +15,9 @@ from aoti_debug.compare.measure.output_errors import errors
 from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.compare.what_if.instructions import Instruction, Replace, Skip
 from aoti_debug.compare.what_if.program_values import ProgramValues, program_values
-from aoti_debug.compare.what_if.recorded_results import recorded_results
+from aoti_debug.compare.what_if.recorded_results import recorded_results, results_of
 from aoti_debug.compare.what_if.recovered_outputs import Outputs
 from aoti_debug.compare.what_if.replay_session import ReplaySession, recorded
-from aoti_debug.compare.what_if.results_of_other_run import results_of
 from aoti_debug.compare.what_if.substituted_run import SubstitutedRun
 from aoti_debug.compare.what_if.substitution import ResultSource, Substitution
 from aoti_debug.package.manifest import Form, Role

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -16,7 +16,27 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.views.memory.handle_events import HandleEvent, HandleUse, handle_events
 from aoti_debug.views.memory.storage_timeline import CallMemory, Memory, MemoryBlock, Use
-from aoti_debug.views.memory.workspace import workspaces
+
+
+def workspaces(call: CallMemory, measured: MeasuredMemory, start_unix_ns: int) -> Mapping[int, int]:
+    """The bytes beyond what launches were passed, by position of the launch; launches without any are absent.
+
+    Args:
+        call: the call that was counted.
+        start_unix_ns: the time of the journal's start.
+    """
+    times = [time for time, _ in measured.steps]
+    counts = [count for _, count in measured.steps]
+    found: dict[int, int] = {}
+    for position, launch in enumerate(call.launches):
+        if launch.end_ns is None:
+            continue
+        begin = bisect_left(times, start_unix_ns + launch.begin_ns)
+        end = bisect_left(times, start_unix_ns + launch.end_ns)
+        beyond = max(counts[begin:end], default=0) - call.allocated[position]
+        if beyond > 0:
+            found[position] = beyond
+    return found
 
 
 def call_memory(manifest: Manifest, launches: Sequence[Launch], events: Sequence[HandleEvent]) -> CallMemory:

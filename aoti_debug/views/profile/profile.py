@@ -11,6 +11,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, TargetError
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand
@@ -20,16 +21,50 @@ from aoti_debug.compare.compare_run import has_reference, reference_of
 from aoti_debug.compare.what_if.replay_session import replay_folder
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir import device_activity
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.made_calls import calls_text
 from aoti_debug.views.profile.changes import Changes, Round, find_changes
+from aoti_debug.views.profile.device_calls import DeviceCall, device_calls
+from aoti_debug.views.profile.measured_call import MeasuredCall, measured_calls
+from aoti_debug.views.profile.measuring_cost import MeasuringCost
 from aoti_debug.views.profile.model_profile import ModelProfile, site_profiles
 from aoti_debug.views.profile.options import WARM_UP, ProfileOptions
 from aoti_debug.views.profile.recorded import run_options, run_to_the_end
 from aoti_debug.views.profile.roofline import Peaks
-from aoti_debug.views.profile.run_calls import RunCalls, calls_of
 from aoti_debug.views.profile.site_groups import site_groups
 from aoti_debug.views.profile.site_work import site_works
+
+
+@dataclass(frozen=True)
+class RunCalls:
+    """The measured calls of the model, or replays of its CUDA graph.
+
+    Attributes:
+        cost: of measuring; None without the profiler of a GPU.
+        on_device: the same calls with the work of the GPU; None without its profiler.
+    """
+
+    measured: tuple[MeasuredCall, ...]
+    cost: MeasuringCost | None = None
+    on_device: tuple[DeviceCall, ...] | None = None
+
+
+def calls_of(run: RunDir, warm_up: int) -> RunCalls:
+    """Reads the measured calls of a run.
+
+    Args:
+        warm_up: how many calls are left out of a run that the profiler of a GPU has not recorded.
+
+    Raises:
+        RunDirError: what that profiler has recorded cannot be read.
+    """
+    activity = device_activity.read(run.path)
+    if activity is None:
+        return RunCalls(measured_calls(run, warm_up))
+    calls = device_calls(run, activity)
+    return RunCalls(tuple(call.measured for call in calls), MeasuringCost.of(activity), calls)
+
 
 WORKER = "aoti_debug.views.profile.measure_peaks"
 _PEAK_SECONDS = 600.0  # that the measurement may take

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from aoti_debug.compare.measure.error_spread import spread_of
-from aoti_debug.compare.protocol.error_spread import LARGEST, MAX_COLUMNS, MAX_ROWS, SMALLEST
+from aoti_debug.compare.protocol.measurement import LARGEST, MAX_COLUMNS, MAX_ROWS, SMALLEST
 
 
 def test_errors_are_counted_by_powers_of_two() -> None:

@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
-from aoti_debug.views.memory.run_memory import call_memory
-from aoti_debug.views.memory.workspace import workspaces
+from aoti_debug.views.memory.run_memory import call_memory, workspaces
 from tests.views.memory.small_call import EVENTS, KIB, recorded
 
 

@@ -14,7 +14,14 @@ from typing import IO, Protocol
 
 from aoti_debug.base import wording
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.base.machine.processes import signal_names
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, "SIGSEGV"; "signal 40" if it has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class RunningProcess(Protocol):
@@ -229,7 +236,7 @@ def fatal_signal(code: int) -> str:
     Args:
         code: exit code, as in `Child.wait`.
     """
-    return signal_names.signal_name(-code) if code < 0 else ""
+    return signal_name(-code) if code < 0 else ""
 
 
 def _text(data: bytes) -> str:

@@ -2,17 +2,124 @@
 
 from __future__ import annotations
 
+import bisect
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import json_data
+from aoti_debug.instrument.wrapper.cpp_syntax import expressions
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
 from aoti_debug.instrument.wrapper.launches.sites import SiteCall
-from aoti_debug.instrument.wrapper.provenance.inferred_lines import infer
-from aoti_debug.package.manifest import Certainty, Provenance, Site
+from aoti_debug.package.manifest import Arg, Certainty, Form, ModelLine, Provenance, Role, Site
 from aoti_debug.package.recording.stack_frames import own_frames
+
+_WRITES = (Role.OUT, Role.INOUT, Role.UNKNOWN)
+_READS = (Role.IN, Role.INOUT, Role.UNKNOWN)
+_NUMBERS = (Form.SCALAR, Form.INTS)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def infer(sites: Sequence[Site]) -> tuple[Site, ...]:
+    """Returns the sites; those without source lines get the lines of a related site.
+
+    That is the site that wrote its operands, else one that reads its result, else the nearest of its function.
+    """
+    located = _LocatedSites(sites)
+    return tuple(site if site.provenance.source else _with_source(site, located.nearest(site)) for site in sites)
+
+
+def _with_source(site: Site, neighbour: Site | None) -> Site:
+    if neighbour is None:
+        return site
+    own, source_provenance = site.provenance, neighbour.provenance
+    source = _matching_frames(_operator_word(site), source_provenance.source)
+    if own.certainty is Certainty.NONE:
+        provenance = replace(source_provenance, certainty=Certainty.INFERRED, handle="", source=source)
+    else:
+        provenance = replace(own, certainty=Certainty.INFERRED, source=source, stacks=source_provenance.stacks)
+    return replace(site, provenance=provenance)
+
+
+def _operator_word(site: Site) -> str:
+    """Returns the name of a site's operator in the model's source: "scatter", "bernoulli", "item"."""
+    if word := traits_of(site.kind).word:
+        return word
+    operator = re.split(r"::|\.", site.op)[1] if site.op else ""
+    return operator if operator == "index_put" else next((word for word in operator.split("_") if word), "")
+
+
+def _matching_frames(word: str, source: tuple[ModelLine, ...]) -> tuple[ModelLine, ...]:
+    """Returns the frames whose line contains the word; all of them if none does."""
+    return tuple(frame for frame in source if word and word in frame.text) or source
+
+
+_Index = Mapping[tuple[str, str], list[int]]
+
+
+class _LocatedSites:
+    """The sites with known source lines, by function and by the variables that they write, read and compute with."""
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        self._sites = sites
+        known = [site for site in sites if site.provenance.source]
+        self._writers = _index((site, _bases(site, _WRITES)) for site in known)
+        self._readers = _index((site, _bases(site, _READS)) for site in known)
+        self._words = _index((site, _words(site.args)) for site in known)
+        self._all = _index((site, ("",)) for site in known)
+
+    def nearest(self, site: Site) -> Site | None:
+        number = next(self._candidates(site), None)
+        return None if number is None else self._sites[number]
+
+    def _candidates(self, site: Site) -> Iterator[int]:
+        written, read = _bases(site, _WRITES), _bases(site, _READS)
+        yield from _before(site, self._writers, written)
+        yield from _before(site, self._writers, read)
+        yield from _after(site, self._readers, written)
+        yield from _after(site, self._words, _numbers(site))
+        yield from _before(site, self._all, ("",))
+        yield from _after(site, self._all, ("",))
+
+
+def _index(entries: Iterable[tuple[Site, Iterable[str]]]) -> _Index:
+    index: dict[tuple[str, str], list[int]] = {}
+    for site, keys in entries:
+        for key in keys:
+            index.setdefault((site.function, key), []).append(site.id)
+    return index
+
+
+def _before(site: Site, index: _Index, keys: Iterable[str]) -> Iterator[int]:
+    """Yields the last site before `site` under any of the keys."""
+    lists = [index.get((site.function, key), []) for key in keys]
+    ids_before = [ids[n - 1] for ids in lists if (n := bisect.bisect_left(ids, site.id)) > 0]
+    return iter([max(ids_before)] if ids_before else [])
+
+
+def _after(site: Site, index: _Index, keys: Iterable[str]) -> Iterator[int]:
+    """Yields the first site after `site` under any of the keys."""
+    lists = [index.get((site.function, key), []) for key in keys]
+    ids_after = [ids[n] for ids in lists if (n := bisect.bisect_right(ids, site.id)) < len(ids)]
+    return iter([min(ids_after)] if ids_after else [])
+
+
+def _bases(site: Site, roles: tuple[Role, ...]) -> set[str]:
+    return {arg.base for arg in site.args if arg.base and arg.role in roles}
+
+
+def _words(args: Iterable[Arg]) -> set[str]:
+    """The variables that the numbers among the arguments are computed from."""
+    return {word for arg in args if arg.form in _NUMBERS for word in _WORD.findall(arg.text)}
+
+
+def _numbers(item: Site) -> set[str]:
+    """The variables that a site stores numbers in: its `&u0_raw` is `u0` in other expressions."""
+    names = (expressions.variable(arg.text) for arg in item.args if arg.form is Form.SCALAR_REF)
+    return {name.removesuffix("_raw") for name in names if name}
 
 
 @dataclass(frozen=True)

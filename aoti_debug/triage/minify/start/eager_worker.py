@@ -17,7 +17,7 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
-from aoti_debug.compare.fx_repro.describe_input import describe
+from aoti_debug.compare.fx_repro.input_text import describe
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.worker.inputs import region_inputs
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs

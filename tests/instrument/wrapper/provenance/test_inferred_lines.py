@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aoti_debug.instrument.wrapper.provenance.inferred_lines import infer
+from aoti_debug.instrument.wrapper.provenance.provenance import infer
 from aoti_debug.package.manifest import Certainty, Form, Kind, ModelLine, Role, Site
 from tests.factories import arg, site
 

@@ -1,18 +1,19 @@
-"""Writes statistics.ptx: the kernels of this folder as text that every supported driver compiles when it loads it.
+"""Writes statistics.ptx.gz: the kernels of this folder as text that every supported driver compiles when it loads it.
 
     python make_ptx.py [--nvcc NVCC]
 
-The file is a sequence of PTX modules, each after a line `// module: NAME`: one for each element type, so that a run
-pays for the dtypes that it meets, one for the gathering of strided tensors, one for guards around buffers, one for what
-CUDA graphs hold. nvcc compiles all kernels at once, and each module gets its kernels and the functions that they call.
-nvcc writes its own, newest version; the instructions are older, so the version and the target are lowered to the oldest
-that have them all. Those that only newer devices have are behind `//sm_90 `: kernels.h makes instructions of them where
-the device has them.
+The file is compressed. It is a sequence of PTX modules, each after a line `// module: NAME`: one for each element type,
+so that a run pays for the dtypes that it meets, one for the gathering of strided tensors, one for guards around
+buffers, one for what CUDA graphs hold. nvcc compiles all kernels at once, and each module gets its kernels and the
+functions that they call. nvcc writes its own, newest version; the instructions are older, so the version and the target
+are lowered to the oldest that have them all. Those that only newer devices have are behind `//sm_90 `: kernels.h makes
+instructions of them where the device has them.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import re
 import subprocess
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-OUTPUT = HERE / "statistics.ptx"
+OUTPUT = HERE / "statistics.ptx.gz"
 KERNELS = "kernels.cu"
 SOURCES = (
     *(KERNELS, "statistics.cu", "block_totals.h", "kernel_arguments.h", "statistics_math.h", "element_types.h"),
@@ -82,6 +83,17 @@ def compiler_version(nvcc: str) -> str:
     text = subprocess.run([nvcc, "--version"], check=True, capture_output=True, text=True).stdout
     found = re.search(r"V(\d+\.\d+\.\d+)", text)
     return found.group(1) if found else "of an unknown version"
+
+
+def read() -> str:
+    """Returns the text of the file."""
+    return gzip.decompress(OUTPUT.read_bytes()).decode()
+
+
+def write(ptx: str) -> None:
+    """Writes the file, unless it has this text: other versions of zlib may compress it to other bytes."""
+    if not OUTPUT.exists() or read() != ptx:
+        OUTPUT.write_bytes(gzip.compress(ptx.encode(), mtime=0))
 
 
 def split(ptx: str) -> dict[str, str]:
@@ -156,9 +168,9 @@ def _lowered(ptx: str) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Writes statistics.ptx.")
+    parser = argparse.ArgumentParser(description="Writes statistics.ptx.gz.")
     parser.add_argument("--nvcc", default="nvcc")
-    OUTPUT.write_text(make(parser.parse_args().nvcc))
+    write(make(parser.parse_args().nvcc))
 
 
 if __name__ == "__main__":

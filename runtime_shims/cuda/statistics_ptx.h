@@ -1,4 +1,4 @@
-// The text of statistics.ptx, embedded in the one object that includes this.
+// The text of statistics.ptx.gz, unpacked and embedded in the one object that includes this.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@ __asm__(
     ".pushsection .rodata\n"
     ".globl aoti_debug_statistics_ptx\n.hidden aoti_debug_statistics_ptx\n"
     "aoti_debug_statistics_ptx:\n"
-    ".incbin \"cuda/statistics.ptx\"\n"  // found in the include directories
+    ".incbin \"cuda/statistics.ptx\"\n"  // unpacked into an include directory
     ".globl aoti_debug_statistics_ptx_end\n.hidden aoti_debug_statistics_ptx_end\n"
     "aoti_debug_statistics_ptx_end:\n"
     ".byte 0\n"

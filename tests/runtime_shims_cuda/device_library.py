@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from ctypes import (
     POINTER,
@@ -28,7 +29,7 @@ from typing import Any
 import torch
 
 from aoti_debug.base.machine import cuda_toolkit
-from aoti_debug.instrument.builder.compiling.runtime_objects import translation_units
+from aoti_debug.instrument.builder.compiling.runtime_objects import translation_units, unpack_kernels
 
 HERE = Path(__file__).resolve().parent
 RUNTIME = HERE.parent.parent / "runtime_shims"
@@ -257,7 +258,9 @@ def build(output: Path, sources: tuple[Path, ...], *options: str) -> Path:
     unit = output.with_suffix(".cpp")
     unit.write_text("".join(translation_units(runtime, 1)))
     command = [str(compiler()), *FLAGS, "-shared", f"-I{RUNTIME}", *options, *others, str(unit), "-o", str(output)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as kernels:
+        unpack_kernels(Path(kernels))
+        ran = subprocess.run([*command, f"-I{kernels}"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return output
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
+from aoti_debug.instrument.builder.compiling import runtime_objects
 from tests.runtime_shims_cuda import device_library
 from tests.runtime_shims_cuda.device_library import DEVICE_SOURCES, RUNTIME
 
@@ -24,7 +26,9 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         pytest.skip("no cuda.h: neither a CUDA toolkit nor triton is installed")
     folder = tmp_path_factory.mktemp("objects")
     headers = Path(torch.__file__).parent / "include"
-    command = [str(device_library.compiler()), *FLAGS, f"-I{include}", f"-I{headers}", f"-I{RUNTIME}", "-c"]
+    folders = (include, headers, RUNTIME, folder)
+    command = [str(device_library.compiler()), *FLAGS, *(f"-I{path}" for path in folders), "-c"]
+    runtime_objects.unpack_kernels(folder)
     compiled = []
     for source in DEVICE_SOURCES:
         compiled.append(folder / f"{source.stem}.o")
@@ -41,7 +45,7 @@ def symbols(path: Path) -> dict[str, str]:
 
 
 def test_one_object_has_the_kernels(objects: list[Path]) -> None:
-    ptx = (RUNTIME / "cuda" / "statistics.ptx").read_bytes()
+    ptx = gzip.decompress(runtime_objects.packed_kernels().read_bytes())
     assert sum(ptx in path.read_bytes() for path in objects) == 1
 
 

@@ -1,4 +1,4 @@
-"""statistics.ptx is what the kernels' sources say, and every assembler takes it."""
+"""statistics.ptx.gz is what the kernels' sources say, and every assembler takes it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def load_make_ptx() -> ModuleType:
 
 
 make_ptx = load_make_ptx()
-PTX = make_ptx.OUTPUT.read_text()
+PTX = make_ptx.read()
 
 
 def test_it_was_made_from_these_sources() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,7 +33,8 @@ FLAGS = (
 )
 CPU_UNIT = "cpu"  # the translation unit that is a CPU's own: another device's may take its place
 WARNINGS_SUFFIX = ".warnings"  # of the files beside objects that have what the compiler said
-SUFFIXES = (".h", ".cpp", ".cu", ".ptx")
+SUFFIXES = (".h", ".cpp", ".cu")
+DEVICE_KERNELS = Path("cuda/statistics.ptx")  # the text that cuda/statistics_ptx.h embeds; RUNTIME has it packed
 _NATIVE = "-march=native"
 THIS_MACHINE = Flags("", (), (), (_NATIVE.removeprefix("-"),), (), (), (), ())  # code for the processor of this machine
 # Without what the header has for calls: to parse that takes most of the time.
@@ -56,19 +59,37 @@ def compile_runtime(toolchain: Toolchain, device: str, flags: Flags) -> list[Pat
     ]
     sources = [path for path in sorted(RUNTIME.rglob("*")) if path.is_file() and path.suffix in SUFFIXES]
     texts = [f"{path.relative_to(RUNTIME)}\n{path.read_text()}" for path in sources]
+    texts.append(packed_kernels().read_bytes().hex())
     name = toolchain.key(*words, OPTIMIZE_ELEMENTWISE, OPTIMIZE_OTHERS, *texts)
 
     def compile_unit(source: Path, text: str, optimize: str) -> None:
         source.write_text(text)
-        toolchain.compile(source, source.with_suffix(".o"), [optimize, *words], source.with_suffix(WARNINGS_SUFFIX))
+        options = [optimize, *words, f"-I{source.parent}"]
+        toolchain.compile(source, source.with_suffix(".o"), options, source.with_suffix(WARNINGS_SUFFIX))
 
     def fill(directory: Path) -> None:
         units = _units(files, max(1, toolchain.jobs - 1))
         sources = [directory / f"{name}.cpp" for name in units]
+        if device == "cuda":
+            unpack_kernels(directory)
         with ThreadPoolExecutor(toolchain.jobs) as pool:
             list(pool.map(compile_unit, sources, *zip(*units.values(), strict=True)))
+        if device == "cuda":
+            shutil.rmtree(directory / DEVICE_KERNELS.parent)
 
     return sorted(cache.entry("runtime", name, fill).glob("*.o"))
+
+
+def packed_kernels() -> Path:
+    """Returns the file that has the kernels for CUDA devices, compressed."""
+    return RUNTIME / DEVICE_KERNELS.with_name(f"{DEVICE_KERNELS.name}.gz")
+
+
+def unpack_kernels(directory: Path) -> None:
+    """Writes the kernels for CUDA devices into a directory that the runtime is compiled with `-I` of."""
+    unpacked = directory / DEVICE_KERNELS
+    unpacked.parent.mkdir(exist_ok=True)
+    unpacked.write_bytes(gzip.decompress(packed_kernels().read_bytes()))
 
 
 def shared_sources() -> list[Path]:

@@ -57,6 +57,23 @@ def test_the_runtime_of_this_machine_is_compiled_meanwhile(tools: Toolchain, mon
     assert "-march=haswell" in compiled[-1]
 
 
+def test_the_runtime_for_cuda_is_compiled_beside_its_unpacked_kernels(
+    tools: Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded: set[bytes] = set()
+
+    def note(_: Toolchain, source: Path, output: Path, words: list[str], warnings: Path) -> Path:
+        (folder,) = (Path(word[2:]) for word in words if word == f"-I{source.parent}")
+        embedded.add((folder / "cuda" / "statistics.ptx").read_bytes())
+        output.write_text("")
+        return output
+
+    monkeypatch.setattr(Toolchain, "compile", note)
+    objects = runtime_objects.compile_runtime(tools, "cuda", FLAGS)
+    assert [text.count(b"// module: ") > 10 for text in embedded] == [True]
+    assert {path.suffix for path in objects[0].parent.iterdir()} <= {".o", ".cpp"}
+
+
 def test_every_device_has_files() -> None:
     assert all(list((RUNTIME / folder).glob("*.cpp")) for folder in runtime_objects.DEVICES.values())
 

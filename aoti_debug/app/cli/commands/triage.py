@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from aoti_debug.app.cli.arguments import options
-from aoti_debug.app.cli.arguments.ranks import write_ranks_pages
+from aoti_debug.app.cli.arguments.reported_ranks import write_ranks_pages
 from aoti_debug.app.cli.terminal.lines import print_lines, width
 from aoti_debug.app.cli.terminal.step_lines import StepLines
 from aoti_debug.base.errors import AotiDebugError, UsageError

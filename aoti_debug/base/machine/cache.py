@@ -1,4 +1,4 @@
-"""The persistent cache: precompiled headers, objects, bytecode, and the caches of Inductor and Triton.
+"""The persistent cache: precompiled headers, objects, and the caches of Inductor and Triton.
 
 Entries are directories named by the hash of everything that they depend on. They are created atomically. Of concurrent
 builds that need the same entry the first makes it, and the others wait; where files cannot be locked, the second of two
@@ -25,7 +25,7 @@ from aoti_debug.base.machine.files import private_directory
 def make() -> str:
     """Creates and returns it; where no private one can be made, a folder in the temporary directory.
 
-    Libraries, objects and bytecode in it are executed, so that nobody else may write there. A path with a space is not
+    Libraries and objects in it are executed, so that nobody else may write there. A path with a space is not
     used: Inductor cannot compile there.
 
     Raises:
@@ -95,11 +95,6 @@ def entry(kind: str, name: str, fill: Fill, kept: int = KEPT_ENTRIES) -> Path:
                 if not path.is_dir():
                     raise
     return path
-
-
-def delete_old(kind: str, kept: int) -> None:
-    """Deletes the entries of a kind that have not been used for long, and all but the `kept` most recently used."""
-    _delete_old(directory() / kind, UNUSED_AFTER, kept)
 
 
 @contextlib.contextmanager

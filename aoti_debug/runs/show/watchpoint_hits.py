@@ -26,14 +26,6 @@ def watch_lines(run: RunDir, width: int) -> list[str]:
     return lines
 
 
-def stop_text(run: RunDir) -> str:
-    """The watchpoint and the hit that ended a run; "" if none did."""
-    for watchpoint in run.timeline.watchpoints:
-        if watchpoint.stopped is not None:
-            return f"watchpoint {watchpoint.text}: {hit_text(watchpoint.stopped)}"
-    return ""
-
-
 def hit_text(hit: WatchHit) -> str:
     """ "0.3  cpp_fused_mul_0  buf7, element 12 is 12345.0"."""
     when = " before it" if hit.phase is Phase.BEFORE else ""

@@ -24,7 +24,6 @@ _OPERATORS: dict[str, frozenset[str]] = {  # by the function that a kernel calls
     "mul": frozenset({"mul", "square", "pow"}),
     "blendv": frozenset({"where"}),
 }
-_SIMPLE = frozenset().union(_BINARY.values(), _COMPARES.values(), *_OPERATORS.values())
 _PASSED_ON = ("to_", "same", "load", "static_cast", "broadcast_to", "convert", "to", "reshape", "cast", "float")
 _OPERANDS = frozenset({"pointer", "input", "condition", "x", "y", "z", "src"})  # keywords of Triton; others are options
 _MODULES = frozenset({"tl", "tl_math", "libdevice", "triton_helpers", "math", "triton"})

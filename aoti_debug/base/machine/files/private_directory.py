@@ -1,7 +1,4 @@
-"""Directories that nobody but this user can put files into: what lies there may be loaded and executed.
-
-The command line needs this before its bytecode is found, so that it imports next to nothing.
-"""
+"""Directories that nobody but this user can put files into: what lies there may be loaded and executed."""
 
 from __future__ import annotations
 

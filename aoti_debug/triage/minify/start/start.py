@@ -106,10 +106,7 @@ def evaluated(request: EvaluateRequest, name: str, reference: Reference | None, 
         raise TargetError(
             f"{name} cannot be computed in eager: {child_process.describe_end(code, log)}", hint=f"see {log}"
         )
-    whole_lines = (
-        values.read_bytes().rpartition(b"\n")[0].splitlines()
-    )  # the process may have ended within the last one
-    lines = tuple(json_data.parse(EagerValue, line) for line in whole_lines)
+    lines = values_of(values)
     if request.region is not None and reference is not None:
         return Start(name, reference, request.region, lines, folder, request.device, code < 0)
     whole = program.from_json((folder / REFERENCE).read_bytes())

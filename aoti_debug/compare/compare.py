@@ -24,9 +24,8 @@ from aoti_debug.compare.precision_setting import with_setting
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER
 from aoti_debug.compare.protocol.request import metric_function
-from aoti_debug.instrument.builder.build import BuildOptions
-from aoti_debug.instrument.builder.build_step import build_step, require_inputs
-from aoti_debug.instrument.builder.checked_options import COMPILED
+from aoti_debug.instrument.builder.build import BuildOptions, build_step, require_inputs
+from aoti_debug.instrument.builder.options import COMPILED
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind

@@ -11,7 +11,7 @@ from aoti_debug.base.errors import InputMismatch, UsageError
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import Step, Steps
 from aoti_debug.compare.outcome import incomplete_text
-from aoti_debug.instrument.builder import join_provenance
+from aoti_debug.instrument.builder import join_program
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.package.manifest import Manifest
@@ -132,8 +132,8 @@ def _with_remarks(found: Outcome, options: TriageOptions) -> Outcome:
     if not found.finding.kind.is_fault:
         return found
     made_up = [RANDOM_INPUTS_NOTE] if options.random_inputs is not None else []
-    lacking = found.run is not None and join_provenance.lacks_model_lines(found.run.manifest)
-    lines = [f"model lines: {join_provenance.NO_MODEL_LINES}"] if lacking and options.exported is None else []
+    lacking = found.run is not None and join_program.lacks_model_lines(found.run.manifest)
+    lines = [f"model lines: {join_program.NO_MODEL_LINES}"] if lacking and options.exported is None else []
     return replace(found, finding=replace(found.finding, warnings=(*found.finding.warnings, *made_up, *lines)))
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.machine.compiler import find_compiler, find_torch
-from aoti_debug.instrument.builder.compiling import precompiled_headers
-from aoti_debug.instrument.builder.compiling.runtime_directory import RUNTIME
-from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.builder.compiling import kept_objects
+from aoti_debug.instrument.builder.compiling.toolchain import RUNTIME, Toolchain
 from aoti_debug.package.manifest import KernelCompilation
 from aoti_debug.repro import kernel_header
 from aoti_debug.repro.cpp import PREFIX
@@ -43,7 +42,7 @@ def define(include: Path, value: str) -> None:
 
 def precompile(tools: Toolchain, include: Path) -> None:
     words = [*FLAGS, f"-I{include}", f"-I{RUNTIME}"]
-    precompiled_headers.precompile(tools, f"#include <{PREFIX}>\n", words)
+    kept_objects.precompile(tools, f"#include <{PREFIX}>\n", words)
 
 
 def compilation(tools: Toolchain, include: Path, flags: tuple[str, ...] = FLAGS) -> KernelCompilation:

@@ -9,7 +9,7 @@ import pytest
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.compiler import find_torch
-from aoti_debug.instrument.builder.kernels import kernel_details
+from aoti_debug.instrument.builder import kernel_details
 from aoti_debug.instrument.wrapper.callees.triton_helpers import definitions, free_names
 from aoti_debug.repro.triton_source import standalone_source, top_level_names
 from tests.repro.inductor_sources import IMPORTS, helpers

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.instrument.builder.join_provenance import NO_MODEL_LINES
+from aoti_debug.instrument.builder.join_program import NO_MODEL_LINES
 from aoti_debug.runs.diagnosis.findings import FAULT
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.triage import triage

@@ -20,8 +20,7 @@ from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.explain_differences import explain_differences
 from aoti_debug.compare.diff.options import DiffOptions
-from aoti_debug.instrument.builder.build import BuildOptions
-from aoti_debug.instrument.builder.build_step import build_step, require_inputs
+from aoti_debug.instrument.builder.build import BuildOptions, build_step, require_inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import levels

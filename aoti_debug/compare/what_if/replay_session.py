@@ -18,8 +18,7 @@ from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.what_if.instructions import Instruction
 from aoti_debug.compare.what_if.options import ReplayOptions
 from aoti_debug.compare.what_if.substituted_run import SubstitutedRun, run_substituted
-from aoti_debug.instrument.builder.build import BuildOptions
-from aoti_debug.instrument.builder.build_step import build_step, require_inputs
+from aoti_debug.instrument.builder.build import BuildOptions, build_step, require_inputs
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.run.options import RunOptions, recording_everything

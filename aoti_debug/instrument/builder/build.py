@@ -10,33 +10,67 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aoti_debug.base import wording
 from aoti_debug.base.errors import ToolchainError, UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
-from aoti_debug.instrument.builder import join_reference, package_manifest, write_package
-from aoti_debug.instrument.builder.checked_options import CheckedOptions, check
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.instrument.builder import compare_kernels, join_program, package_manifest, write_package
+from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelSet
 from aoti_debug.instrument.builder.compiling import failed_kernel, runtime_objects
 from aoti_debug.instrument.builder.compiling.compile_library import LibraryCompilation, build_plain_library
 from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import CompileError, Toolchain
 from aoti_debug.instrument.builder.instrument import instrument
-from aoti_debug.instrument.builder.kernels import compare_kernels, original_kernels
-from aoti_debug.instrument.builder.kernels.compare_kernels import KernelComparison, KernelSet
-from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
-from aoti_debug.instrument.builder.package_manifest import add_model_lines, analyse
-from aoti_debug.instrument.builder.summary import BuildSummary
+from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions, CheckedOptions, check
+from aoti_debug.instrument.builder.package_manifest import analyse
 from aoti_debug.instrument.frontend import compiled_package, example_inputs, exported_program, torch_mismatch
 from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Request, name_operators
 from aoti_debug.package import manifest
+from aoti_debug.package.inputs.input_files import missing_inputs_error
+from aoti_debug.package.inputs.signature import ModelSignature
 from aoti_debug.package.manifest import Manifest, PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.package.recording import levels, site_filter
+from aoti_debug.package.recording.site_filter import Unmatched
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+
+@dataclass(frozen=True)
+class BuildSummary:
+    """The result of a build.
+
+    Attributes:
+        bytes: size of the package's file.
+        seconds: duration of the whole build.
+        stages: seconds of each stage, in order.
+        missing_inputs_reason: why no inputs are embedded; "" if there are some.
+        unmatched: patterns that match no launch site.
+        signature: the inputs that the model takes.
+        comparison: its kernels compared with those of the package given by `against`; None without one.
+        joined_sites: number of launch sites that got a model line from the exported program; None without one.
+        program_difference: the first launch site that the package and a new lowering of the exported program do not
+            have in common; "" if there is none.
+    """
+
+    package: Path
+    manifest: Manifest
+    bytes: int
+    seconds: float
+    stages: Mapping[str, float]
+    missing_inputs_reason: str
+    unmatched: tuple[Unmatched, ...]
+    signature: ModelSignature
+    comparison: KernelComparison | None = None
+    joined_sites: int | None = None
+    program_difference: str = ""
+
 
 INPUTS_WORKER = "aoti_debug.instrument.frontend.worker.make_inputs"
 
@@ -202,12 +236,12 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                 analysis = analyse(lowered, tools.torch)
                 if program is not None:
                     fresh = analyse(program, tools.torch)
-                    matched = join_reference.match(analysis, fresh)
+                    matched = join_program.match(analysis, fresh)
                     difference = matched.difference
-                    analysis, joined_sites = add_model_lines(analysis, fresh)
+                    analysis, joined_sites = join_program.join_model_lines(analysis, fresh)
                     if not difference:
-                        lowered = join_reference.add_reference(lowered, program, matched.names, work)
-                original_hashes = original_kernels.original_hashes(lowered)
+                        lowered = join_program.add_reference(lowered, program, matched.names, work)
+                original_hashes = compare_kernels.original_hashes(lowered)
                 new_manifest = package_manifest.make_manifest(
                     options, lowered, tools, analysis, original_hashes, None if program is None else program.signature
                 )
@@ -226,7 +260,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                 inputs = make_random_inputs(lowered, manifest_json, options.random_inputs, tools.torch, options.timeout)
         with stages.stage("package"):
             write_package.write_instrumented(checked.output, lowered, library, manifest_json, inputs.file)
-            original_kernels.verify(checked.output, original_hashes, lowered.model)
+            compare_kernels.verify_originals(checked.output, original_hashes, lowered.model)
             trust.remember(archive.inspect(checked.output))
         if options.plain is not None:
             _build_plain(options.plain, tools, lowered, work, kernels.result())
@@ -247,6 +281,24 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         joined_sites=joined_sites,
         program_difference=difference,
     )
+
+
+def build_step(name: str, options: BuildOptions, steps: Steps) -> BuildSummary:
+    """Builds a package; the result of the step is the number of its launch sites.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError: as of `build_report`.
+    """
+    with steps.step(name) as note:
+        built = build_report(options)
+        note.text = wording.pluralize(len(built.manifest.sites), "launch site")
+    return built
+
+
+def require_inputs(options: BuildOptions, built: BuildSummary) -> None:
+    """Raises ArtifactError or UsageError if a package that is about to run without given inputs holds none."""
+    if built.missing_inputs_reason:
+        raise missing_inputs_error(str(options.program), built.signature)
 
 
 @contextmanager

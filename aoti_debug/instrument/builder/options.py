@@ -1,4 +1,4 @@
-"""The options of a build, as the user gives them."""
+"""The options of a build, as the user gives them, and their check before torch is started."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base.errors import UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.instrument.builder import write_package
 from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut
-from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.pt2 import archive, trust
+from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
+from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+COMPILED = (ArtifactKind.PACKAGE, ArtifactKind.SOURCES)
 TIMEOUT = 3600.0  # seconds; autotuning of a large model takes long
 
 
@@ -76,3 +82,104 @@ class BuildOptions:
     def library_paths(self) -> tuple[str, ...]:
         """The libraries of operators as absolute paths."""
         return tuple(str(Path(path).resolve()) for path in self.libraries)
+
+
+@dataclass(frozen=True)
+class CheckedOptions:
+    """Consistent build options, and the archives that they name, each inspected once.
+
+    Attributes:
+        options: the options as they were given.
+        program: the exported program or compiled package to build from.
+        model: name of the model in the compiled package that is built from or compared with; "" without a package.
+        against: the compiled package to compare the kernels with.
+        exported: the exported program that the compiled package came from.
+        output: the package to write.
+    """
+
+    options: BuildOptions
+    program: Artifact | ExportedProgram
+    model: str
+    against: Artifact | None
+    exported: Artifact | None
+    output: Path
+
+    @property
+    def compiled(self) -> Artifact | None:
+        """The compiled package to build from; None for an exported program."""
+        return self.program if isinstance(self.program, Artifact) and self.program.kind in COMPILED else None
+
+
+def check(options: BuildOptions) -> CheckedOptions:
+    """Checks everything that can be checked without torch.
+
+    Raises:
+        UsageError: options contradict each other, or the output cannot be written.
+        ArtifactError: a file is missing, damaged or of the wrong kind.
+    """
+    levels.number(options.level)
+    site_filter.check_patterns(options.site_filter)
+    program = archive.inspect(options.program) if isinstance(options.program, (str, Path)) else options.program
+    if isinstance(program, Artifact) and program.kind is not ArtifactKind.INSTRUMENTED:
+        trust.require(program, options.trusted)
+    against = exported = None
+    if isinstance(program, Artifact) and program.kind in COMPILED:
+        exported = _inspect_exported(program, options)
+    else:
+        against = _inspect_against(program, options)
+    output = _checked_output(program, options)
+    if options.inputs is not None and options.random_inputs is not None:
+        raise UsageError("--inputs and --random-inputs are two sets of inputs", hint="leave one of them out")
+    if options.inputs is not None:
+        input_files.check_is_file(options.inputs)
+    archives = (program, against)
+    packages = (item for item in archives if isinstance(item, Artifact) and item.kind in COMPILED)
+    model = next((archive.resolve_model(package, options.model) for package in packages), "")
+    return CheckedOptions(options, program, model, against, exported, output)
+
+
+def _inspect_against(program: Artifact | ExportedProgram, options: BuildOptions) -> Artifact | None:
+    """The compiled package to compare an exported program's kernels with; None if the options name none."""
+    if isinstance(program, Artifact):
+        archive.require_kind(program, ArtifactKind.EXPORTED)
+    if options.exported is not None:
+        name = program.path if isinstance(program, Artifact) else "the program"
+        raise UsageError(f"{name} is an exported program itself", hint="--exported is for a compiled package")
+    if options.against is None:
+        if options.model:
+            raise UsageError("an exported program holds one model", hint="leave out --model")
+        return None
+    against = archive.inspect(options.against)
+    if against.kind not in COMPILED:
+        archive.require_kind(against, ArtifactKind.PACKAGE)
+    return against
+
+
+def _inspect_exported(package: Artifact, options: BuildOptions) -> Artifact | None:
+    """The exported program that a compiled package came from; None if the options name none."""
+    if options.against is not None:
+        raise UsageError(
+            f"{package.path} is compiled already: its kernels are its own",
+            hint="--against compares an exported program",
+        )
+    if options.exported is not None:
+        exported = archive.inspect(options.exported)
+        archive.require_kind(exported, ArtifactKind.EXPORTED)
+        trust.require(exported, options.trusted)
+        return exported
+    if options.inductor_configs:
+        raise UsageError(
+            f"{package.path} is compiled already: --inductor-config changes nothing in it",
+            hint="pass the exported program, or leave the option out",
+        )
+    return None
+
+
+def _checked_output(program: Artifact | ExportedProgram, options: BuildOptions) -> Path:
+    program_path = program.path if isinstance(program, Artifact) else None
+    stem = "model" if program_path is None else program_path.name.removesuffix(".pt2")
+    output = options.output or Path(f"{stem}.instrumented.pt2")
+    if program_path is not None and output.exists() and output.samefile(program_path):
+        raise UsageError(f"{output} is the model itself", hint="name another file with -o")
+    write_package.check_writable(output)
+    return output

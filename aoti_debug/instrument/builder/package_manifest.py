@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.base.version import __version__
-from aoti_debug.instrument.builder import join_provenance
+from aoti_debug.instrument.builder import kernel_details
 from aoti_debug.instrument.builder.compiling import compile_library
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
-from aoti_debug.instrument.builder.kernels import kernel_details
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend import example_inputs
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
@@ -44,19 +43,6 @@ def analyse(lowered: LoweredModel, torch: Torch) -> Analysis:
         return analysis
     reference = program.from_json(lowered.reference_file.read_bytes())
     return replace(analysis, sites=module_paths.with_modules(analysis.sites, reference))
-
-
-def add_model_lines(package: Analysis, lowered: Analysis) -> tuple[Analysis, int]:
-    """Adds the model lines of an exported program to the analysis of a package that was compiled from it.
-
-    Args:
-        lowered: that of a new lowering of the exported program.
-
-    Returns:
-        The analysis, and the number of sites that got a model line.
-    """
-    joined = join_provenance.join(package.sites, package.kernels, lowered.sites, lowered.kernels)
-    return replace(package, sites=joined.sites), joined.count
 
 
 def make_manifest(

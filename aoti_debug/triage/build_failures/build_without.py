@@ -14,8 +14,8 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.bisect.build_changes import Build, LeaveOut, Part, SkipCandidate, applied, name_of
 from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.build import BuildSummary
 from aoti_debug.instrument.builder.options import BuildOptions
-from aoti_debug.instrument.builder.summary import BuildSummary
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildFailureError, BuildStage, Position
 from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut, TunedChoice
 from aoti_debug.instrument.frontend.protocol.part_text import nodes_text, part_text

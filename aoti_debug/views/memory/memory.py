@@ -14,8 +14,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
-from aoti_debug.instrument.builder.build import BuildOptions
-from aoti_debug.instrument.builder.build_step import build_step, require_inputs
+from aoti_debug.instrument.builder.build import BuildOptions, build_step, require_inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.run import runner

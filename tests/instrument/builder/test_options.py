@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.instrument.builder.options import BuildOptions, check
+from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording.site_filter import SiteFilter
+from tests import archives
 
 
 def test_a_comma_separates_patterns() -> None:
@@ -16,3 +20,85 @@ def test_a_comma_separates_patterns() -> None:
 def test_libraries_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert BuildOptions("m.pt2", libraries=("a.so", "/b.so")).library_paths == (str(tmp_path / "a.so"), "/b.so")
+
+
+TWO = {
+    f"{archives.MODEL.replace('model', name)}c1.wrapper.so": b"\x7fELF" for name in ("large", "small")
+} | archives.FRAME
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, members in {
+        "program": archives.PROGRAM,
+        "package": archives.PACKAGE,
+        "sources": archives.SOURCES,
+        "two": TWO,
+    }.items():
+        archives.write(tmp_path / f"{name}.pt2", members)
+    return tmp_path
+
+
+def options(program: object, **fields: Any) -> BuildOptions:
+    return BuildOptions(program, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("files")
+def test_an_exported_program() -> None:
+    checked = check(options("program.pt2"))
+    assert checked.program == archive.inspect("program.pt2")
+    assert (checked.compiled, checked.model, checked.against, checked.exported) == (None, "", None, None)
+    assert checked.output == Path("program.instrumented.pt2")
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("name", ["package", "sources"])
+def test_a_compiled_package_and_its_program(name: str) -> None:
+    checked = check(options(f"{name}.pt2", exported=Path("program.pt2")))
+    assert checked.compiled == checked.program == archive.inspect(f"{name}.pt2")
+    assert checked.model == "model"
+    assert checked.exported == archive.inspect("program.pt2")
+
+
+@pytest.mark.usefixtures("files")
+def test_a_program_in_memory() -> None:
+    program = object()
+    checked = check(options(program, against=Path("package.pt2")))
+    assert checked.program is program
+    assert checked.compiled is None
+    assert (checked.against, checked.model) == (archive.inspect("package.pt2"), "model")
+    assert checked.output == Path("model.instrumented.pt2")
+
+
+@pytest.mark.usefixtures("files")
+def test_the_model_is_of_the_package_that_is_compared_with() -> None:
+    assert check(options("program.pt2", against=Path("two.pt2"), model="small")).model == "small"
+    assert check(options("two.pt2", model="large")).model == "large"
+
+
+@pytest.mark.parametrize(
+    ("program", "fields", "error", "message"),
+    [
+        ("package", {"against": "package"}, UsageError, "package.pt2 is compiled already: its kernels are its own"),
+        ("program", {"exported": "program"}, UsageError, "program.pt2 is an exported program itself"),
+        (None, {"exported": "program"}, UsageError, "the program is an exported program itself"),
+        ("program", {"model": "x"}, UsageError, "an exported program holds one model"),
+        ("package", {"inductor_configs": {"a": 1}}, UsageError, "package.pt2 is compiled already: --inductor-config"),
+        ("package", {"inputs": "package", "random_inputs": 1}, UsageError, "--inputs and --random-inputs are two sets"),
+        ("package", {"exported": "sources"}, ArtifactError, "sources.pt2 is an AOTInductor package of C++ sources; an"),
+        ("program", {"against": "program"}, ArtifactError, "program.pt2 is an exported program; a compiled AOTInduct"),
+        ("two", {}, UsageError, "two.pt2 holds 2 models"),
+        ("program", {"against": "two"}, UsageError, "two.pt2 holds 2 models"),
+        ("program", {"against": "two", "model": "x"}, UsageError, "two.pt2 holds no model 'x'"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    files: Path, program: str | None, fields: dict[str, Any], error: type[AotiDebugError], message: str
+) -> None:
+    paths = {name: Path(f"{value}.pt2") for name, value in fields.items() if name in ("against", "exported", "inputs")}
+    with pytest.raises(AotiDebugError) as caught:
+        check(options(object() if program is None else f"{program}.pt2", **(fields | paths)))
+    assert type(caught.value) is error
+    assert str(caught.value).startswith(message)
+    assert len(list(files.iterdir())) == 4

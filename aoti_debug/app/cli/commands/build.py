@@ -20,7 +20,7 @@ from aoti_debug.app.cli.terminal.lines import is_live, print_lines, width
 from aoti_debug.base import wording
 from aoti_debug.base.machine.progress.last_durations import LastDurations
 from aoti_debug.instrument.builder import build as builder
-from aoti_debug.instrument.builder import join_provenance
+from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
 from aoti_debug.package.manifest import Form, Manifest, PackageOrigin
 from aoti_debug.package.recording import levels, site_filter
@@ -197,7 +197,7 @@ def _model_lines(summary: BuildSummary) -> str:
     if summary.joined_sites is not None:
         total = wording.pluralize(len(sites), "launch site")
         return f"{summary.joined_sites} of {total}, joined by kernel source and order from the program"
-    return join_provenance.NO_MODEL_LINES if join_provenance.lacks_model_lines(summary.manifest) else ""
+    return join_program.NO_MODEL_LINES if join_program.lacks_model_lines(summary.manifest) else ""
 
 
 def _against(summary: BuildSummary) -> list[tuple[str, str]]:

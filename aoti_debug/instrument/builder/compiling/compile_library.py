@@ -14,10 +14,15 @@ from pathlib import Path
 
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.instrument.builder.compiling import runtime_objects
-from aoti_debug.instrument.builder.compiling.compiled_objects import compile_text
-from aoti_debug.instrument.builder.compiling.runtime_directory import RUNTIME
-from aoti_debug.instrument.builder.compiling.toolchain import NO_EXEC_STACK, Toolchain, compile_words, link_words
-from aoti_debug.instrument.builder.compiling.wrapper_objects import compile_wrapper, include_precompiled
+from aoti_debug.instrument.builder.compiling.kept_objects import compile_text, include_precompiled
+from aoti_debug.instrument.builder.compiling.toolchain import (
+    NO_EXEC_STACK,
+    RUNTIME,
+    Toolchain,
+    compile_words,
+    link_words,
+)
+from aoti_debug.instrument.builder.compiling.wrapper_objects import compile_wrapper
 from aoti_debug.instrument.frontend.sources import Flags, Sources, has_code
 
 SPLIT_COLD_CODE = "freorder-blocks-and-partition"  # keeps debugging code apart from the code that runs at level 0

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.machine import cache
-from aoti_debug.instrument.builder.compiling.runtime_directory import RUNTIME
 from aoti_debug.instrument.builder.compiling.site_tables import MANIFEST_PATH_MACRO
-from aoti_debug.instrument.builder.compiling.toolchain import Toolchain, compile_words
+from aoti_debug.instrument.builder.compiling.toolchain import RUNTIME, Toolchain, compile_words
 from aoti_debug.instrument.frontend.sources import Flags
 
 DEVICES = {"cpu": "device", "cuda": "cuda"}  # the folder of the half of the runtime that is the device's own

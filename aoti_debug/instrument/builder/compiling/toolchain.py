@@ -16,6 +16,9 @@ from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.processes.child_process import Children
 from aoti_debug.instrument.frontend.sources import Flags
 
+RUNTIME = Path(__file__).parents[3] / "runtime_shims"
+
+
 # The weights' object file does not mark its stack as non-executable; a system may refuse to load such a library.
 NO_EXEC_STACK = "-Wl,-z,noexecstack"
 ERROR_LINES = 20

@@ -10,8 +10,7 @@ from pathlib import Path
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine import cache
-from aoti_debug.instrument.builder.compiling import precompiled_headers
-from aoti_debug.instrument.builder.compiling.compiled_objects import compile_text
+from aoti_debug.instrument.builder.compiling.kept_objects import compile_text, include_precompiled
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 
 _INCLUDES = "#include <regex>\n#include <string>\n"
@@ -125,24 +124,6 @@ def compile_wrapper(toolchain: Toolchain, pool: Executor, work: Path, text: str,
         if compiled is not None:
             return [*objects, compiled]
     return wrapper.compile(wrapper.start_header(""), "")
-
-
-def include_precompiled(
-    toolchain: Toolchain, text: str, words: Sequence[str], before: str = "", after: str = ""
-) -> list[str]:
-    """The option that includes what `text` begins to include, precompiled; none without includes.
-
-    Args:
-        before, after: declarations before and after it.
-
-    Raises:
-        ToolchainError: the headers do not compile.
-    """
-    includes = precompiled_headers.worth_precompiling(precompiled_headers.leading_includes(text))
-    if not includes:
-        return []
-    header = before + precompiled_headers.text_of(includes) + after
-    return ["-include", str(precompiled_headers.precompile(toolchain, header, words))]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from aoti_debug.base.machine import cache, cuda_toolkit
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.base.native.elf import Library
 from aoti_debug.base.version import __version__
-from aoti_debug.instrument.builder.compiling.runtime_directory import RUNTIME
 from aoti_debug.instrument.builder.compiling.runtime_objects import (
     INTERPOSER,
     THIS_MACHINE,
@@ -22,7 +21,7 @@ from aoti_debug.instrument.builder.compiling.runtime_objects import (
     compile_site_tables,
 )
 from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
-from aoti_debug.instrument.builder.compiling.toolchain import NO_EXEC_STACK, Toolchain, link_words
+from aoti_debug.instrument.builder.compiling.toolchain import NO_EXEC_STACK, RUNTIME, Toolchain, link_words
 from aoti_debug.instrument.frontend import torch_mismatch
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS

@@ -12,7 +12,7 @@ from aoti_debug.app.cli.commands import build
 from aoti_debug.base.errors import UsageError
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
-from aoti_debug.instrument.builder.kernels.compare_kernels import KernelComparison, KernelDifference
+from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelDifference
 from aoti_debug.package import manifest
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.package.manifest import (

@@ -9,9 +9,8 @@ import pytest
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.machine.compiler import Torch, find_compiler
 from aoti_debug.instrument.builder.compiling import runtime_objects
-from aoti_debug.instrument.builder.compiling.runtime_directory import RUNTIME
 from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
-from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from aoti_debug.instrument.builder.compiling.toolchain import RUNTIME, Toolchain
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.package.manifest import to_json
 from tests import machine_results

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.errors import ArtifactError, InternalError
 from aoti_debug.base.machine.compiler import Torch
-from aoti_debug.instrument.builder.kernels import compare_kernels
-from aoti_debug.instrument.builder.kernels.compare_kernels import KernelComparison, KernelDifference, KernelSet
-from aoti_debug.instrument.builder.kernels.kernel_text import normalised_source
+from aoti_debug.instrument.builder import compare_kernels
+from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelDifference, KernelSet
+from aoti_debug.instrument.builder.kernel_details import normalised_source
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.package.manifest import Kernel
-from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2 import archive, kernel_hashes
 from tests import archives, factories
 
 PACKAGE = Path("theirs/c.pt2")
@@ -115,3 +115,26 @@ def test_a_package_without_source_cannot_be_compared_with(tmp_path: Path, source
     (tmp_path / "work").mkdir()
     with pytest.raises(ArtifactError, match=r"theirs\.pt2 holds no source of its wrapper"):
         compare_kernels.read_kernels(package, "model", tmp_path / "work", Torch("2.13.0", tmp_path, ""))
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return archives.write(tmp_path / "out.pt2", {f"{archives.MODEL}k.cubin": b"code", **archives.FRAME})
+
+
+def test_a_package_with_the_original_kernels_stays(output: Path) -> None:
+    originals = kernel_hashes.hash_package(archive.inspect(output), "model")
+    assert originals.keys() == {"k.cubin"}
+    compare_kernels.verify_originals(output, originals, "model")
+    assert output.exists()
+
+
+@pytest.mark.parametrize("originals", [{"k.cubin": "another"}, {"k.cubin": "another", "cpp_fused_0": "gone"}])
+def test_a_package_with_other_kernels_is_a_bug_and_is_removed(output: Path, originals: dict[str, str]) -> None:
+    with pytest.raises(InternalError, match=", ".join(sorted(originals))):
+        compare_kernels.verify_originals(output, originals, "model")
+    assert not output.exists()
+
+
+def test_without_kernels_nothing_is_read(tmp_path: Path) -> None:
+    compare_kernels.verify_originals(tmp_path / "none.pt2", {}, "model")

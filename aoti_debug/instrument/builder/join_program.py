@@ -1,25 +1,73 @@
-"""The reference of a package that torch has compiled, from a new lowering of its exported program.
+"""Model lines and a reference for a package that torch has compiled, from a new lowering of its exported program.
 
-A lowering of the same program, with the same settings, by the same torch, makes the same launches of the same kernels
-in the same order; only names may differ. Then the buffers of the new lowering hold what those of the package hold.
+Two lowerings of one program need not make the same kernels under the same names. For model lines, launch sites are
+matched by content: generated kernels by their source, calls of operators by the operator; first in order, then unique
+ones anywhere. The same torch with the same settings makes the same launches of the same kernels in the same order; only
+names may differ. Then the buffers of the new lowering hold what those of the package hold: they give its reference.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.instrument.builder.kernels.kernel_text import normalised_source
+from aoti_debug.instrument.builder.kernel_details import normalised_source
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.wrapper.analysis import Analysis
-from aoti_debug.package.manifest import Arg, Promise, Site
+from aoti_debug.package.manifest import Arg, Certainty, Manifest, PackageOrigin, Promise, Site
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import BufferValue, Graph, Reference
 
+NO_MODEL_LINES = "none were compiled in; --exported PROGRAM.pt2 joins those of its program"
 _BUFFER = re.compile(r"(?:\w+_)?buf\d+\Z")
+
+
+def join_model_lines(package: Analysis, fresh: Analysis) -> tuple[Analysis, int]:
+    """Copies model lines from the launch sites of a new lowering to the matching sites of a compiled package.
+
+    Returns:
+        The analysis of the package, whose joined lines are marked as inferred, and the number of sites that got one.
+    """
+    contents, fresh_contents = _contents(package), _contents(fresh)
+    pairs: dict[int, int] = {}
+    for block in SequenceMatcher(None, contents, fresh_contents, autojunk=False).get_matching_blocks():
+        pairs |= {block.a + step: block.b + step for step in range(block.size)}
+    pairs = {**_unique_pairs(contents, fresh_contents), **pairs}
+    joined = {
+        index: replace(fresh.sites[other].provenance, certainty=Certainty.INFERRED)
+        for index, other in pairs.items()
+        if fresh.sites[other].provenance.source
+    }
+    sites = (replace(site, provenance=joined.get(index, site.provenance)) for index, site in enumerate(package.sites))
+    return replace(package, sites=tuple(sites)), len(joined)
+
+
+def lacks_model_lines(manifest: Manifest) -> bool:
+    """True if a package was compiled without model lines, which its exported program could add."""
+    compiled = manifest.source in (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
+    return compiled and not any(site.provenance.source for site in manifest.sites)
+
+
+def _contents(analysis: Analysis) -> list[str]:
+    """The content of each site, to compare: its function and the source of its kernels, or its operator."""
+    sources = _sources(analysis)
+    return [f"{site.function} {' '.join(_code(site, sources))}" for site in analysis.sites]
+
+
+def _unique_pairs(contents: Sequence[str], fresh_contents: Sequence[str]) -> Mapping[int, int]:
+    """Index -> index in the other sequence, of the contents that occur exactly once in both."""
+    counts, fresh_counts = Counter(contents), Counter(fresh_contents)
+    fresh_index = {content: index for index, content in enumerate(fresh_contents)}
+    return {
+        index: fresh_index[content]
+        for index, content in enumerate(contents)
+        if counts[content] == 1 and fresh_counts[content] == 1
+    }
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Completes Triton kernels with their launch configuration and the hashes of their binaries."""
+"""Details of kernels: the launch configuration and the hashes of Triton kernels, and normalised source to compare."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,25 @@ from aoti_debug.package.manifest import Kernel
 from aoti_debug.package.pt2 import kernel_hashes
 from aoti_debug.package.triton_config.infer import infer_config
 
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_PYTHON_COMMENT = re.compile(r"#[^\n]*")
+_INCLUDE = re.compile(r"^\s*#\s*include[^\n]*$", re.MULTILINE)
+_SPACE = re.compile(r"\s+")
+_NAME = "kernel"
 HELPERS = "_inductor/runtime/triton_helpers.py"  # below torch's directory
+
+
+def normalised_source(kernel: Kernel) -> str:
+    """The kernel's source without comments, includes and decorators, with a fixed name and single spaces.
+
+    It is equal for kernels that differ only in names, comments and spaces.
+    """
+    if kernel.language == "triton":
+        definition = re.search(rf"^[ \t]*def {re.escape(kernel.name)}\(", kernel.source, re.MULTILINE)
+        text = _PYTHON_COMMENT.sub("", kernel.source[definition.start() :] if definition else kernel.source)
+    else:
+        text = _COMMENT.sub("", _INCLUDE.sub("", kernel.source))
+    return _SPACE.sub(" ", re.sub(rf"\b{re.escape(kernel.name)}\b", _NAME, text)).strip()
 
 
 def complete_kernels(

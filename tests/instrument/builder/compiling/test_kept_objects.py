@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.instrument.builder.compiling import compiled_objects
-from aoti_debug.instrument.builder.compiling.compiled_objects import compile_text
+from aoti_debug.instrument.builder.compiling import kept_objects
+from aoti_debug.instrument.builder.compiling.kept_objects import compile_text
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 
 TEXT = "int value() { return 1; }\n"
@@ -18,7 +18,7 @@ TEXT = "int value() { return 1; }\n"
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """What the compiler has compiled, with a cache and a header of this test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(compiled_objects, "RUNTIME", tmp_path)
+    monkeypatch.setattr(kept_objects, "RUNTIME", tmp_path)
     (tmp_path / "aoti_debug.h").write_text("")
     texts: list[str] = []
 
@@ -88,3 +88,19 @@ def test_what_does_not_compile_is_tried_again(object_of: Callable[..., str], mon
         with pytest.raises(ToolchainError, match="does not compile"):
             object_of(TEXT)
     assert object_of(TEXT) == "1"
+
+
+KERNELS = "#include <torch/csrc/inductor/cpp_prefix.h>"
+SHIM = "#include <torch/csrc/inductor/aoti_torch/c/shim.h>"
+
+
+def test_the_includes_that_a_source_begins_with() -> None:
+    source = f"\n{KERNELS}\n// matrix product\n{SHIM} // C\nint x;\n#include <cstdint>\n"
+    assert kept_objects.leading_includes(source) == [KERNELS, SHIM]
+
+
+def test_kernels_share_the_header_of_all_kernels() -> None:
+    assert kept_objects.worth_precompiling([KERNELS, SHIM]) == [KERNELS]
+    assert kept_objects.worth_precompiling([SHIM, KERNELS]) == [KERNELS]
+    assert kept_objects.worth_precompiling([SHIM]) == [SHIM]
+    assert kept_objects.worth_precompiling([]) == []

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.instrument.builder.kernels.kernel_details import HELPERS, complete_kernels, triton_helpers
+from aoti_debug.instrument.builder.kernel_details import HELPERS, complete_kernels, triton_helpers
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, TritonConfig
 from aoti_debug.package.manifest import ConfigOrigin, Kernel

@@ -1,4 +1,4 @@
-"""Compares the kernels of a new build with those of a compiled package.
+"""Compares the kernels of a new build with those of a compiled package, and verifies that a package has kept them.
 
 Triton kernels are compared by the hash of the machine code in their binaries. The machine code of a C++ kernel depends
 on where it lies in its library, so these are compared by what they are compiled from: source and flags.
@@ -6,19 +6,20 @@ on where it lies in its library, so these are compared by what they are compiled
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.errors import ArtifactError, InternalError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.compiler import Torch
-from aoti_debug.instrument.builder.kernels import kernel_details
-from aoti_debug.instrument.builder.kernels.kernel_text import normalised_source
+from aoti_debug.instrument.builder import kernel_details
+from aoti_debug.instrument.builder.kernel_details import normalised_source
 from aoti_debug.instrument.frontend import compile_commands, sources
+from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.instrument.wrapper.analysis import kernels_of
-from aoti_debug.package.manifest import Kernel
-from aoti_debug.package.pt2 import extract
+from aoti_debug.package.manifest import Kernel, PackageOrigin
+from aoti_debug.package.pt2 import archive, extract, kernel_hashes
 from aoti_debug.package.pt2.archive import WRAPPER_SOURCE, Artifact, ArtifactKind
 
 _IRRELEVANT_MACROS = ("TORCH_INDUCTOR_PRECOMPILE_HEADERS", "USE_MMAP_SELF", "USE_MMAP_EXTERNAL")
@@ -148,3 +149,24 @@ def _flag_changes(fresh: Iterable[str], other: Iterable[str]) -> Iterator[str]:
     fresh_flags, other_flags = set(fresh), set(other)
     yield from (f"+{flag}" for flag in sorted(fresh_flags - other_flags))
     yield from (f"-{flag}" for flag in sorted(other_flags - fresh_flags))
+
+
+def original_hashes(lowered: LoweredModel) -> Mapping[str, str]:
+    """SHA-256 of the machine code of each kernel of a compiled package, by name; empty for an exported program."""
+    return {} if lowered.source is PackageOrigin.EXPORTED else kernel_hashes.hash_files(lowered.sources.shipped)
+
+
+def verify_originals(output: Path, originals: Mapping[str, str], model: str) -> None:
+    """Compares the kernels of the package that was written with the original ones.
+
+    Raises:
+        InternalError: they differ; the package has been deleted.
+    """
+    if not originals:
+        return
+    comparison = kernel_hashes.compare(originals, kernel_hashes.hash_package(archive.inspect(output), model))
+    if comparison.different:
+        output.unlink()
+        raise InternalError(
+            f"{output}: {comparison}; not {', '.join(comparison.different)}", hint="report this as a bug"
+        )

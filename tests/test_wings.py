@@ -25,7 +25,7 @@ WINGS = {
     "runs": ("rundir", "diagnosis", "show", "run", "ranks"),
     "repro": (OWN,),
     "compare": (
-        *("protocol", "evaluate", "regions", "measure", OWN, "explain", "locate", "diff", "worker", "what_if"),
+        *("protocol", "evaluate", "regions", "measure", OWN, "explain", "diff", "worker", "what_if"),
         *("fx_repro", "bisect"),
     ),
     "triage": (

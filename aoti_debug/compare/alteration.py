@@ -6,8 +6,7 @@ import math
 
 from aoti_debug.base import wording
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.compare.protocol.limits import EXPLAINED, LEAST
-from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram
+from aoti_debug.compare.protocol.measurement import EXPLAINED, LEAST, AlteredOutput, AlteredProgram
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.package.reference.node_text import node_text

@@ -1,4 +1,4 @@
-"""Findings of a model whose launches are right: eager refuses its inputs, or returns something else."""
+"""The outcome of a comparison: findings of a model whose launches are right, and the text below the table."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import replace
 from aoti_debug.base import wording
 from aoti_debug.compare.comparison import Beginning, Comparison
 from aoti_debug.compare.measure.output_errors import OutputError, is_exact
-from aoti_debug.compare.outcome import DIFFERS, REFUSED
+from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE, compared_text, kind_of
 from aoti_debug.compare.precision_setting import PRECISION
-from aoti_debug.compare.protocol.bad_operand import BadOperand, element_text
+from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, element_text
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE
-from aoti_debug.compare.protocol.refusal import InputElement
-from aoti_debug.compare.text import output_text, short
+from aoti_debug.compare.text import comparison_lines, output_text, short
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.show.finding import finding_lines
 
 _MAX_OUTPUTS = 3
 
@@ -152,3 +152,19 @@ def _bad_text(bad: BadOperand, line: ModelLine | None) -> str:
 
 def _element_text(element: InputElement) -> str:
     return f"{element_text(element.name, element.index)} = {element.value}"
+
+
+def outcome_lines(comparison: Comparison, width: int) -> list[str]:
+    """The headline, and what eager refuses or has otherwise; nothing where the table ends in what is wrong."""
+    kind = kind_of(comparison)
+    if comparison.unfinished or kind is WRONG_VALUE:
+        return []
+    if kind in (REFUSED, DIFFERS):
+        return finding_lines(refused(comparison) if kind is REFUSED else differs(comparison), width)
+    return wording.wrapped(f"{kind.heading} {compared_text(comparison)}", width)
+
+
+def report_lines(comparison: Comparison, width: int) -> list[str]:
+    """The table, the coverage, and what the comparison comes to."""
+    outcome = outcome_lines(comparison, width)
+    return [*comparison_lines(comparison, width), *(["", *outcome] if outcome else [])]

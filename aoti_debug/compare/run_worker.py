@@ -18,7 +18,7 @@ from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PythonCommand
 from aoti_debug.base.machine.processes import child_process
-from aoti_debug.compare.protocol.bad_operand import BadOperand
+from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, Refusal
 from aoti_debug.compare.protocol.measurement import (
     AlteredProgram,
     ExportedOutputs,
@@ -34,8 +34,6 @@ from aoti_debug.compare.protocol.measurement import (
     StatesFailure,
 )
 from aoti_debug.compare.protocol.messages import EvaluationFailed, Message, Started, read_message
-from aoti_debug.compare.protocol.origin import Origin
-from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.protocol.request import CompareRequest
 
 WORKER = "aoti_debug.compare.worker.main"

@@ -18,9 +18,8 @@ from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTri
 from aoti_debug.compare.document import FORMAT, document
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.protocol.limits import LEAST
-from aoti_debug.compare.protocol.measurement import Measurement, StateChange
-from aoti_debug.compare.protocol.refusal import Refusal
+from aoti_debug.compare.protocol.bad_elements import Refusal
+from aoti_debug.compare.protocol.measurement import LEAST, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.rundir.run_directory import RunDir

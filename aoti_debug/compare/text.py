@@ -9,8 +9,7 @@ from aoti_debug.base import wording
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement, is_exact
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.protocol.limits import LARGEST
-from aoti_debug.compare.protocol.measurement import Advance, Element, Measurement, StateChange
+from aoti_debug.compare.protocol.measurement import LARGEST, Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.timeline import Launch

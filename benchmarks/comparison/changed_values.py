@@ -10,7 +10,7 @@ import torch
 from aoti_debug.base.abi import Phase
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.measure.ulp import relative_difference, ulp
-from aoti_debug.compare.protocol.limits import LARGEST
+from aoti_debug.compare.protocol.measurement import LARGEST
 from aoti_debug.compare.regions.regions import find_regions
 from aoti_debug.runs.rundir import load_tensors
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -24,8 +24,8 @@ from pathlib import Path
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.compare.diff.difference import DiffCause
 from aoti_debug.compare.diff.explain_differences import explain_differences
-from aoti_debug.compare.diff.explanation import DiffCause
 from aoti_debug.compare.diff.options import DiffOptions
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel

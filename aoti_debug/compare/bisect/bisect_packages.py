@@ -17,25 +17,76 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.compare.bisect.options import BisectOptions
-from aoti_debug.compare.bisect.wrong_launches import Bisection, SuspectLaunch
 from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
 from aoti_debug.compare.comparison import BAD
 from aoti_debug.compare.diff.diff_runs import difference_of, differing_inputs, pair_runs
-from aoti_debug.compare.diff.pairing.pair import Pairing
+from aoti_debug.compare.diff.difference import TensorDifference
+from aoti_debug.compare.diff.pairs import PairedBy, Pairing
 from aoti_debug.compare.measure.output_errors import OutputError, errors
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.request import ValueArithmetic
-from aoti_debug.compare.what_if.instructions import Replace
-from aoti_debug.compare.what_if.program_values import program_values
-from aoti_debug.compare.what_if.recorded_results import is_rounding, results_of
-from aoti_debug.compare.what_if.recovered_outputs import Outputs
+from aoti_debug.compare.what_if.replacements import is_rounding, program_values, results_of
 from aoti_debug.compare.what_if.replay_session import ReplaySession, replay_folder
-from aoti_debug.compare.what_if.substituted_run import SubstitutedRun
+from aoti_debug.compare.what_if.substituted_run import Replace, SubstitutedRun
+from aoti_debug.compare.what_if.what_if import Outputs
 from aoti_debug.runs.run.options import recording_everything
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
+
+
+@dataclass(frozen=True)
+class SuspectLaunch:
+    """A launch that writes other results than the good package does, from the same inputs.
+
+    Attributes:
+        tensors: those that differ from its counterpart's; () if it has none.
+        verdict: of the comparison with the program; None if it is not comparable.
+        is_culprit: True if rounding does not explain the difference.
+    """
+
+    launch: Launch
+    tensors: tuple[TensorDifference, ...]
+    verdict: LaunchVerdict | None
+    is_culprit: bool
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The launches that make a package wrong.
+
+    Attributes:
+        good, bad: runs of both as they are.
+        by: how their launches are paired.
+        paired: the number of pairs.
+        same: of these, the ones with the same results from the same inputs.
+        suspects: launches of the bad package with other results, in order.
+        between: launches one of which is to blame, where replacing the suspects' results was not enough.
+        outputs: their errors against the good package's, as the bad one is, and with the culprits' results replaced.
+        runs: the number of runs that it took.
+    """
+
+    good: RunDir
+    bad: RunDir
+    by: PairedBy
+    paired: int
+    same: int
+    suspects: tuple[SuspectLaunch, ...]
+    between: tuple[Launch, ...]
+    outputs: Outputs
+    runs: int
+    notes: tuple[str, ...]
+
+    @property
+    def culprits(self) -> tuple[SuspectLaunch, ...]:
+        """The suspects whose difference rounding does not explain."""
+        return tuple(suspect for suspect in self.suspects if suspect.is_culprit)
+
+    @property
+    def is_clean(self) -> bool:
+        """True if nothing but rounding differs."""
+        return not self.culprits and not self.between and all(error.is_right for error in self.outputs.before)
 
 
 def bisect_packages(options: BisectOptions, listener: StepListener | None = None) -> Bisection:

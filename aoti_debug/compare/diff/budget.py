@@ -25,9 +25,8 @@ from typing import Any
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.compare.diff.difference import Diff, TensorDifference
-from aoti_debug.compare.diff.explanation import DiffExplanation
-from aoti_debug.compare.diff.pairing.pair import PairedBy
+from aoti_debug.compare.diff.difference import Diff, DiffExplanation, TensorDifference
+from aoti_debug.compare.diff.pairs import PairedBy
 
 if sys.version_info >= (3, 11):
     import tomllib

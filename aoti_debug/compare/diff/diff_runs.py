@@ -9,13 +9,24 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.compare.compare_run import reference_of
-from aoti_debug.compare.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
-from aoti_debug.compare.diff.differing_settings import differing_settings
+from aoti_debug.compare.diff.difference import (
+    Diff,
+    InputDifference,
+    LaunchDifference,
+    TensorDifference,
+    differing_settings,
+)
 from aoti_debug.compare.diff.element_difference import element_difference
-from aoti_debug.compare.diff.pairing.pair import LaunchPair, PairedBy, Pairing, PairRelation, TensorPair
-from aoti_debug.compare.diff.pairing.pair_by_launch import pair_by_launch
-from aoti_debug.compare.diff.pairing.pair_by_value import pair_by_value
-from aoti_debug.compare.diff.pairing.recorded_tensor import RecordedTensor, RecordedTensors
+from aoti_debug.compare.diff.pair_launches import pair_by_launch, pair_by_value
+from aoti_debug.compare.diff.pairs import (
+    LaunchPair,
+    PairedBy,
+    Pairing,
+    PairRelation,
+    RecordedTensor,
+    RecordedTensors,
+    TensorPair,
+)
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import Layout
 from aoti_debug.package.reference.program import MODEL, Node, NodeKind, Reference

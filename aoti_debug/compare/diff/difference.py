@@ -1,16 +1,65 @@
-"""The differences of two runs."""
+"""The differences of two runs: in their settings, inputs and launches, and whether rounding explains them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 
+from aoti_debug.base import wording
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.compare.diff.differing_settings import RunSetting
 from aoti_debug.compare.diff.element_difference import ElementDifference
-from aoti_debug.compare.diff.explanation import DiffExplanation, SideError
-from aoti_debug.compare.diff.pairing.pair import LaunchPair, PairedBy, PairRelation, TensorPair
+from aoti_debug.compare.diff.pairs import LaunchPair, PairedBy, PairRelation, TensorPair
+from aoti_debug.package.manifest import Kernel, Manifest
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
+
+_MAX_NAMES = 4
+
+
+class DiffCause(str, Enum):
+    """The reason why a launch wrote different results than its counterpart."""
+
+    ROUNDING = "rounding"  # from the same inputs, both sides are within what rounding explains
+    TIES = "ties"  # integers or booleans that rounding, or the order of equal elements, decides
+    ILL_CONDITIONED = "ill-conditioned"  # both are within it, because a change of the inputs by one ULP changes a lot
+    CONSEQUENCE = "consequence"  # they read what differs, and each is within what rounding explains from that
+    WRONG = "wrong"  # a side is farther from float64 than rounding explains
+    UNKNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class SideError:
+    """The error of what one side wrote, against the program in float64 from what that side itself had read.
+
+    Attributes:
+        relative: root mean square, divided by that of the expected values.
+        absolute: the largest.
+        share: the largest, as a multiple of what rounding explains there.
+    """
+
+    relative: float
+    absolute: float
+    share: float
+
+
+@dataclass(frozen=True)
+class DiffExplanation:
+    """The explanation of what a launch wrote.
+
+    Attributes:
+        wrong: the sides that are wrong, of "a" and "b".
+        reason: of a wrong side, where; why it is not known; what else there is to say.
+    """
+
+    cause: DiffCause
+    wrong: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def is_explained(self) -> bool:
+        """True if no more than rounding is needed for the difference, or differences that were there before."""
+        return self.cause not in (DiffCause.WRONG, DiffCause.UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -172,3 +221,69 @@ class Diff:
         if self.inputs or self.launches or self.unfinished or self.unpaired_outputs:
             return False
         return self.by is PairedBy.VALUE or not (self.only_a or self.only_b)
+
+
+@dataclass(frozen=True)
+class RunSetting:
+    """Something that two runs do not have in common.
+
+    Attributes:
+        name: "torch", "kernel cpp_fused_add_0".
+        a, b: its text in the first and the second run; "" where it is missing.
+    """
+
+    name: str
+    a: str
+    b: str
+
+
+def differing_settings(a: RunDir, b: RunDir) -> tuple[RunSetting, ...]:
+    """All of them, the most general first."""
+    return tuple(setting for setting in _settings(a, b) if setting.a != setting.b)
+
+
+def _settings(a: RunDir, b: RunDir) -> Iterator[RunSetting]:
+    first, second = a.manifest, b.manifest
+    yield RunSetting("torch that runs it", a.info.torch_version or "", b.info.torch_version or "")
+    yield RunSetting("torch that compiled it", first.torch_version, second.torch_version)
+    yield RunSetting("aoti-debug", first.tool_version, second.tool_version)
+    yield RunSetting("device", first.device, second.device)
+    yield RunSetting("compiler", first.compiler.command, second.compiler.command)
+    flags = [set(manifest.compiler.kernel_flags) for manifest in (first, second)]
+    yield RunSetting("compiler flags", " ".join(sorted(flags[0] - flags[1])), " ".join(sorted(flags[1] - flags[0])))
+    yield RunSetting("calls", str(len(a.timeline.calls)), str(len(b.timeline.calls)))
+    yield RunSetting("guards", _yes(a.info.guards), _yes(b.info.guards))
+    yield from _kernels(first, second)
+
+
+def _kernels(a: Manifest, b: Manifest) -> Iterator[RunSetting]:
+    first, second = ({kernel.name: kernel for kernel in manifest.kernels} for manifest in (a, b))
+    missing = [[name for name in own if name not in other] for own, other in ((first, second), (second, first))]
+    yield RunSetting(
+        "kernels of one only", *(wording.join_truncated(names, _MAX_NAMES) if names else "" for names in missing)
+    )
+    for name, kernel in first.items():
+        other = second.get(name)
+        if other is not None:
+            yield RunSetting(f"kernel {name}", *_versions(kernel, other))
+
+
+def _versions(a: Kernel, b: Kernel) -> tuple[str, str]:
+    """The parts in which two kernels of one name differ, of each."""
+    parts: list[tuple[str, str]] = []
+    if a.sha256 != b.sha256:
+        parts.append((f"source {a.sha256[:8]}", f"source {b.sha256[:8]}"))
+    if a.config != b.config:
+        parts.append((_config(a), _config(b)))
+    if a.num_warps != b.num_warps:
+        parts.append((f"{a.num_warps} warps", f"{b.num_warps} warps"))
+    first, second = (", ".join(side) for side in zip(*parts, strict=True)) if parts else ("", "")
+    return first, second
+
+
+def _config(kernel: Kernel) -> str:
+    return " ".join(f"{name}={value}" for name, value in kernel.config)
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -22,7 +22,7 @@ def difference_spread(difference: TensorDifference, a: RunDir, b: RunDir) -> Err
     """
     import torch
 
-    from aoti_debug.compare.measure.error_spread import spread_of
+    from aoti_debug.compare.measure.evaluated import spread_of
 
     pair, elements = difference.pair, difference.elements
     layout, first, second = pair.b.argument.layout, pair.a.file, pair.b.file

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aoti_debug.compare.diff.difference import Diff, LaunchDifference, TensorDifference
-from aoti_debug.compare.diff.explanation import DiffExplanation
+from aoti_debug.compare.diff.difference import Diff, DiffExplanation, LaunchDifference, TensorDifference
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -23,13 +23,19 @@ from aoti_debug.base.machine.files.scratch_directory import scratch_directory
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.compare import require_trust
 from aoti_debug.compare.compare_run import Scope, compare_run, reference_of
-from aoti_debug.compare.diff.difference import Diff, LaunchDifference, TensorDifference, WrongAlone
-from aoti_debug.compare.diff.explanation import DiffCause, DiffExplanation, SideError
+from aoti_debug.compare.diff.difference import (
+    Diff,
+    DiffCause,
+    DiffExplanation,
+    LaunchDifference,
+    SideError,
+    TensorDifference,
+    WrongAlone,
+)
+from aoti_debug.compare.diff.expressions import SameExpressions
 from aoti_debug.compare.diff.judged_launches import JudgedLaunches, Judgement, Place, makers
 from aoti_debug.compare.diff.options import DiffOptions
-from aoti_debug.compare.diff.pairing.pair import Pairing, PairRelation
-from aoti_debug.compare.diff.pairing.recorded_tensor import RecordedTensor
-from aoti_debug.compare.diff.pairing.same_expressions import SameExpressions
+from aoti_debug.compare.diff.pairs import Pairing, PairRelation, RecordedTensor
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.regions.recorded_values import RecordedValues
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name

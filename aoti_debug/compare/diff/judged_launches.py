@@ -8,7 +8,7 @@ from dataclasses import replace
 from aoti_debug.base import wording
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.comparison import PRIVATE, Row
-from aoti_debug.compare.diff.pairing.recorded_tensor import RecordedTensors
+from aoti_debug.compare.diff.pairs import RecordedTensors
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.regions.recorded_values import RecordedValues

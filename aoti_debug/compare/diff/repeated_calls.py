@@ -10,9 +10,8 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.diff.diff_runs import difference_of, require_values
 from aoti_debug.compare.diff.difference import TensorDifference
-from aoti_debug.compare.diff.pairing.pair import LaunchPair, PairRelation
-from aoti_debug.compare.diff.pairing.pair_by_launch import launches_by_call, pair_launches
-from aoti_debug.compare.diff.pairing.recorded_tensor import RecordedTensors
+from aoti_debug.compare.diff.pair_launches import launches_by_call, pair_launches
+from aoti_debug.compare.diff.pairs import LaunchPair, PairRelation, RecordedTensors
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey

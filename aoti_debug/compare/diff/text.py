@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from aoti_debug.base import wording
-from aoti_debug.compare.diff.difference import Diff, InputDifference, LaunchDifference, TensorDifference
+from aoti_debug.compare.diff.difference import (
+    Diff,
+    DiffCause,
+    DiffExplanation,
+    InputDifference,
+    LaunchDifference,
+    TensorDifference,
+)
 from aoti_debug.compare.diff.element_difference import ElementDifference
-from aoti_debug.compare.diff.explanation import DiffCause, DiffExplanation
-from aoti_debug.compare.diff.pairing.pair import PairedBy, PairRelation
+from aoti_debug.compare.diff.pairs import PairedBy, PairRelation
 from aoti_debug.compare.diff.repeated_calls import RepeatedCalls
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import unravel

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate import higher_order, random_numbers, tensor_float
 from aoti_debug.compare.evaluate.arguments import converted, in_own_dtypes, python_value, with_rounded_numbers
-from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.arithmetic import (
+    Arithmetic,
+    Narrow,
+    WideValues,
+    as_narrow,
+    moves,
+    narrow,
+    product,
+    wide,
+)
 from aoti_debug.compare.evaluate.functions import (
     CONDITION,
     LOOP,
@@ -27,7 +36,6 @@ from aoti_debug.compare.evaluate.functions import (
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.terms import largest_of, terms_of
 from aoti_debug.compare.evaluate.weights import ExportedWeights
-from aoti_debug.compare.evaluate.wide_values import Narrow, WideValues, as_narrow, moves, narrow, product, wide
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arguments import converted
-from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic, wide
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.evaluation import BITS, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, RefusedError
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
-from aoti_debug.compare.evaluate.wide_values import wide
 from aoti_debug.compare.protocol.request import GivenTensors
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 

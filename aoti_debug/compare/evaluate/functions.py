@@ -1,4 +1,8 @@
-"""The functions of operators and other targets of a graph. Runs in a child process."""
+"""The functions of operators and other targets of a graph. Runs in a child process.
+
+Operators that only Inductor puts into graphs are given in terms of aten, as in torch/_inductor/inductor_prims.py: torch
+registers them when Inductor is imported, which takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,16 @@ import contextlib
 import functools
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aoti_debug.compare.evaluate import higher_order, inductor_operators, random_numbers
+from aoti_debug.compare.evaluate import higher_order, random_numbers
 from aoti_debug.package.reference.program import HIGHER_ORDER, USER_TRITON, Node
 
-_INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
+if TYPE_CHECKING:
+    import torch
+
 CONDITION, LOOP = "higher_order.cond", "higher_order.while_loop"
+_INDUCTOR_RANDOM = "prims.inductor_"  # operators that make random numbers within kernels
 WITH_GRADIENTS = "higher_order.wrap_with_set_grad_enabled"  # a part of a program in which gradients are on or off
 _WITH_BODIES = (CONDITION, LOOP, WITH_GRADIENTS)  # operators whose bodies are graphs of the reference
 WITHOUT_VALUE = ("aoti_debug.print_.default", "aoti_debug.inspect_.default")  # they print, or call a function
@@ -80,8 +87,8 @@ def operator_of(target: str) -> Callable[..., Any]:
 
     if target in WITHOUT_VALUE:
         return _do_nothing
-    if target in inductor_operators.OPERATORS:
-        return inductor_operators.OPERATORS[target]
+    if target in OPERATORS:
+        return OPERATORS[target]
     if target.startswith(USER_TRITON):
         raise NotEvaluableError("a user-defined Triton kernel: the program has no other code for it")
     if higher_order.has_own_code(target):
@@ -147,3 +154,41 @@ def failure_text(error: BaseException) -> str:
 def first_line(error: BaseException) -> str:
     """The first line of an exception's text, or its type if it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _prepare_softmax(values: torch.Tensor, dimension: int) -> tuple[torch.Tensor, torch.Tensor]:
+    largest = values.amax(dimension, keepdim=True)
+    return largest, (values - largest).exp().sum(dimension, keepdim=True)
+
+
+def _lookup_seed(seeds: torch.Tensor, index: int) -> torch.Tensor:
+    return seeds[index].clone()
+
+
+def _force_stride_order(values: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
+    if values.stride() == tuple(stride):
+        return values
+    return values.clone().as_strided(values.shape, stride).copy_(values)
+
+
+def _index_put(
+    values: torch.Tensor, indices: Sequence[torch.Tensor | None], new: torch.Tensor, accumulate: bool = False
+) -> torch.Tensor:
+    import torch
+
+    result: torch.Tensor = torch.ops.aten.index_put_.default(values, indices, new, accumulate)
+    return result
+
+
+def _multiply_add(first: torch.Tensor, second: torch.Tensor | float, added: torch.Tensor) -> torch.Tensor:
+    return first * second + added
+
+
+OPERATORS: Mapping[str, Callable[..., Any]] = {
+    "prims.prepare_softmax_online.default": _prepare_softmax,
+    "prims.inductor_lookup_seed.default": _lookup_seed,
+    "prims.inductor_force_stride_order.default": _force_stride_order,
+    "prims._unsafe_index_put_.default": _index_put,
+    "prims.fma.default": _multiply_add,
+}
+ELEMENTWISE = frozenset({"prims.fma.default"})

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arguments import is_floating
-from aoti_debug.compare.evaluate.arithmetic import unit
+from aoti_debug.compare.evaluate.arithmetic import LARGE, Narrow, unit
 from aoti_debug.compare.evaluate.function_bounds import bound_of
-from aoti_debug.compare.evaluate.wide_values import LARGE, Narrow
 from aoti_debug.package.reference.program import Node
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from aoti_debug.compare.evaluate.wide_values import Narrow, split
+from aoti_debug.compare.evaluate.arithmetic import Narrow, split
 from aoti_debug.package.reference.program import Node
 
 _PART = 8 << 20  # bytes of a tensor that are looked at together

@@ -14,10 +14,9 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.compare.explain.element_sources import is_elementwise
+from aoti_debug.compare.explain.element_trace import is_elementwise
 from aoti_debug.compare.explain.operand_source import BadElement, OperandSource
-from aoti_debug.compare.protocol.bad_operand import BadOperand, BadSource, Computed
-from aoti_debug.compare.protocol.origin import Operand
+from aoti_debug.compare.protocol.bad_elements import BadOperand, BadSource, Computed, Operand
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey

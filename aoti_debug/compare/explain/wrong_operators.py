@@ -19,8 +19,7 @@ from aoti_debug.compare.evaluate.function_bounds import bound_of
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.variants import Variant, computes, reduces, variants
 from aoti_debug.compare.measure.ulp import finite, ulp
-from aoti_debug.compare.protocol.limits import SMALLEST
-from aoti_debug.compare.protocol.measurement import Explanation
+from aoti_debug.compare.protocol.measurement import SMALLEST, Explanation
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, ValueKey
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from aoti_debug.compare.fx_repro.input_text import input_text
 from aoti_debug.compare.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.compare.fx_repro.request import InputTensor
-from aoti_debug.compare.fx_repro.script_text import standard_modules, torch_modules
+from aoti_debug.compare.fx_repro.script_text import input_text, standard_modules, torch_modules
 from aoti_debug.repro import literals
 
 ISSUE = "issue.md"

@@ -17,11 +17,10 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.versions import installed_versions
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
-from aoti_debug.compare.fx_repro.input_text import describe
 from aoti_debug.compare.fx_repro.request import Saved, SaveRequest
-from aoti_debug.compare.fx_repro.script_text import SCRIPT, TENSORS
-from aoti_debug.compare.worker.inputs import region_inputs
-from aoti_debug.compare.worker.layouts import load_value
+from aoti_debug.compare.fx_repro.script_text import SCRIPT, TENSORS, describe
+from aoti_debug.compare.worker.recorded_tensors import load_value
+from aoti_debug.compare.worker.region_values import region_inputs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.reference import program

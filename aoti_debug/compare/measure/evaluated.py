@@ -1,14 +1,24 @@
-"""An output as it was recorded and as it was evaluated, and its measurement. Runs in a child process."""
+"""An output as it was recorded and as it was evaluated, its measurement, and how its errors lie. In a child process."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.compare.measure.error_spread import spread_of
-from aoti_debug.compare.protocol.limits import LARGEST
-from aoti_debug.compare.protocol.measurement import Element, ErrorSpread, Measurement
+from aoti_debug.compare.protocol.measurement import (
+    LARGEST,
+    LARGEST_BIN,
+    MAX_COLUMNS,
+    MAX_RANGES,
+    MAX_ROWS,
+    SMALLEST_BIN,
+    Element,
+    ErrorSpread,
+    Measurement,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -67,3 +77,67 @@ def element(index: int, output: Evaluated) -> Element:
     """An element of an output, by its row-major index."""
     values = (output.actual, output.double, output.eager)
     return Element(index, *(repr(t.reshape(-1)[index].item()) for t in values))
+
+
+def spread_of(
+    shape: tuple[int, ...],
+    excess: torch.Tensor,
+    ulp: torch.Tensor | None = None,
+    misplaced: torch.Tensor | None = None,
+    *,
+    bound: float = 1.0,
+) -> ErrorSpread:
+    """The distribution of errors.
+
+    Args:
+        shape: of the output.
+        excess: the error of each element as a multiple of what is allowed there. Flat.
+        ulp: the error of each element in ULP; None for integers and booleans. Flat.
+        misplaced: True for NaN and infinities where none should be, and numbers where one should be. Flat.
+        bound: an element with a larger error is wrong.
+    """
+    import torch
+
+    if misplaced is None:
+        misplaced = torch.zeros_like(excess, dtype=torch.bool)
+    height, width = (1, *shape)[-2:] if shape else (1, 1)
+    rows, columns = min(height, MAX_ROWS), min(width, MAX_COLUMNS)
+    plane = excess.double().clamp(max=LARGEST).reshape(-1, height, width).amax(0)
+    cell = _cells(height, rows, plane)[:, None] * columns + _cells(width, columns, plane)
+    largest = torch.zeros(rows * columns, dtype=plane.dtype, device=plane.device)
+    largest.scatter_reduce_(0, cell.reshape(-1), plane.reshape(-1), "amax")
+    return ErrorSpread(
+        () if ulp is None else _histogram(ulp[~misplaced]),
+        int(misplaced.sum()),
+        rows,
+        columns,
+        tuple(float(f"{value:.3g}") for value in largest.tolist()),
+        _ranges(shape, excess > bound),
+    )
+
+
+def _cells(size: int, cells: int, like: torch.Tensor) -> torch.Tensor:
+    """The cell of each index of a dimension."""
+    import torch
+
+    return torch.arange(size, device=like.device) * cells // size
+
+
+def _histogram(ulp: torch.Tensor) -> tuple[int, ...]:
+    import torch
+
+    bins = torch.clamp(torch.ceil(torch.log2(ulp)), SMALLEST_BIN, LARGEST_BIN) - SMALLEST_BIN + 1
+    counts = torch.bincount(torch.where(ulp == 0, torch.zeros_like(bins), bins).long()).tolist()
+    return tuple(int(count) for count in counts)
+
+
+def _ranges(shape: tuple[int, ...], wrong: torch.Tensor) -> tuple[tuple[tuple[int, int], ...], ...]:
+    marked = wrong.reshape(shape)
+    found = []
+    for dimension in range(len(shape)):
+        others = math.prod(shape[:dimension]), shape[dimension], math.prod(shape[dimension + 1 :])
+        indices = marked.reshape(others).any(2).any(0).nonzero().reshape(-1).tolist()
+        runs = [[index for _, index in run] for _, run in itertools.groupby(enumerate(indices), lambda x: x[1] - x[0])]
+        limits = tuple((run[0], run[-1]) for run in runs)
+        found.append(limits if len(limits) <= MAX_RANGES else ((limits[0][0], limits[-1][1]),))
+    return tuple(found)

@@ -14,8 +14,7 @@ from aoti_debug.compare.evaluate.arithmetic import unit
 from aoti_debug.compare.measure.differences import Differences, OutputParts, largest_in, largest_of
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject, element, measurement, spread
 from aoti_debug.compare.measure.ulp import are_finite, finite, median, misplaced, relative_difference
-from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
-from aoti_debug.compare.protocol.measurement import ErrorSpread, Measurement
+from aoti_debug.compare.protocol.measurement import LARGEST, SMALLEST, ErrorSpread, Measurement
 
 if TYPE_CHECKING:
     import torch

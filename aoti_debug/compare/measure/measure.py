@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject, element, measurement, spread
 from aoti_debug.compare.measure.floating import measure_floating
-from aoti_debug.compare.protocol.limits import LARGEST
-from aoti_debug.compare.protocol.measurement import Measurement
+from aoti_debug.compare.protocol.measurement import LARGEST, Measurement
 
 if TYPE_CHECKING:
     import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from aoti_debug.compare.protocol.limits import LARGEST, SMALLEST
+from aoti_debug.compare.protocol.measurement import LARGEST, SMALLEST
 
 if TYPE_CHECKING:
     import torch

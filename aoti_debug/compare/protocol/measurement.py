@@ -5,10 +5,18 @@ from __future__ import annotations
 from enum import Enum
 
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.compare.protocol.limits import LEAST
+
+LARGEST = 1e300  # stands for any larger number
+SMALLEST = 1e-300  # a divisor in place of zero
+EXPLAINED = 0.5  # the part of an error that a cause has to make up; where numbers cancel, float64 rounds, too
+LEAST = 1e-6  # a relative difference of two evaluations in float64; rounding makes far less
+
 
 MAX_ROWS, MAX_COLUMNS = 48, 64  # cells of a map
-SMALLEST, LARGEST = -2, 40  # exponents of two: the histogram's bins of ULP, smaller and larger errors at its ends
+SMALLEST_BIN, LARGEST_BIN = (
+    -2,
+    40,
+)  # exponents of two: the histogram's bins of ULP, smaller and larger errors at its ends
 MAX_RANGES = 8  # of indices, in one dimension
 
 
@@ -17,7 +25,7 @@ class ErrorSpread:
     """The distribution of an output's errors.
 
     Attributes:
-        ulp: the number of elements by their error in ULP: those without any, those up to 2^SMALLEST, and in each
+        ulp: the number of elements by their error in ULP: those without any, those up to 2^SMALLEST_BIN, and in each
             further bin those up to twice as much; () for integers and booleans.
         misplaced: NaN and infinities that stand where none should, and numbers that stand where one should.
         rows, columns: the size of the map.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.processes.error_data import ErrorData
 from aoti_debug.base.machine.processes.messages import Messages
-from aoti_debug.compare.protocol.bad_operand import BadOperand
+from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, Refusal
 from aoti_debug.compare.protocol.measurement import (
     AlteredProgram,
     ExportedOutputs,
@@ -20,8 +20,6 @@ from aoti_debug.compare.protocol.measurement import (
     StateChange,
     StatesFailure,
 )
-from aoti_debug.compare.protocol.origin import Origin
-from aoti_debug.compare.protocol.refusal import Refusal
 
 
 @dataclass(frozen=True)

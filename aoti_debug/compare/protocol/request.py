@@ -8,7 +8,7 @@ from enum import Enum
 
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.user_function import UserFunction
-from aoti_debug.compare.protocol.origin import TracedElement
+from aoti_debug.compare.protocol.bad_elements import TracedElement
 from aoti_debug.package.reference.program import ValueKey
 
 

@@ -13,18 +13,67 @@ from functools import cached_property
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
-from aoti_debug.compare.regions.graph_slice import NotClosedError, slice_to
-from aoti_debug.compare.regions.kernel_stores import buffer_strides
 from aoti_debug.compare.regions.recorded_values import Frame, Read, RecordedValues, Write, frame_of
+from aoti_debug.compare.regions.writes import buffer_strides
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 
+SUBGRAPHS = ("higher_order.cond", "higher_order.while_loop")
 _DRAWN = ("prims.inductor_random.default", "prims.inductor_randint.default")
 _OTHER_ORDER = re.compile(r"\b(?:randn?4x|rand_eager_kernel)\(")
 _Begin = dict[ValueKey, tuple[Launch, Read]]
+
+
+class NotClosedError(Exception):
+    """The reason why a region does not end in recorded values."""
+
+
+def slice_to(
+    graph: Graph, target: ValueKey, known: Set[ValueKey], symbols: Symbols, *, takes_weights: bool = False
+) -> tuple[tuple[str, ...], tuple[ValueKey, ...]]:
+    """The nodes between known values and a target, and the known values that they need.
+
+    Args:
+        takes_weights: weights need not be known.
+
+    Raises:
+        NotClosedError: a node without a known value is an input, a weight, or a branch or loop.
+    """
+    nodes: dict[str, None] = {}
+    used: dict[ValueKey, None] = {}
+    pending = [(target, True)]
+    while pending:
+        value, is_target = pending.pop()
+        name = value.after or value.node
+        node = graph.by_name[name]
+        if value in known and not (is_target and node.kind is NodeKind.CALL):
+            used[value] = None
+            continue
+        if (base := graph.base_of(value)) is not None:
+            others = (graph.value_for(item, value.node) for item in graph.by_name[value.node].inputs[1:])
+            pending += [(base, False), *((other, False) for other in others)]
+            continue
+        is_given = node.value is not None or node.is_empty or (node.size and symbols.value(node.size) is not None)
+        is_taken = node.kind is NodeKind.WEIGHT and takes_weights and not graph.mutators.get(name)
+        if node.kind is NodeKind.SUBGRAPH:
+            continue
+        if name in nodes or is_given or is_taken:
+            nodes[name] = None
+            continue
+        if node.kind is not NodeKind.CALL:
+            raise NotClosedError(f"it depends on {_described(node.kind)} {name}, which it does not read")
+        if node.target in SUBGRAPHS:
+            raise NotClosedError(f"it depends on {node.target.removeprefix('higher_order.')} in {name}")
+        nodes[name] = None
+        pending += [(graph.value_for(item, name), False) for item in node.inputs]
+    return tuple(nodes), tuple(used)
+
+
+def _described(kind: NodeKind) -> str:
+    return {NodeKind.INPUT: "the input", NodeKind.WEIGHT: "the weight"}.get(kind, "the graph")
 
 
 class _Earlier:

@@ -20,10 +20,9 @@ from aoti_debug.compare.protocol.request import (
     RecordedWeight,
 )
 from aoti_debug.compare.regions.finder import storage_of
-from aoti_debug.compare.regions.kernel_stores import buffer_strides
-from aoti_debug.compare.regions.last_writes import LastWrites
 from aoti_debug.compare.regions.regions import Regions
 from aoti_debug.compare.regions.states import model_calls
+from aoti_debug.compare.regions.writes import LastWrites, buffer_strides
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording.values import Layout
 from aoti_debug.package.reference.program import MODEL, SEEDS, Graph, NodeKind, Reference, ValueKey, returned_nodes

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.protocol.request import CallStates, ProgramState, Recorded
-from aoti_debug.compare.regions.kernel_stores import buffer_strides
 from aoti_debug.compare.regions.recorded_values import Write
 from aoti_debug.compare.regions.regions import Regions
+from aoti_debug.compare.regions.writes import buffer_strides
 from aoti_debug.package.reference.program import Graph, Node, NodeKind
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey

@@ -13,17 +13,41 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.progress.steps import Steps
-from aoti_debug.compare.what_if.instructions import Instruction
-from aoti_debug.compare.what_if.options import ReplayOptions
-from aoti_debug.compare.what_if.substituted_run import SubstitutedRun, run_substituted
+from aoti_debug.compare.what_if.substituted_run import Instruction, SubstitutedRun, run_substituted
 from aoti_debug.instrument.builder.build import BuildOptions, build_step, require_inputs
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.run.options import RunOptions, recording_everything
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir.run_directory import RunDir
+
+BASE = "aoti_debug_replays"
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """A run to repeat, and what is done otherwise.
+
+    Attributes:
+        run: its directory or name; None for the latest.
+        substitutions: "0.36=eager" (substitution.py).
+        to: stop before this launch, "0.37"; "" to go on to the end.
+        begin: do not launch what is before this launch, but give it the recorded results; "" to launch everything.
+        out: the directory in which the directory of the replay is made.
+        imports, libraries, trusted: as for `run`.
+    """
+
+    run: Path | None = None
+    substitutions: tuple[str, ...] = ()
+    to: str = ""
+    begin: str = ""
+    out: Path = Path(BASE)
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+    trusted: bool = False
 
 
 @contextmanager

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from aoti_debug.base import wording
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.what_if.recovered_outputs import Outputs, Recovery
-from aoti_debug.compare.what_if.what_if import WhatIf
+from aoti_debug.compare.what_if.what_if import Outputs, Recovery, WhatIf
 
 _MAX_OUTPUTS = 12  # outputs that are listed
 _CONCLUSIONS = {

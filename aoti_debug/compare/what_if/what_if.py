@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 
 from aoti_debug.base import wording
@@ -11,20 +12,57 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.compare.compare_run import Scope
 from aoti_debug.compare.diff.diff_runs import pair_runs
-from aoti_debug.compare.measure.output_errors import errors
+from aoti_debug.compare.measure.output_errors import OutputError, errors
 from aoti_debug.compare.protocol.request import ValueArithmetic
-from aoti_debug.compare.what_if.instructions import Instruction, Replace, Skip
-from aoti_debug.compare.what_if.program_values import ProgramValues, program_values
-from aoti_debug.compare.what_if.recorded_results import recorded_results, results_of
-from aoti_debug.compare.what_if.recovered_outputs import Outputs
+from aoti_debug.compare.what_if.replacements import (
+    ProgramValues,
+    ResultSource,
+    Substitution,
+    program_values,
+    recorded_results,
+    results_of,
+)
 from aoti_debug.compare.what_if.replay_session import ReplaySession, recorded
-from aoti_debug.compare.what_if.substituted_run import SubstitutedRun
-from aoti_debug.compare.what_if.substitution import ResultSource, Substitution
+from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Skip, SubstitutedRun
 from aoti_debug.package.manifest import Form, Role
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 
+_FACTOR = 8.0  # an error that is smaller by this factor is clearly smaller
 _ARITHMETICS = {ResultSource.EAGER: ValueArithmetic.EAGER, ResultSource.DOUBLE: ValueArithmetic.DOUBLE}
+
+
+class Recovery(str, Enum):
+    """The change of the outputs when results are replaced."""
+
+    RECOVERED = "match again"  # they were wrong, and are right
+    NEARER = "come nearer"  # by a clear factor, but not all of them are right
+    UNCHANGED = "still do not match"
+    RIGHT_BEFORE = "were right before"
+    BROKEN = "become wrong"
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The errors of the outputs, of the baseline and with results replaced; the same outputs in both."""
+
+    before: tuple[OutputError, ...]
+    after: tuple[OutputError, ...]
+
+    @property
+    def recovery(self) -> Recovery:
+        """The change of the outputs."""
+        was_right = all(error.is_right for error in self.before)
+        if all(error.is_right for error in self.after):
+            return Recovery.RIGHT_BEFORE if was_right else Recovery.RECOVERED
+        if was_right:
+            return Recovery.BROKEN
+        is_nearer = _largest(self.after) * _FACTOR <= _largest(self.before)
+        return Recovery.NEARER if is_nearer else Recovery.UNCHANGED
+
+
+def _largest(errors: tuple[OutputError, ...]) -> float:
+    return max((error.relative for error in errors), default=0.0)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,10 @@ made wrong is missing in it, and so is everything that is computed from it: the 
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +20,10 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
-from aoti_debug.compare.measure.fingerprint import Fingerprints
 from aoti_debug.compare.measure.ulp import difference_and_size, relative_difference
-from aoti_debug.compare.protocol.limits import EXPLAINED, LEAST
-from aoti_debug.compare.protocol.measurement import AlteredOutput, AlteredProgram, Element
+from aoti_debug.compare.protocol.measurement import EXPLAINED, LEAST, AlteredOutput, AlteredProgram, Element
 from aoti_debug.compare.protocol.request import ProgramRun
-from aoti_debug.compare.worker.layouts import load_value
+from aoti_debug.compare.worker.recorded_tensors import load_value
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import MODEL, Graph, Node, NodeKind, Reference, ValueKey, returned_nodes
 from aoti_debug.runs.run import saved_outputs
@@ -30,6 +31,7 @@ from aoti_debug.runs.run import saved_outputs
 if TYPE_CHECKING:
     import torch
 
+_TOLERANCE = 1e-6  # relative
 _MAX_OPERATORS = 3  # operators that are named
 _ROUNDED = 0.1  # relative
 
@@ -75,7 +77,7 @@ def altered_program(
     outputs = []
     for n, value in enumerate(returned[: len(expected)]):
         right = saved_outputs.as_tensor(expected[n])
-        if n in wrong and value is not None and right is not None and _is_like(value, right, wrong[n].actual):
+        if n in wrong and value is not None and right is not None and _has_shape_of(value, right, wrong[n].actual):
             outputs.append(_altered_output(n, value, right, wrong[n], is_rounded))
     most = max(
         outputs, key=lambda output: (output.explained >= EXPLAINED, output.relative / output.least), default=None
@@ -140,7 +142,7 @@ def _explained(lowered: torch.Tensor, expected: torch.Tensor, actual: torch.Tens
     return min(changed / error, 1.0) if left < error else 0.0
 
 
-def _is_like(lowered: torch.Tensor, expected: torch.Tensor, actual: torch.Tensor) -> bool:
+def _has_shape_of(lowered: torch.Tensor, expected: torch.Tensor, actual: torch.Tensor) -> bool:
     return tuple(lowered.shape) == tuple(expected.shape) == tuple(actual.shape)
 
 
@@ -224,3 +226,76 @@ def _has_numbers(value: Any) -> bool:
     import torch
 
     return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Fingerprint:
+    """The properties of a tensor's numbers that do not depend on their order.
+
+    Attributes:
+        norm: the root of the sum of their squares.
+        total: their sum; of a complex tensor, that of the real and imaginary parts.
+        largest: the largest absolute value.
+        special: the number of elements that are not finite; the others are what is summed.
+    """
+
+    norm: float
+    total: float
+    largest: float
+    special: int
+
+
+def fingerprint(tensor: torch.Tensor) -> Fingerprint:
+    """The fingerprint of a tensor of any dtype that has numbers."""
+    import torch
+
+    numbers = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    wide = numbers.detach().resolve_neg().to(torch.float64).reshape(-1)
+    finite = torch.isfinite(wide)
+    special = wide.numel() - int(finite.sum())
+    if special:
+        wide = wide[finite]
+    if not wide.numel():
+        return Fingerprint(0.0, 0.0, 0.0, special)
+    return Fingerprint(float(torch.linalg.vector_norm(wide)), float(wide.sum()), float(wide.abs().max()), special)
+
+
+class Fingerprints:
+    """The fingerprints of many tensors, to look up one that is like another."""
+
+    def __init__(self) -> None:
+        self._of_count: dict[int, list[Fingerprint]] = defaultdict(list)
+        self._is_sorted = True
+
+    def add(self, tensor: torch.Tensor) -> None:
+        """Adds a tensor's."""
+        self._of_count[tensor.numel()].append(fingerprint(tensor))
+        self._is_sorted = False
+
+    def has_like(self, tensor: torch.Tensor) -> bool:
+        """True if a tensor of as many elements has been added whose numbers are the same up to rounding."""
+        if not self._is_sorted:
+            for found in self._of_count.values():
+                found.sort()
+            self._is_sorted = True
+        candidates = self._of_count.get(tensor.numel())
+        if candidates is None:
+            return False
+        wanted = fingerprint(tensor)
+        allowed = _TOLERANCE * wanted.norm
+        at = bisect_left(candidates, wanted.norm - allowed, key=lambda other: other.norm)
+        while at < len(candidates) and candidates[at].norm <= wanted.norm + allowed:
+            if _is_like(wanted, candidates[at], tensor.numel()):
+                return True
+            at += 1
+        return False
+
+
+def _is_like(first: Fingerprint, second: Fingerprint, count: int) -> bool:
+    # by Cauchy and Schwarz a sum of `count` numbers is at most their norm times the root of `count`
+    rounding = _TOLERANCE * first.norm * math.sqrt(count)
+    return (
+        first.special == second.special
+        and abs(first.total - second.total) <= rounding
+        and abs(first.largest - second.largest) <= _TOLERANCE * max(first.largest, second.largest)
+    )

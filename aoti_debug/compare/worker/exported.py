@@ -26,6 +26,7 @@ from aoti_debug.compare.measure.state_change import (
     lost_change,
     state_change,
 )
+from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import (
     EXPORTED_EAGER,
     Advance,
@@ -36,13 +37,11 @@ from aoti_debug.compare.protocol.measurement import (
     StateChange,
     StatesFailure,
 )
-from aoti_debug.compare.protocol.refusal import Refusal
 from aoti_debug.compare.protocol.request import CallStates, CompareRequest, GivenTensors
-from aoti_debug.compare.worker.began import other_weights
+from aoti_debug.compare.worker.exact_checks import misreturned, other_weights
+from aoti_debug.compare.worker.explain_refusal import refusal_of
 from aoti_debug.compare.worker.exported_program import ExportedSource, Program
-from aoti_debug.compare.worker.recorded_outputs import misreturned
-from aoti_debug.compare.worker.recorded_tensor import has_equal_bits, recorded_tensor
-from aoti_debug.compare.worker.refusal import refusal_of
+from aoti_debug.compare.worker.recorded_tensors import has_equal_bits, recorded_tensor
 from aoti_debug.compare.worker.returned_outputs import judged_outputs
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.package.reference.program import Reference

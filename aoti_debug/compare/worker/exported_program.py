@@ -19,8 +19,7 @@ from aoti_debug.compare.evaluate.functions import (
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors
-from aoti_debug.compare.worker.layouts import load_value
-from aoti_debug.compare.worker.recorded_tensor import recorded_tensor
+from aoti_debug.compare.worker.recorded_tensors import load_value, recorded_tensor
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.printing import registration

@@ -13,11 +13,10 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
 from aoti_debug.compare.explain.element_trace import ElementTrace
-from aoti_debug.compare.protocol.bad_operand import BadOperand
-from aoti_debug.compare.protocol.origin import Origin, TracedElement
+from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, TracedElement
 from aoti_debug.compare.protocol.request import KnownValue, Region
-from aoti_debug.compare.worker.layouts import as_written, load, load_value
-from aoti_debug.compare.worker.nodes import evaluated
+from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_value
+from aoti_debug.compare.worker.region_values import evaluated
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import Graph, Reference, ValueKey
 

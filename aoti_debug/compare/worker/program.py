@@ -26,8 +26,8 @@ from aoti_debug.compare.measure.state_change import (
     state_change,
 )
 from aoti_debug.compare.measure.ulp import misplaced, relative_difference
-from aoti_debug.compare.protocol.limits import LARGEST
 from aoti_debug.compare.protocol.measurement import (
+    LARGEST,
     Advance,
     Inherited,
     ProgramFailure,
@@ -36,7 +36,7 @@ from aoti_debug.compare.protocol.measurement import (
     StatesFailure,
 )
 from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, ProgramState
-from aoti_debug.compare.worker.layouts import as_written, load, load_value
+from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_value
 from aoti_debug.compare.worker.saved_values import save_outputs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey

@@ -17,24 +17,26 @@ from aoti_debug.compare.evaluate import tensor_float
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, failure_text
-from aoti_debug.compare.evaluate.selections import Choice, may_choose, other_choice, tolerance
 from aoti_debug.compare.evaluate.weights import ExportedWeights
-from aoti_debug.compare.measure import index_ties
-from aoti_debug.compare.measure.choices import ChoiceRange, choice_range
+from aoti_debug.compare.measure import choices as index_ties
+from aoti_debug.compare.measure.choices import Choice, ChoiceRange, choice_range, may_choose, other_choice, tolerance
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure
 from aoti_debug.compare.measure.verdicts import is_rounded_otherwise
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Explanation, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Region
-from aoti_debug.compare.worker.decisive_rounding import Rounding, decisive_rounding
 from aoti_debug.compare.worker.error_bounds import BoundedEvaluation, followed
-from aoti_debug.compare.worker.explanations import Blamed, WrittenValue, explanations_of
-from aoti_debug.compare.worker.fresh_memory import fresh_memory_filled
-from aoti_debug.compare.worker.inputs import region_inputs
-from aoti_debug.compare.worker.layouts import as_written, load
-from aoti_debug.compare.worker.nodes import evaluated, first_nonfinite
-from aoti_debug.compare.worker.perturbed import approximated, perturbed
+from aoti_debug.compare.worker.explanations import Blamed, Rounding, WrittenValue, decisive_rounding, explanations_of
+from aoti_debug.compare.worker.recorded_tensors import as_written, load
+from aoti_debug.compare.worker.region_values import (
+    approximated,
+    evaluated,
+    first_nonfinite,
+    fresh_memory_filled,
+    perturbed,
+    region_inputs,
+)
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import Graph, Reference, ValueKey
 

@@ -25,10 +25,11 @@ from aoti_debug.compare.measure.output_errors import (
     with_double,
 )
 from aoti_debug.compare.measure.ulp import relative_difference
-from aoti_debug.compare.protocol.limits import EXPLAINED, LARGEST
 from aoti_debug.compare.protocol.measurement import (
+    EXPLAINED,
     EXPORTED_DOUBLE,
     EXPORTED_EAGER,
+    LARGEST,
     AlteredProgram,
     ExportedOutputs,
     FaultyOutput,
@@ -37,7 +38,7 @@ from aoti_debug.compare.protocol.measurement import (
 )
 from aoti_debug.compare.worker.altered import WrongOutput, altered_program
 from aoti_debug.compare.worker.exported_program import ExportedSource
-from aoti_debug.compare.worker.recorded_tensor import recorded_tensor
+from aoti_debug.compare.worker.recorded_tensors import recorded_tensor
 from aoti_debug.runs.run import saved_outputs
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from aoti_debug.compare.evaluate.functions import NotEvaluableError, failure_tex
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.measurement import RegionResult, SavedOutput, SavedValue
 from aoti_debug.compare.protocol.request import ProgramRun, Region, ValueArithmetic
-from aoti_debug.compare.worker.inputs import region_inputs
-from aoti_debug.compare.worker.layouts import as_written, load
-from aoti_debug.compare.worker.nodes import evaluated
+from aoti_debug.compare.worker.recorded_tensors import as_written, load
+from aoti_debug.compare.worker.region_values import evaluated, region_inputs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference
 from aoti_debug.runs.rundir.formats.tensor_file_format import escape

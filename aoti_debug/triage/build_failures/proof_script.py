@@ -16,9 +16,9 @@ from aoti_debug.base.machine import user_modules
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process, tied_process
 from aoti_debug.base.version import __version__
-from aoti_debug.compare.fx_repro.input_text import input_text
 from aoti_debug.compare.fx_repro.module_text import module_text
 from aoti_debug.compare.fx_repro.request import InputTensor
+from aoti_debug.compare.fx_repro.script_text import input_text
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.instrument.builder.compiling.failed_kernel import SOURCE, error_text
 from aoti_debug.instrument.builder.options import BuildOptions

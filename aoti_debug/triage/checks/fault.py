@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.compare.locate.operand import LocatedOperand, trace_fault
+from aoti_debug.compare.locate_operator import LocatedOperand, trace_fault
 from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
 from aoti_debug.runs.diagnosis.findings import FAULT, Finding
 from aoti_debug.runs.run.runner import RunResult

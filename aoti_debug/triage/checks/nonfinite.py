@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.compare.locate.origin import trace
+from aoti_debug.compare.locate_operator import trace
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.protocol.origin import TracedElement
+from aoti_debug.compare.protocol.bad_elements import TracedElement
 from aoti_debug.compare.text import output_text
 from aoti_debug.runs.diagnosis.findings import CLEAN, Finding
 from aoti_debug.runs.run.runner import RunResult

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from aoti_debug.base import dtypes
-from aoti_debug.compare.locate.operand import LocatedOperand
-from aoti_debug.compare.protocol.bad_operand import BadOperand, Computed, element_text
+from aoti_debug.compare.locate_operator import LocatedOperand
+from aoti_debug.compare.protocol.bad_elements import BadOperand, Computed, element_text
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.triage.nonfinite.graph_operator import computation
 

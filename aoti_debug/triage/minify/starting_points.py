@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aoti_debug.base.errors import AotiDebugError
-from aoti_debug.compare.fx_repro.recorded_region import recorded_region
+from aoti_debug.compare.fx_repro.fx_repro import recorded_region
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.minify.options import MinifyOptions

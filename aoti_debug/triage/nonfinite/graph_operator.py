@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from aoti_debug.compare.locate.origin import LocatedOrigin
-from aoti_debug.compare.protocol.origin import Made, Operand
+from aoti_debug.compare.locate_operator import LocatedOrigin
+from aoti_debug.compare.protocol.bad_elements import Made, Operand
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text

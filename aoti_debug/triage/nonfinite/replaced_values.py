@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.compare.what_if import instructions
-from aoti_debug.compare.what_if.instructions import Replace
+from aoti_debug.compare.what_if import substituted_run
+from aoti_debug.compare.what_if.substituted_run import Replace
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
@@ -147,7 +147,7 @@ def write(replacements: Sequence[Replacement], run: RunDir, folder: Path) -> Run
     if files.weights is not None:
         torch.save(weights, files.weights)
     if files.results is not None:
-        instructions.write(files.results, results)
+        substituted_run.write(files.results, results)
     return files
 
 

@@ -9,7 +9,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.document import document
-from aoti_debug.compare.diff.pairing.pair import PairRelation
+from aoti_debug.compare.diff.pairs import PairRelation
 from aoti_debug.compare.diff.text import OUTCOMES, explanation_text
 from aoti_debug.package.manifest import Site
 from aoti_debug.runs.rundir.timeline import Launch

@@ -12,7 +12,7 @@ from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.compare.diff.budget import Budget
 from aoti_debug.compare.diff.diff_runs import diff_runs
-from aoti_debug.compare.diff.pairing.pair import PairedBy, PairRelation
+from aoti_debug.compare.diff.pairs import PairedBy, PairRelation
 from aoti_debug.compare.diff.text import diff_lines
 from aoti_debug.package.reference.program import Node, NodeKind, TensorType
 from aoti_debug.runs.rundir.run_directory import RunDir

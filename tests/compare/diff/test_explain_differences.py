@@ -14,10 +14,9 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.diff.budget import Budget, TensorBudget
 from aoti_debug.compare.diff.diff_runs import diff_runs
-from aoti_debug.compare.diff.difference import Diff
+from aoti_debug.compare.diff.difference import Diff, DiffCause
 from aoti_debug.compare.diff.document import document
 from aoti_debug.compare.diff.explain_differences import explain_differences
-from aoti_debug.compare.diff.explanation import DiffCause
 from aoti_debug.compare.diff.options import DiffOptions
 from aoti_debug.compare.diff.text import diff_lines
 from aoti_debug.runs.run.preloaded_modules import PRELOADED

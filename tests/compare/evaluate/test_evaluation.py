@@ -12,8 +12,7 @@ import torch
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
-from aoti_debug.compare.evaluate.selections import Choice, other_choice
-from aoti_debug.compare.measure.index_ties import equal_choices
+from aoti_debug.compare.measure.choices import Choice, equal_choices, other_choice
 from aoti_debug.package.reference.program import (
     FORMAT,
     MODEL,

@@ -1,9 +1,18 @@
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import pytest
 import torch
 
-from aoti_debug.compare.evaluate.functions import NotEvaluableError, implementation_of, operator_of
+from aoti_debug.compare.evaluate.functions import (
+    ELEMENTWISE,
+    OPERATORS,
+    NotEvaluableError,
+    implementation_of,
+    operator_of,
+)
 
 
 def test_an_operator_and_a_function_of_python() -> None:
@@ -29,3 +38,47 @@ def test_what_cannot_be_evaluated(target: str, reason: str) -> None:
 def test_an_operator_of_prims_is_computed_in_terms_of_aten() -> None:
     function = implementation_of("prims.convert_element_type.default")
     assert torch.equal(function(torch.tensor([1.5, 2.5]), torch.int64), torch.tensor([1, 2]))
+
+
+_X = torch.arange(12.0).reshape(3, 4) / 7
+_CALLS: dict[str, tuple[Any, ...]] = {
+    "prims.prepare_softmax_online.default": (_X, -1),
+    "prims.inductor_lookup_seed.default": (torch.tensor([4, 5, 6]), 1),
+    "prims.inductor_force_stride_order.default": (_X, [1, 3]),
+    "prims._unsafe_index_put_.default": (_X, [None, torch.tensor([0, 2])], torch.ones(3, 2)),
+    "prims.fma.default": (_X, _X + 1, _X - 1),
+}
+
+
+def _copied(args: tuple[Any, ...]) -> list[Any]:
+    return [arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args]
+
+
+def _tensors(result: Any) -> tuple[torch.Tensor, ...]:
+    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+@pytest.mark.parametrize("target", OPERATORS)
+def test_they_compute_what_inductor_defines(target: str) -> None:
+    pytest.importorskip("torch._inductor.inductor_prims")
+    name = target.split(".")[1]
+    if not hasattr(torch.ops.prims, name):
+        pytest.skip(f"this torch has no operator {name}")
+    expected = _tensors(getattr(torch.ops.prims, name).default(*_copied(_CALLS[target])))
+    actual = _tensors(OPERATORS[target](*_copied(_CALLS[target])))
+    assert len(actual) == len(expected)
+    for mine, theirs in zip(actual, expected, strict=True):
+        assert torch.equal(mine, theirs)
+        assert mine.stride() == theirs.stride()
+    assert (torch.Tag.pointwise in getattr(torch.ops.prims, name).default.tags) == (target in ELEMENTWISE)
+
+
+def test_a_stride_that_is_right_already_makes_no_copy() -> None:
+    assert OPERATORS["prims.inductor_force_stride_order.default"](_X, [4, 1]) is _X
+
+
+def test_looking_one_up_does_not_import_inductor() -> None:
+    before = set(sys.modules)
+    for target in OPERATORS:
+        assert operator_of(target) is OPERATORS[target]
+    assert not {name for name in set(sys.modules) - before if name.startswith("torch._inductor")}

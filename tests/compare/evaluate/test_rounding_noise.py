@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.arithmetic import LARGE, Arithmetic, Narrow
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.function_bounds import FUNCTION_BOUNDS
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise, moved
-from aoti_debug.compare.evaluate.wide_values import LARGE, Narrow
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.package.reference.program import Node, NodeKind, TensorType
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from aoti_debug.compare.explain.bad_operand_search import BadOperandSearch
-from aoti_debug.compare.protocol.bad_operand import BadOperand, BadSource, Computed
-from aoti_debug.compare.protocol.origin import Operand
+from aoti_debug.compare.protocol.bad_elements import BadOperand, BadSource, Computed, Operand
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 

@@ -11,7 +11,7 @@ import torch
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.explain.element_trace import ElementTrace
-from aoti_debug.compare.protocol.origin import Made, Operand
+from aoti_debug.compare.protocol.bad_elements import Made, Operand
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 
 INF = {"float": "-inf"}

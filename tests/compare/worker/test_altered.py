@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.protocol.measurement import AlteredProgram
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, Recorded
-from aoti_debug.compare.worker.altered import WrongOutput, altered_program
+from aoti_debug.compare.worker.altered import Fingerprints, WrongOutput, altered_program, fingerprint
 from aoti_debug.package.reference.program import (
     EXPORTED,
     FORMAT,
@@ -148,3 +149,52 @@ def test_what_float64_rounds_explains_no_error(tmp_path: Path) -> None:
 def test_operators_that_no_wrong_output_needs_are_not_named(tmp_path: Path) -> None:
     both = changed("d", target="aten.neg.default")
     assert altered(tmp_path, BEFORE, both, [1]).lost == ("exp",)
+
+
+NUMBERS = torch.linspace(-3, 5, 24, dtype=torch.float64).reshape(4, 6)
+
+
+def held(*tensors: Tensor) -> Fingerprints:
+    found = Fingerprints()
+    for tensor in tensors:
+        found.add(tensor)
+    return found
+
+
+@pytest.mark.parametrize("same", [NUMBERS, NUMBERS.t(), NUMBERS.reshape(-1), NUMBERS * (1 + 1e-9), NUMBERS.flip(0)])
+def test_the_same_numbers_are_found_in_any_order(same: Tensor) -> None:
+    assert held(NUMBERS + 1, NUMBERS, NUMBERS * 2).has_like(same)
+
+
+@pytest.mark.parametrize(
+    "other", [-NUMBERS, NUMBERS * 1.001, NUMBERS + 0.001, NUMBERS[:3], torch.cat([NUMBERS, NUMBERS])]
+)
+def test_other_numbers_are_not(other: Tensor) -> None:
+    assert not held(NUMBERS + 1, NUMBERS, NUMBERS * 2).has_like(other)
+
+
+def test_elements_that_are_not_finite_are_counted() -> None:
+    one = NUMBERS.clone()
+    one[0, 0] = math.nan
+    two = one.clone()
+    two[1, 1] = math.inf
+    assert fingerprint(two).special == 2
+    assert held(one).has_like(one)
+    assert not held(one).has_like(two)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float16, torch.complex64])
+def test_tensors_of_other_dtypes(dtype: torch.dtype) -> None:
+    tensor = (NUMBERS > 0).to(dtype)
+    assert held(tensor).has_like(tensor)
+    assert not held(tensor).has_like(torch.zeros_like(tensor))
+
+
+def test_a_conjugated_tensor() -> None:
+    tensor = torch.complex(NUMBERS, NUMBERS + 1)
+    assert held(tensor.conj()).has_like(tensor.conj().resolve_conj())
+
+
+def test_a_tensor_without_elements() -> None:
+    assert held(torch.ones(0)).has_like(torch.ones(0, 3))
+    assert not held(NUMBERS).has_like(torch.ones(0))

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from aoti_debug.compare.locate.operand import LocatedOperand
-from aoti_debug.compare.protocol.bad_operand import BadOperand, BadSource, Computed
-from aoti_debug.compare.protocol.origin import Operand
+from aoti_debug.compare.locate_operator import LocatedOperand
+from aoti_debug.compare.protocol.bad_elements import BadOperand, BadSource, Computed, Operand
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.triage.memory_errors.explain_operand import with_operand, words

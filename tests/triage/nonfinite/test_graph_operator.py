@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aoti_debug.compare.locate.origin import LocatedOrigin
-from aoti_debug.compare.protocol.origin import Made, Operand, Origin, TracedElement
+from aoti_debug.compare.locate_operator import LocatedOrigin
+from aoti_debug.compare.protocol.bad_elements import Made, Operand, Origin, TracedElement
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE

@@ -14,8 +14,7 @@ from aoti_debug.base.machine.progress.last_durations import LastDurations
 from aoti_debug.compare.bisect.bisect_packages import bisect_packages
 from aoti_debug.compare.bisect.bisect_settings import bisect_settings
 from aoti_debug.compare.bisect.options import BASE, BisectOptions, SettingsOptions
-from aoti_debug.compare.bisect.packages_text import bisection_lines
-from aoti_debug.compare.bisect.settings_text import settings_lines
+from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
 
 
 @click.command("bisect")

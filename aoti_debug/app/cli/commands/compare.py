@@ -15,9 +15,9 @@ from aoti_debug.base.machine.progress.last_durations import LastDurations
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document
+from aoti_debug.compare.eager_findings import report_lines
 from aoti_debug.compare.options import BASE, CompareOptions
 from aoti_debug.compare.outcome import exit_code
-from aoti_debug.compare.outcome_text import report_lines
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.views.report import report
 

@@ -14,11 +14,10 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.progress.last_durations import LastDurations
-from aoti_debug.compare.what_if.options import BASE, ReplayOptions
-from aoti_debug.compare.what_if.recovered_outputs import Recovery
-from aoti_debug.compare.what_if.replay import replay
-from aoti_debug.compare.what_if.stop_before_launch import Reached
+from aoti_debug.compare.what_if.replay import Reached, replay
+from aoti_debug.compare.what_if.replay_session import BASE, ReplayOptions
 from aoti_debug.compare.what_if.text import what_if_lines
+from aoti_debug.compare.what_if.what_if import Recovery
 from aoti_debug.runs.show.detail import detail
 
 

@@ -9,9 +9,9 @@ from enum import Enum
 from pathlib import Path
 
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.compare.fx_repro.input_text import input_text
 from aoti_debug.compare.fx_repro.module_text import ModuleText
 from aoti_debug.compare.fx_repro.request import InputTensor
+from aoti_debug.compare.fx_repro.script_text import input_text
 from aoti_debug.repro import literals
 from aoti_debug.triage.minify.start.request import EagerValue
 from aoti_debug.triage.minify.start.start import Start

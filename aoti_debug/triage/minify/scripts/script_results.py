@@ -9,7 +9,7 @@ from typing import Any
 
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
-from aoti_debug.compare.bisect.search_state import interrupted
+from aoti_debug.compare.bisect.delta_debugging import interrupted
 from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict
 
 FORMAT = 1

@@ -17,9 +17,9 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
-from aoti_debug.compare.fx_repro.input_text import describe
+from aoti_debug.compare.fx_repro.script_text import describe
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
-from aoti_debug.compare.worker.inputs import region_inputs
+from aoti_debug.compare.worker.region_values import region_inputs
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs import signature as signatures

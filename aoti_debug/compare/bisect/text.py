@@ -1,0 +1,103 @@
+"""Bisections of packages and of settings as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aoti_debug.base import wording
+from aoti_debug.compare.bisect.bisect_packages import Bisection, SuspectLaunch
+from aoti_debug.compare.bisect.bisect_settings import SettingsBisection, result_text
+from aoti_debug.compare.diff.pairs import PairedBy
+from aoti_debug.compare.diff.text import element_text
+from aoti_debug.compare.what_if.text import outputs_lines
+from aoti_debug.compare.what_if.what_if import Recovery
+
+_MAX_CULPRITS = 8  # culprits that are listed
+_PAIRED = {
+    PairedBy.LAUNCH: "launch by launch",
+    PairedBy.VALUE: "by the values of the program that they write",
+}
+
+
+def bisection_lines(found: Bisection) -> list[str]:
+    """The culprits, the errors of the outputs with and without them, and how many runs it took."""
+    culprits = found.culprits
+    lines = [
+        f"{wording.pluralize(found.paired, 'launch')} paired {_PAIRED[found.by]}, "
+        f"{found.same} with the same results from the same inputs"
+    ]
+    if by_rounding := [suspect for suspect in found.suspects if not suspect.is_culprit]:
+        names = wording.join_truncated([suspect.launch.id for suspect in by_rounding], 6)
+        lines.append(f"{wording.pluralize(len(by_rounding), 'launch')} with others, which rounding explains: {names}")
+    lines.append("")
+    for suspect in culprits[:_MAX_CULPRITS]:
+        lines += _culprit(suspect)
+    if len(culprits) > _MAX_CULPRITS:
+        lines.append(f"and {len(culprits) - _MAX_CULPRITS} more")
+    lines += _outputs(found)
+    lines += [f"note: {note}" for note in found.notes]
+    return [*lines, f"{_conclusion(found)}; {wording.pluralize(found.runs, 'run')}"]
+
+
+def _culprit(suspect: SuspectLaunch) -> Iterator[str]:
+    launch = suspect.launch
+    verdict = "" if suspect.verdict is None else f": {suspect.verdict.value}, compared with the program"
+    yield f"CULPRIT {launch.id} {launch.kernel}{verdict}"
+    for line in launch.site.provenance.source[:1]:
+        yield f"  model    {line.place}  {line.text.strip()}"
+    for tensor in suspect.tensors:
+        layout = tensor.pair.b.argument.layout
+        if tensor.elements is not None and layout is not None:
+            yield f"  {tensor.name:<8} {element_text(tensor.elements, layout.shape)}"
+
+
+def _outputs(found: Bisection) -> list[str]:
+    if not found.outputs.before:
+        return []
+    lines = outputs_lines(found.outputs, "the good package")
+    return ["", *lines, ""] if found.culprits else [*lines, ""]
+
+
+def _conclusion(found: Bisection) -> str:
+    culprits = wording.comma_separated([suspect.launch.id for suspect in found.culprits[:_MAX_CULPRITS]])
+    if found.between:
+        first, last = found.between[0].id, found.between[-1].id
+        where = first if first == last else f"one of {first} to {last}"
+        if not found.culprits:
+            return f"FOUND {where}, by halves: with all results up to it replaced, the outputs are right"
+        return f"NOT RECOVERED with {culprits} replaced: {where} is to blame as well"
+    if found.culprits:
+        if not found.outputs.before:
+            return f"FOUND {culprits}: the outputs cannot be compared"
+        if all(error.is_right for error in found.outputs.before):
+            return f"FOUND {culprits}: the outputs are within rounding of the good package's all the same"
+        recovery = found.outputs.recovery
+        word = "PROVED" if recovery is Recovery.RECOVERED else "NOT PROVED"
+        return f"{word} with the results of {culprits} replaced, the outputs {recovery.value}"
+    if found.is_clean:
+        return "ROUNDING ONLY" if found.suspects else "SAME"
+    return "NOT FOUND: the outputs differ, and no launch writes something else from the same inputs"
+
+
+def settings_lines(found: SettingsBisection) -> list[str]:
+    """The builds of an earlier, interrupted bisection with their results, and the changes that fix the model.
+
+    The other builds are told when they end, each by the line of its step.
+    """
+    earlier = found.trials[: found.known]
+    width = max((len(trial.name) for trial in earlier), default=0)
+    lines = [f"{t.name:<{width}}  {wording.duration(t.seconds):>8}  {result_text(t)}" for t in earlier]
+    if earlier:
+        lines += [f"note: the first {wording.pluralize(found.known, 'build')} had been made before", ""]
+    builds = wording.pluralize(len(found.trials), "build")
+    if found.trials[0].is_right:
+        return [*lines, f"NOTHING WRONG in the baseline; {builds}"]
+    if not found.changes:
+        return [*lines, f"NOT FOUND: no setting, pass, lowering or decomposition fixes it; {builds}"]
+    first, *others = found.lines
+    return [
+        *lines,
+        f"FIXED by  {first}",
+        *(f"          {line}" for line in others),
+        f"  cause   {found.cause}; {builds}",
+    ]

@@ -1,0 +1,87 @@
+"""The last line of a bisection: what was found, and whether it is proved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.compare.bisect.bisect_packages import Bisection, SuspectLaunch
+from aoti_debug.compare.bisect.bisect_settings import SettingsBisection
+from aoti_debug.compare.bisect.build_changes import LeaveOut, Part, SettingChange
+from aoti_debug.compare.bisect.build_results import BuildFault, BuildTrial
+from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
+from aoti_debug.compare.diff.pairs import PairedBy
+from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.what_if.what_if import Outputs
+from tests.compare.chains import chain
+
+HALVES = "by halves: with all results up to it replaced, the outputs are right"
+ALL_THE_SAME = "the outputs are within rounding of the good package's all the same"
+NOTHING = "the outputs differ, and no launch writes something else from the same inputs"
+RIGHT, WRONG = (OutputError(0, "float32", 8, 8, relative) for relative in (1e-7, 0.5))
+
+
+def found(
+    folder: Path, outputs: Outputs, culprits: tuple[int, ...] = (), rounding: tuple[int, ...] = (), between: int = 0
+) -> Bisection:
+    run = chain(folder, ("aten.add.Tensor",) * 3)
+    suspects = [SuspectLaunch(run.launches[i], (), LaunchVerdict.WRONG, True) for i in culprits]
+    suspects += [SuspectLaunch(run.launches[i], (), LaunchVerdict.OK, False) for i in rounding]
+    return Bisection(
+        run, run, PairedBy.LAUNCH, 3, 3 - len(suspects), tuple(suspects), run.launches[:between], outputs, 4, ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("outputs", "culprits", "rounding", "between", "last"),
+    [
+        ((WRONG, RIGHT), (1,), (), 0, "PROVED with the results of 0.1 replaced, the outputs match again"),
+        ((WRONG, WRONG), (0,), (), 0, "NOT PROVED with the results of 0.0 replaced, the outputs still do not match"),
+        ((WRONG, WRONG), (0,), (), 2, "NOT RECOVERED with 0.0 replaced: one of 0.0 to 0.1 is to blame as well"),
+        ((WRONG, WRONG), (), (), 1, f"FOUND 0.0, {HALVES}"),
+        ((RIGHT, RIGHT), (1,), (), 0, f"FOUND 0.1: {ALL_THE_SAME}"),
+        ((RIGHT, RIGHT), (), (1,), 0, "ROUNDING ONLY"),
+        ((RIGHT, RIGHT), (), (), 0, "SAME"),
+        ((WRONG, WRONG), (), (), 0, f"NOT FOUND: {NOTHING}"),
+    ],
+)
+def test_the_conclusion(
+    tmp_path: Path,
+    outputs: tuple[OutputError, OutputError],
+    culprits: tuple[int, ...],
+    rounding: tuple[int, ...],
+    between: int,
+    last: str,
+) -> None:
+    before, after = outputs
+    bisection = found(tmp_path, Outputs((before,), (after,)), culprits, rounding, between)
+    assert bisection_lines(bisection)[-1] == f"{last}; 4 runs"
+    assert bisection.is_clean is (last.startswith(("SAME", "ROUNDING")))
+
+
+def test_launches_that_differ_by_rounding_are_counted(tmp_path: Path) -> None:
+    lines = bisection_lines(found(tmp_path, Outputs((RIGHT,), (RIGHT,)), rounding=(0, 2)))
+    assert lines[:2] == [
+        "3 launches paired launch by launch, 1 with the same results from the same inputs",
+        "2 launches with others, which rounding explains: 0.0, 0.2",
+    ]
+
+
+def test_earlier_builds_and_the_change_that_fixes() -> None:
+    trials = (
+        BuildTrial("baseline", finding=BuildFault.LAUNCH, wrong="0.1 relu is wrong", seconds=8.7),
+        BuildTrial("--inductor-config a=1", ("a",), failure="there is no a", seconds=0.4),
+        BuildTrial("--inductor-config b=1", ("b",), seconds=9),
+    )
+    changes = (SettingChange("b", 1, "the vector width"), LeaveOut(Part.PASS, "c"))
+    assert settings_lines(SettingsBisection(trials, 2, changes)) == [
+        "baseline                  8.7 s  0.1 relu is wrong",
+        "--inductor-config a=1    400 ms  not known: there is no a",
+        "note: the first 2 builds had been made before",
+        "",
+        "FIXED by  --inductor-config disabled_passes=c",
+        "          --inductor-config b=1",
+        "  cause   the vector width, the pass c; 3 builds",
+    ]

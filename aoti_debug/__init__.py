@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aoti_debug.package.printing.module_inspectors import inspect_modules
     from aoti_debug.package.printing.print_operator import print_
     from aoti_debug.runs.diagnosis.diagnose import diagnose
-    from aoti_debug.runs.run.inspect import inspect
+    from aoti_debug.runs.run.inspector import inspect
     from aoti_debug.runs.rundir.load_tensors import load_file, load_launch
     from aoti_debug.runs.rundir.run_directory import open_run
 
@@ -48,7 +48,7 @@ _MODULES = {
     "build": "aoti_debug.instrument.builder.build",
     "debug": "aoti_debug.app.torch_compile.debug",
     "diagnose": "aoti_debug.runs.diagnosis.diagnose",
-    "inspect": "aoti_debug.runs.run.inspect",
+    "inspect": "aoti_debug.runs.run.inspector",
     "inspect_modules": "aoti_debug.package.printing.module_inspectors",
     "inspector": "aoti_debug.package.printing.inspectors",
     "load_file": "aoti_debug.runs.rundir.load_tensors",

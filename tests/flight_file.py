@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from aoti_debug.base.abi import CallKind
-from aoti_debug.runs.rundir.formats import flight_recorder_format
-from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
+from aoti_debug.runs.rundir import flight_recorder
+from aoti_debug.runs.rundir.flight_recorder import FlightStatus
 
 DATA = 8192  # where the bytes begin
 LAUNCHES, TENSORS, BYTES = 8, 32, 4096
@@ -48,14 +48,14 @@ class FlightFile:
         rooms = (0, 0, *room) if device else (*room, 0, 0)
         first = self._given % TENSORS
         for tensor in given:
-            packed = flight_recorder_format.TENSOR.codec.pack(
+            packed = flight_recorder.TENSOR.codec.pack(
                 self.generation, tensor.slot, tensor.status, 0x1000, tensor.begin, len(tensor.data)
             )
             self._tensors[self._given % TENSORS] = packed
             self._given += 1
             if arrived and tensor.status is FlightStatus.KEPT:
                 self._data[tensor.begin : tensor.begin + len(tensor.data)] = tensor.data
-        self._launches[self.generation % LAUNCHES] = flight_recorder_format.LAUNCH.codec.pack(
+        self._launches[self.generation % LAUNCHES] = flight_recorder.LAUNCH.codec.pack(
             self.generation,
             self.generation if arrived else 0,
             0,
@@ -70,12 +70,10 @@ class FlightFile:
             left_out,
         )
 
-    def bytes(
-        self, magic: bytes = flight_recorder_format.MAGIC, version: int = flight_recorder_format.VERSION
-    ) -> bytes:
-        header = flight_recorder_format.HEADER.codec.pack(
+    def bytes(self, magic: bytes = flight_recorder.MAGIC, version: int = flight_recorder.VERSION) -> bytes:
+        header = flight_recorder.HEADER.codec.pack(
             magic, version, 4711, self.keep, LAUNCHES, TENSORS, DATA, BYTES, BYTES
         )
-        launches = b"".join(self._launches.get(i, bytes(flight_recorder_format.LAUNCH.size)) for i in range(LAUNCHES))
-        tensors = b"".join(self._tensors.get(i, bytes(flight_recorder_format.TENSOR.size)) for i in range(TENSORS))
+        launches = b"".join(self._launches.get(i, bytes(flight_recorder.LAUNCH.size)) for i in range(LAUNCHES))
+        tensors = b"".join(self._tensors.get(i, bytes(flight_recorder.TENSOR.size)) for i in range(TENSORS))
         return (header + launches + tensors).ljust(DATA, b"\0") + bytes(self._data)

@@ -13,8 +13,8 @@ from aoti_debug.compare.protocol.measurement import LARGEST, Advance, Element, M
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.runs.show import text, text_table
-from aoti_debug.runs.show.text_table import Column
+from aoti_debug.runs.show import terminal_cells, text
+from aoti_debug.runs.show.terminal_cells import Column
 
 MAX_SUSPECTS = 6
 SAME_CODE = ", same code"  # behind the verdict on a launch that is not compared independently
@@ -56,7 +56,7 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
     legend = SOURCES_LEGEND if against_sources else LEGEND
     if against_sources:
         columns, rows = (*COLUMNS[:3], COLUMNS[-1]), [[*line[:3], line[-1]] for line in rows]
-    lines = [*text_table.table(columns, rows, width).lines, "", *wording.wrapped(legend, width)]
+    lines = [*terminal_cells.table(columns, rows, width).lines, "", *wording.wrapped(legend, width)]
     lines += coverage_lines(comparison, width)
     lines += state_lines(comparison)
     lines += output_lines(comparison, width)

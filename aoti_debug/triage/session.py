@@ -17,10 +17,9 @@ from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import archive, extract
 from aoti_debug.package.pt2.archive import ArtifactKind
-from aoti_debug.runs.diagnosis.element_coordinates import with_coordinates
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding
-from aoti_debug.runs.diagnosis.verdict_finding import finding_of
-from aoti_debug.runs.run import run_target
+from aoti_debug.runs.diagnosis.run_findings import finding_of, with_coordinates
+from aoti_debug.runs.run import configuration
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.show.fault import argument_sentences
@@ -72,7 +71,7 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> BuiltWithout
     """Makes the package of a triage, unless it was given one."""
     found = archive.inspect(options.model)
     output = folder / PACKAGE
-    stripped = run_target.is_stripped(found, options.name)
+    stripped = configuration.is_stripped(found, options.name)
     if stripped and options.exported is not None:
         raise UsageError(
             f"{options.model} holds no source that --exported could tell model lines of",

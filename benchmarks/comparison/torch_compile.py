@@ -64,7 +64,7 @@ def main() -> int:
 def measure(name: str, device: str, training: bool) -> str:
     """A row of the table."""
     from aoti_debug.app.torch_compile.backend import aoti_debug
-    from aoti_debug.app.torch_compile.directory import read_graphs
+    from aoti_debug.app.torch_compile.cached_build import read_graphs
     from benchmarks.comparison import compare_model
     from benchmarks.models import planted_models
 

@@ -32,7 +32,7 @@ from torch.profiler import ProfilerActivity, profile
 import aoti_debug
 from aoti_debug.base.abi import Variable
 from aoti_debug.instrument.builder.build import BuildOptions, build_report
-from aoti_debug.runs.run import cpp_loader, runner
+from aoti_debug.runs.run import load_model, runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import summaries
 
@@ -194,7 +194,7 @@ def measure(packages: Packages, case: Case, device: str, calls: int) -> Measured
     def look(tensor: Tensor, launch: object) -> None:
         inspected[0] += 1
 
-    variants: dict[str, Callable[[Tensor], Any]] = {"plain": cpp_loader.load(packages.plain, "model")}
+    variants: dict[str, Callable[[Tensor], Any]] = {"plain": load_model.load_file(packages.plain, "model")}
     x = torch.rand(case.shape, device=device)
     loaded = {
         "level 0": (packages.built, {Variable.LEVEL: "0"}),
@@ -207,7 +207,7 @@ def measure(packages: Packages, case: Case, device: str, calls: int) -> Measured
     with torch.no_grad(), contextlib.ExitStack() as stack:
         for label, (package, variables) in loaded.items():
             with environment(variables):
-                variants[label] = cpp_loader.load(package, "model")
+                variants[label] = load_model.load_file(package, "model")
                 variants[label](x)
         variants["inspect"] = stack.enter_context(aoti_debug.inspect(packages.built, look))
         inspected[0] = 0

@@ -27,7 +27,7 @@ import torch
 from torch.export import load
 
 from aoti_debug.runs.run import (
-    cpp_loader,  # torch's own Python loader compiles C++ in each process, to know the processor
+    load_model,  # torch's own Python loader compiles C++ in each process, to know the processor
 )
 
 
@@ -92,7 +92,7 @@ def main() -> None:
             models[label] = (
                 Writer(variant)
                 if isinstance(variant, int)
-                else cpp_loader.load(Path(package), "model", single_threaded=replays)
+                else load_model.load_file(Path(package), "model", single_threaded=replays)
             )
             before = before or peak_mib()
             for _ in range(2 if rounds < 10 else 10):

@@ -56,7 +56,7 @@ class Group:
 GROUPS = (
     Group(
         "diagnose",
-        ("aoti_debug/runs/diagnosis/diagnose.py", "aoti_debug/runs/diagnosis/verdict_finding.py"),
+        ("aoti_debug/runs/diagnosis/diagnose.py", "aoti_debug/runs/diagnosis/run_findings.py"),
         ("tests/runs/diagnosis/test_diagnose.py", "tests/runs/diagnosis/test_verdict_finding.py"),
         4,
     ),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.app.cli import main
-from aoti_debug.runs.run import shared_memory
+from aoti_debug.runs.run import runner
 from aoti_debug.runs.rundir.formats import shared_files
 from tests import factories
 from tests.crashed_run import NOBODY, both_launches, crashed
@@ -68,7 +68,7 @@ def test_a_link_in_shared_memory_is_not_followed_either(tmp_path: Path, shm: Pat
     (shm / f"aoti_debug-{NOBODY}-1-{name}").symlink_to(precious)
     (run / name).symlink_to(shm / f"aoti_debug-{NOBODY}-1-{name}")
     main.run(["show", "--run", str(run)])
-    shared_memory.reclaim()
+    runner.reclaim()
     assert precious.exists()
     assert (shm / f"aoti_debug-{NOBODY}-1-{name}").is_symlink()
 
@@ -76,5 +76,5 @@ def test_a_link_in_shared_memory_is_not_followed_either(tmp_path: Path, shm: Pat
 def test_what_others_put_into_shared_memory_is_left_alone(tmp_path: Path, shm: Path) -> None:
     os.mkfifo(shm / f"aoti_debug-{NOBODY}-2-flight.bin")
     (shm / f"aoti_debug-{NOBODY}-3-flight.bin").mkdir()
-    shared_memory.reclaim()
+    runner.reclaim()
     assert len(list(shm.iterdir())) == 2

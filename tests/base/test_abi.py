@@ -12,7 +12,7 @@ import pytest
 
 from aoti_debug.base import abi, dtypes
 from aoti_debug.package import manifest
-from aoti_debug.runs.rundir.formats import flight_recorder_format, summaries_format
+from aoti_debug.runs.rundir import flight_recorder, summaries
 from tests.paths import ROOT
 
 SHIMS = ROOT / "runtime_shims"
@@ -20,7 +20,7 @@ FORMATS = tuple(f"formats/{name}.h" for name in ("journal_format", "flight_recor
 HEADERS = "\n".join((SHIMS / name).read_text() for name in ("aoti_debug.h", *FORMATS))
 CODE = re.sub(r"//[^\n]*", "", HEADERS)
 
-STRUCTS = (*abi.STRUCTS, *flight_recorder_format.STRUCTS, *summaries_format.STRUCTS)
+STRUCTS = (*abi.STRUCTS, *flight_recorder.STRUCTS, *summaries.STRUCTS)
 
 ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "AotiDebugForm": ("AOTI_DEBUG_", manifest.Form),
@@ -40,7 +40,7 @@ ENUMS: dict[str, tuple[str, type[Enum]]] = {
     "WatchStatistic": ("WATCH_", abi.WatchStatistic),
     "WatchAction": ("WATCH_", abi.WatchAction),
     "NoteCode": ("NOTE_", abi.NoteCode),
-    "FlightStatus": ("FLIGHT_", flight_recorder_format.FlightStatus),
+    "FlightStatus": ("FLIGHT_", flight_recorder.FlightStatus),
 }
 
 C_TYPES = {
@@ -118,10 +118,10 @@ def test_defines() -> None:
     assert int(define("AOTI_DEBUG_BLOCK_MAGIC").rstrip("u"), 16) == abi.BLOCK_MAGIC
     assert int(define("AOTI_DEBUG_MAX_DIMS")) == abi.MAX_DIMS
     assert f'"{abi.CRUMB_MAGIC.decode()}"' in HEADERS
-    assert define("AOTI_DEBUG_FLIGHT_MAGIC").strip('"').encode() == flight_recorder_format.MAGIC
-    assert int(define("AOTI_DEBUG_FLIGHT_VERSION").rstrip("u")) == flight_recorder_format.VERSION
-    assert define("AOTI_DEBUG_SUMMARIES_MAGIC").strip('"').encode() == summaries_format.MAGIC
-    assert int(define("AOTI_DEBUG_SUMMARIES_VERSION").rstrip("u")) == summaries_format.VERSION
+    assert define("AOTI_DEBUG_FLIGHT_MAGIC").strip('"').encode() == flight_recorder.MAGIC
+    assert int(define("AOTI_DEBUG_FLIGHT_VERSION").rstrip("u")) == flight_recorder.VERSION
+    assert define("AOTI_DEBUG_SUMMARIES_MAGIC").strip('"').encode() == summaries.MAGIC
+    assert int(define("AOTI_DEBUG_SUMMARIES_VERSION").rstrip("u")) == summaries.VERSION
 
 
 def test_environment_variables_are_those_that_the_runtime_reads() -> None:

@@ -15,7 +15,7 @@ from aoti_debug.instrument.builder.build import build
 from aoti_debug.package.manifest import Kind, PackageOrigin
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.findings import FAULT, INCOMPLETE
-from aoti_debug.runs.run import run_target, runner
+from aoti_debug.runs.run import configuration, runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 from aoti_debug.triage.investigation.options import TriageOptions
@@ -166,7 +166,7 @@ def test_only_the_model_that_is_meant_counts(tmp_path: Path) -> None:
         }.items()
     }
     package = archive.inspect(archives.write(tmp_path / "m.pt2", members))
-    found = {name: run_target.is_stripped(package, name) for name in ("one", "two", "three", "")}
+    found = {name: configuration.is_stripped(package, name) for name in ("one", "two", "three", "")}
     assert found == {"one": False, "two": True, "three": True, "": False}
 
 
@@ -174,9 +174,9 @@ def test_several_models_need_a_name(tmp_path: Path) -> None:
     members = {f"{archive.AOTINDUCTOR}{name}/c1.wrapper.so": b"\x7fELF" for name in ("one", "two")}
     path = archives.write(tmp_path / "m.pt2", members)
     with pytest.raises(UsageError, match="holds 2 models"):
-        run_target.run_target(path, "", trusted=True)
+        configuration.run_target(path, "", trusted=True)
     with pytest.raises(UsageError, match="holds no model 'three'"):
-        run_target.run_target(path, "three", trusted=True)
+        configuration.run_target(path, "three", trusted=True)
 
 
 def test_build_says_that_there_is_nothing_to_instrument(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.rundir import run_directory, summaries
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import RecordedStats
-from aoti_debug.runs.show.replayed import replay_lines
+from aoti_debug.runs.show.calls_and_replays import replay_lines
 from tests.built_model import Built
 
 pytestmark = [

@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity
 from aoti_debug.app.cli import main
 from aoti_debug.package.manifest import Kind
 from aoti_debug.runs.rundir.run_json import CallPurpose
-from aoti_debug.runs.show.made_calls import calls_text, purpose_of
+from aoti_debug.runs.show.calls_and_replays import calls_text, purpose_of
 from aoti_debug.views.profile.document import document
 from aoti_debug.views.profile.model_profile import ModelProfile
 from aoti_debug.views.profile.options import WARM_UP, ProfileOptions

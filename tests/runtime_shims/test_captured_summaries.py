@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from aoti_debug.base.abi import NoteCode
-from aoti_debug.runs.rundir.formats.summaries_format import HEADER, ROW
+from aoti_debug.runs.rundir.summaries import HEADER, ROW
 from tests.runtime_shims.journal_decoder import Journal
 from tests.runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from aoti_debug.runs.rundir.formats.summaries_format import HEADER, ROW
+from aoti_debug.runs.rundir.summaries import HEADER, ROW
 from tests.runtime_shims.heap import held_bytes
 from tests.runtime_shims.journal_decoder import Journal
 from tests.runtime_shims.reference_hash import content_hash

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from aoti_debug.runs.rundir import flight_recorder
-from aoti_debug.runs.rundir.flight_recorder import KeptLaunch, Recording
-from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
+from aoti_debug.runs.rundir.flight_recorder import FlightStatus, KeptLaunch, Recording
 from tests.runtime_shims.journal_decoder import Journal
 from tests.runtime_shims.runtime_library import (
     IN,

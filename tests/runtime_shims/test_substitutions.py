@@ -12,7 +12,7 @@ import torch
 
 from aoti_debug.base.abi import Action, NoteCode
 from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Skip, Stop, Wait, write
-from aoti_debug.runs.rundir.write_tensor import write_tensor
+from aoti_debug.runs.run.saved_outputs import write_tensor
 from tests.runtime_shims.journal_decoder import Journal
 from tests.runtime_shims.runtime_library import IN, OUT, OUTPUT_SLOT, Handle, Runtime, Slot, address_of, handles
 

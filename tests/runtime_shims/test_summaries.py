@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from aoti_debug.runs.rundir.formats.summaries_format import HEADER, ROW
+from aoti_debug.runs.rundir.summaries import HEADER, ROW
 from tests.runtime_shims import journal_decoder
 from tests.runtime_shims.runtime_library import IN, INOUT, OUT, TENSOR, Handle, Runtime, Slot
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.runs.run import watch_syntax
+from aoti_debug.runs.rundir import watch_condition
 from tests.runtime_shims.journal_decoder import Journal
 from tests.runtime_shims.runtime_library import IN, OUT, Handle, Runtime, Slot
 
@@ -52,7 +52,7 @@ def parsed(runtime: Runtime, text: str) -> tuple[int, str]:
 def caret(text: str) -> tuple[int, str]:
     """What the command line says of a text: the column of its caret, and the first line; -1 of a watchpoint."""
     try:
-        watch_syntax.check(text)
+        watch_condition.check(text)
     except UsageError as error:
         first, _, last = str(error).splitlines()
         return last.index("^") - 2, first.removeprefix("--watch does not parse: ")

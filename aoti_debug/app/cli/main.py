@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from aoti_debug.app.cli.terminal.lines import wants_no_colour
+from aoti_debug.app.cli.lines import wants_no_colour
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, InternalError, TargetError
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 
-from aoti_debug.app.doctor.check import MachineCheck, missing, missing_required, ok, warning
-from aoti_debug.app.doctor.host import torch_cuda
+from aoti_debug.app.doctor.host import MachineCheck, missing, missing_required, ok, torch_cuda, warning
 from aoti_debug.base import wording
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine import cuda_toolkit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from aoti_debug.app.doctor import cuda, host, tools
-from aoti_debug.app.doctor.check import MachineCheck, Status
+from aoti_debug.app.doctor import cuda, host
+from aoti_debug.app.doctor.host import MachineCheck, Status
 
 CHECKS: tuple[Callable[[], Iterable[MachineCheck]], ...] = (
     host.python,
@@ -14,11 +14,11 @@ CHECKS: tuple[Callable[[], Iterable[MachineCheck]], ...] = (
     host.triton,
     cuda.driver,
     cuda.headers,
-    tools.ptxas,
-    tools.sanitizer,
-    tools.debugger,
-    tools.tracing,
-    tools.symbolizer,
+    host.ptxas,
+    host.sanitizer,
+    host.debugger,
+    host.tracing,
+    host.symbolizer,
     host.shared_memory,
     host.directories,
 )

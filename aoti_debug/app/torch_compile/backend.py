@@ -1,19 +1,153 @@
-"""The backend of `torch.compile(model, backend="aoti_debug")`."""
+"""The backend of `torch.compile(model, backend="aoti_debug")`, and the graphs that run as instrumented packages."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.app.torch_compile import cached_build, graph_program
 from aoti_debug.app.torch_compile import options as compile_options
-from aoti_debug.app.torch_compile.compiled_graph import CompiledGraph
-from aoti_debug.app.torch_compile.directory import CompilationDirectory
+from aoti_debug.app.torch_compile.cached_build import PACKAGE, CompilationDirectory, GraphEntry
+from aoti_debug.app.torch_compile.options import CompileOptions
+from aoti_debug.base.abi import Variable
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.processes.changed_environment import changed_environment
+from aoti_debug.base.wording import first_line
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.recording import levels
+from aoti_debug.runs.run import load_model
 
 if TYPE_CHECKING:
     import torch
+
+LOGGER = logging.getLogger("aoti_debug")
+_MAX_REASON = 300
+_MAX_PACKAGES = 16  # of one graph
+_LOCK = threading.RLock()  # environment variables belong to the whole process
+
+Model = Callable[[Sequence[Any]], list[Any]]
+
+
+class CompiledGraph:
+    """A callable that takes the graph's inputs in a list, which it empties, and returns a list of its outputs.
+
+    The graph is exported and built when it is first called. One that cannot be runs in eager; a warning says why.
+
+    Args:
+        graph: of ATen operators, functional.
+        kind: "inference", "forward" or "backward".
+        directory: returns where its packages lie.
+    """
+
+    def __init__(
+        self,
+        graph: torch.fx.GraphModule,
+        kind: str,
+        options: CompileOptions,
+        directory: Callable[[], CompilationDirectory],
+    ) -> None:
+        self._graph = graph
+        self._kind = kind
+        self._options = options
+        self._directory = directory
+        self._line = graph_program.model_line(graph)
+        self._inputs = graph_program.inputs_of(graph)
+        self._outputs = graph_program.outputs_of(graph)
+        self._is_dynamic = bool(self._inputs.symbolic)
+        self._models: dict[tuple[Any, ...], Model] = {}
+        self._runs_in_eager = False
+
+    def __call__(self, boxed: list[Any]) -> list[Any]:
+        inputs = list(boxed)
+        boxed.clear()
+        if not self._outputs.computed:
+            return self._outputs.joined(inputs, ())
+        model = self._models.get(self._variant(inputs)) or self._built(inputs)
+        if model is None:
+            return list(self._graph(*inputs))
+        return self._outputs.joined(inputs, model([inputs[position] for position in self._inputs.tensors]))
+
+    def _variant(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The properties of the inputs that a package is built for."""
+        constants = self._inputs.constants(inputs)
+        return constants if self._is_dynamic else (*constants, *self._sizes(inputs))
+
+    def _sizes(self, inputs: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(inputs[position].shape) for position in self._inputs.symbolic)
+
+    def _built(self, inputs: Sequence[Any]) -> Model | None:
+        """The package for these inputs, built if there is none; None where the graph runs in eager."""
+        with _LOCK:
+            if self._runs_in_eager or (found := self._models.get(self._variant(inputs))) is not None:
+                return None if self._runs_in_eager else found
+            try:
+                if len(self._models) == _MAX_PACKAGES:
+                    raise UsageError(f"{_MAX_PACKAGES} packages were built for other sizes or numbers")
+                return self._build(inputs, self._directory())
+            except Exception as error:  # of any kind, from export and from the builder
+                LOGGER.debug("a graph cannot be built", exc_info=True)
+                self._runs_in_eager = True
+                reason = first_line(str(error))[:_MAX_REASON] or type(error).__name__
+            LOGGER.warning("a graph (%s, %s) runs in eager: %s", self._kind, self._line, reason)
+            with contextlib.suppress(OSError, UsageError):  # the warning has said it
+                self._directory().add(GraphEntry("", self._kind, self._line, eager=reason))
+            return None
+
+    def _build(self, inputs: Sequence[Any], directory: CompilationDirectory) -> Model:
+        folder = directory.new_folder()
+        is_cached = self._write_package(inputs, folder)
+        model = self._loaded(folder)
+        sizes = "" if self._is_dynamic or not self._inputs.symbolic else str(self._sizes(inputs))
+        directory.add(GraphEntry(folder.name, self._kind, self._line, sizes, is_cached))
+        LOGGER.info("%s (%s, %s): %s", folder.name, self._kind, self._line, folder)
+        self._models[self._variant(inputs)] = model
+        return model
+
+    def _write_package(self, inputs: Sequence[Any], folder: Path) -> bool:
+        """Exports and builds, for sizes that may change where that can be; True if an equal graph was built before."""
+        configs = self._options.inductor_configs
+        if self._is_dynamic:
+            try:
+                program = graph_program.exported(self._graph, inputs, dynamic=True)
+                return cached_build.write_package(program, folder, configs)
+            except Exception:  # of any kind; the next attempt reports its own
+                LOGGER.debug("a graph cannot be built for sizes that change", exc_info=True)
+                self._is_dynamic = False
+        return cached_build.write_package(graph_program.exported(self._graph, inputs, dynamic=False), folder, configs)
+
+    def _loaded(self, folder: Path) -> Model:
+        """The package, whose first call makes its run directory."""
+        artifact = archive.inspect(folder / PACKAGE)
+        manifest = artifact.manifest()
+        variables = {
+            Variable.LEVEL: str(levels.written(self._options.level)),
+            Variable.FILTER: self._options.filter,
+            Variable.PHASE: self._options.phase,
+            Variable.DIR: str(folder),
+        }
+        environment = {variable.value: value for variable, value in variables.items()}
+        with changed_environment(environment):
+            loaded = load_model.load(artifact, manifest.model, manifest.device)
+        is_called = False
+
+        def call(tensors: Sequence[Any]) -> list[Any]:
+            nonlocal is_called
+            import torch
+
+            with torch.no_grad():
+                if is_called:
+                    return list(loaded(*tensors))
+                with _LOCK, changed_environment(environment):  # the runtime reads them in its first call
+                    is_called = True
+                    return list(loaded(*tensors))
+
+        return call
 
 
 def aoti_debug(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.app.torch_compile import cached_build
 from aoti_debug.app.torch_compile import options as compile_options
-from aoti_debug.app.torch_compile.directory import PACKAGE, PROGRAM, CompilationDirectory, GraphEntry
+from aoti_debug.app.torch_compile.cached_build import PACKAGE, PROGRAM, CompilationDirectory, GraphEntry
 from aoti_debug.app.torch_compile.options import BASE
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import UsageError
@@ -18,7 +18,7 @@ from aoti_debug.base.machine.processes.changed_environment import changed_enviro
 from aoti_debug.base.wording import first_line
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording import levels
-from aoti_debug.runs.diagnosis.verdict_finding import finding_of
+from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.run import load_model, runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.runner import RunResult

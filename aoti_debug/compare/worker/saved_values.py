@@ -17,8 +17,8 @@ from aoti_debug.compare.worker.recorded_tensors import as_written, load
 from aoti_debug.compare.worker.region_values import evaluated, region_inputs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference
+from aoti_debug.runs.run.saved_outputs import write_tensor
 from aoti_debug.runs.rundir.formats.tensor_file_format import escape
-from aoti_debug.runs.rundir.write_tensor import write_tensor
 
 _ARITHMETICS = {ValueArithmetic.EAGER: Arithmetic.EAGER, ValueArithmetic.DOUBLE: Arithmetic.DOUBLE}
 _VALUES, _OUTPUTS = "values", "outputs"

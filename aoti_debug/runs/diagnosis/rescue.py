@@ -13,9 +13,8 @@ from aoti_debug.package.recording.values import Layout, Tensor
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir import flight_recorder, rescued_tensors, run_directory
-from aoti_debug.runs.rundir.flight_recorder import KeptLaunch, KeptTensor, Recording
+from aoti_debug.runs.rundir.flight_recorder import FlightStatus, KeptLaunch, KeptTensor, Recording
 from aoti_debug.runs.rundir.formats import shared_files, tensor_file_format
-from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind

@@ -8,14 +8,12 @@ from collections.abc import Iterable, Mapping
 from aoti_debug.base import wording
 from aoti_debug.runs.ranks.agreement import Agreement, Disagreement
 from aoti_debug.runs.ranks.clocks import Clocks
-from aoti_debug.runs.ranks.diverging_launches import Parting
 from aoti_debug.runs.ranks.first_failure import RankFailure
 from aoti_debug.runs.ranks.rank_progress import SECOND, End
-from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, shown_rank
+from aoti_debug.runs.ranks.ranks_analysis import Parting, RanksAnalysis, Waiting, shown_rank
 from aoti_debug.runs.ranks.ranks_run import RankRun
-from aoti_debug.runs.ranks.waiting import Waiting
-from aoti_debug.runs.show import text, text_table
-from aoti_debug.runs.show.text_table import Column
+from aoti_debug.runs.show import terminal_cells, text
+from aoti_debug.runs.show.terminal_cells import Column
 
 _COLUMNS = (
     Column("rank", align_right=True),
@@ -32,7 +30,7 @@ _MAX_LINES = 12  # lines of one kind
 def ranks_lines(analysis: RanksAnalysis, width: int) -> list[str]:
     """A run of ranks in lines: table, first failure, waits, partings, agreement, commands."""
     lines = wording.wrapped(title(analysis), width)
-    lines += ["", *text_table.table(_COLUMNS, [row(rank, analysis) for rank in analysis.run.ranks], width).lines]
+    lines += ["", *terminal_cells.table(_COLUMNS, [row(rank, analysis) for rank in analysis.run.ranks], width).lines]
     for paragraph in paragraphs(analysis):
         lines += ["", *(line for sentence in paragraph for line in wording.wrapped(sentence, width))]
     return [*lines, "", *_next(analysis)]

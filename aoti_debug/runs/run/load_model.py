@@ -1,10 +1,17 @@
-"""Loads a model of a package, with the weights that the archive stores beside it."""
+"""Loads a model of a package into this process, with the weights that the archive stores beside it.
+
+It is called through torch's C++ loader: `torch._inductor.package`, which torch's own Python loader imports, takes
+longer to import than torch itself, and nothing of it is needed to call a model.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import shutil
+import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +19,50 @@ from aoti_debug.base.machine import cache
 from aoti_debug.package.inputs.signature import Leaf, ModelSignature
 from aoti_debug.package.pt2 import archive, compatibility
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
-from aoti_debug.runs.run import cpp_loader
-from aoti_debug.runs.run.cpp_loader import LoadedModel
 
 _DRIVER = "libcuda.so.1"
+_COMPILER = "torch._inductor.package"
+_FIRST_WITHOUT_SOURCE = (2, 13)  # the first torch that finds a model's metadata without its C++ source
+
+
+class LoadedModel:
+    """A callable model with the call signature of its exported program.
+
+    Attributes:
+        in_spec: the structure of `(args, kwargs)`, as text.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        """Reads the structure of the inputs and outputs.
+
+        Args:
+            loader: a `torch._C._aoti.AOTIModelPackageLoader`.
+        """
+        from torch.utils import _pytree as pytree
+
+        self._loader = loader
+        self.in_spec, out_spec = loader.get_call_spec()
+        self._in_spec = pytree.treespec_loads(self.in_spec)
+        self._out_spec = pytree.treespec_loads(out_spec)
+
+    def replace_weights(self, weights: Mapping[str, Any]) -> None:
+        """Puts tensors in the place of weights and buffers, by their names in the model; the others stay."""
+        active, partly = False, False
+        self._loader.load_constants(dict(weights), active, partly)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the model.
+
+        Raises:
+            ValueError: other keyword arguments than those of the export.
+        """
+        import torch
+        from torch.export._tree_utils import reorder_kwargs
+        from torch.utils import _pytree as pytree
+
+        leaves, _ = pytree.tree_flatten((args, reorder_kwargs(kwargs, self._in_spec)))
+        outputs = self._loader.boxed_run([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
+        return pytree.tree_unflatten(outputs, self._out_spec)
 
 
 class Interposed:
@@ -36,7 +83,7 @@ class Interposed:
         self._recorder.aoti_debug_interposer_end.argtypes = (ctypes.c_uint32,)
         self._front.aoti_debug_interposer_attach.argtypes = (ctypes.c_void_p,)
         self._front.aoti_debug_interposer_attach(self._recorder.aoti_debug_interposer_hooks())
-        self._model = load(archive.inspect(package), model, device, single_threaded)
+        self._model = load(archive.inspect(package), model, device, single_threaded=single_threaded)
 
     @property
     def signature(self) -> ModelSignature:
@@ -64,10 +111,7 @@ class Interposed:
         return int(torch.cuda.current_stream().cuda_stream) if self._on_device else None
 
 
-_FIRST_WITHOUT_SOURCE = (2, 13)  # the first torch that finds a model's metadata without its C++ source
-
-
-def load(package: Artifact, model: str, device: str, single_threaded: bool = False) -> LoadedModel:
+def load(package: Artifact, model: str, device: str, *, single_threaded: bool = False) -> LoadedModel:
     """Loads a model, with its weights, onto the current device.
 
     torch before 2.13 finds the metadata of a model by the name of its C++ source, and cannot load a package without
@@ -82,9 +126,9 @@ def load(package: Artifact, model: str, device: str, single_threaded: bool = Fal
     if device == "cuda":
         compatibility.check_this_gpu(package, f"{AOTINDUCTOR}{model}/")
     if not _needs_source() or _has_any_source(package, model):
-        return _load(package, package.path, model, single_threaded)
+        return _load(package, package.path, model, single_threaded=single_threaded)
     with cache.scratch() as work:
-        return _load(package, with_empty_source(package, model, work), model, single_threaded)
+        return _load(package, with_empty_source(package, model, work), model, single_threaded=single_threaded)
 
 
 def _needs_source() -> bool:
@@ -110,7 +154,34 @@ def with_empty_source(package: Artifact, model: str, directory: Path) -> Path:
     return copy
 
 
-def _load(package: Artifact, path: Path, model: str, single_threaded: bool) -> LoadedModel:
-    if f"{AOTINDUCTOR}{model}/{WEIGHTS_CONFIG}" in package.members:
-        return cpp_loader.load_with_weights(path, model, single_threaded)
-    return cpp_loader.load(path, model, single_threaded)
+def _load(package: Artifact, path: Path, model: str, *, single_threaded: bool) -> LoadedModel:
+    if f"{AOTINDUCTOR}{model}/{WEIGHTS_CONFIG}" not in package.members:
+        return load_file(path, model, single_threaded=single_threaded)
+    from torch.export.pt2_archive._package import load_pt2
+
+    contents = load_pt2(str(path), run_single_threaded=single_threaded, load_weights_from_disk=True)
+    return LoadedModel(contents.aoti_runners[model].loader)
+
+
+def load_file(path: Path, model: str, *, single_threaded: bool = False) -> LoadedModel:
+    """Loads a model of a package, without weights that lie beside it, onto the current device.
+
+    Some operators and types of inputs are only known to torch after its compiler is imported; a package that cannot be
+    loaded is loaded again after that.
+    """
+    try:
+        return _load_file(path, model, single_threaded=single_threaded)
+    except Exception:
+        if _COMPILER in sys.modules:
+            raise
+    importlib.import_module(_COMPILER)
+    return _load_file(path, model, single_threaded=single_threaded)
+
+
+def _load_file(path: Path, model: str, *, single_threaded: bool) -> LoadedModel:
+    import torch
+
+    runners, current_device = 1, -1
+    return LoadedModel(
+        torch._C._aoti.AOTIModelPackageLoader(str(path), model, single_threaded, runners, current_device)
+    )

@@ -13,9 +13,9 @@ from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
-from aoti_debug.runs.run import inspector, watch_syntax
+from aoti_debug.runs.run import inspector
 from aoti_debug.runs.run.device_profiler import DeviceTimes
-from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir import run_directory, watch_condition
 
 PHASES = ("before", "after", "both")
 MAX_FLIGHT = 65536  # launches
@@ -136,9 +136,9 @@ def check(options: RunOptions) -> None:
         raise UsageError(f"{options.poison} is not a byte", hint="--poison takes two hexadecimal digits")
     site_filter.check_patterns(options.site_filter)
     for watchpoint in options.watch:
-        watch_syntax.check(watchpoint)
+        watch_condition.check(watchpoint)
     if options.on_hit:
-        watch_syntax.check_actions(options.on_hit)
+        watch_condition.check_actions(options.on_hit)
         if not options.watch:
             raise UsageError("--on-hit needs --watch", hint="--watch 'buf7: absmax > 1e4' names what is watched")
     if options.tag and not options.inspector:

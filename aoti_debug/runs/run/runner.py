@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,18 +24,20 @@ from aoti_debug.package.recording import site_filter
 from aoti_debug.runs.diagnosis import rescue
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.verdict import Verdict
-from aoti_debug.runs.run import configuration, shared_memory
+from aoti_debug.runs.run import configuration
 from aoti_debug.runs.run import options as run_options
+from aoti_debug.runs.run.configuration import RunTarget, run_target
 from aoti_debug.runs.run.inspector import InspectorError
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.runs.run.run_target import RunTarget, run_target
 from aoti_debug.runs.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.runs.run.watchdog import Limits
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, run_directory, run_json
 from aoti_debug.runs.rundir import summaries as run_summaries
+from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, RunStage
 
+_CREATOR = re.compile(r"^\d{8}-\d{6}-(\d+)(?:-\d+)?\Z")
 _EXTERNAL_SIGNALS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
 
 
@@ -72,7 +76,7 @@ def run(options: RunOptions, observer: Observer | None = None) -> RunResult:
     configuration.check_device(manifest, options)
     configuration.check_level(manifest, options)
     base = options.out or run_directory.base_directory()
-    shared_memory.reclaim()
+    reclaim()
     is_new_base = not base.exists()
     path = _new_directory(base, options.rank)
     try:
@@ -296,3 +300,53 @@ def _start_error(path: Path, report: Report, manifest: Manifest) -> AotiDebugErr
     elif manifest.other_torch:
         hint = manifest.other_torch
     return TargetError("\n  ".join(lines), hint=hint)
+
+
+def reclaim() -> None:
+    """Saves the shared memory of runs whose process has died into their run directories, and frees it.
+
+    Memory that a living process uses, that a living tool still watches, or that belongs to another user is skipped.
+    """
+    for file in shared_files.all_files():
+        if _is_alive(file.pid) or _is_locked(file.path):
+            continue
+        run = file.run_directory()
+        if run is not None and shared_files.linked(run, file.name) == file.path:
+            if not _is_creator_alive(run):
+                _save(run, file.name)
+        else:
+            file.path.unlink(missing_ok=True)
+
+
+def _save(run: Path, name: str) -> None:
+    """Saves one file of shared memory and frees it; if the disk is full, it stays in shared memory."""
+    if name == breadcrumbs.NAME:
+        try:
+            breadcrumbs.preserve(run)
+        except OSError:
+            return
+    elif name == shared_files.FLIGHT_RECORDER:
+        try:
+            rescue.rescue(run)
+        except RunDirError:  # the inputs of a run that cannot be opened are of no use
+            shared_files.remove(run, name)
+
+
+def _is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def _is_creator_alive(run: Path) -> bool:
+    """True if the process that created the run directory is alive: it records how its child ended."""
+    creators = (_CREATOR.search(folder.name) for folder in (run, run.parent))
+    return any(match is not None and _is_alive(int(match[1])) for match in creators)
+
+
+def _is_locked(path: Path) -> bool:
+    """True if a process has it locked (one of another container may), or it cannot be opened."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False

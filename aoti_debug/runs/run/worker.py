@@ -31,9 +31,8 @@ from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.run import device_profiler, saved_outputs
 from aoti_debug.runs.run.device_profiler import DeviceTimes
 from aoti_debug.runs.run.inspector import Inspector, user_function
-from aoti_debug.runs.run.launch_heap import WARM_UP, LaunchHeapMeter
 from aoti_debug.runs.run.load_model import Interposed, load
-from aoti_debug.runs.run.memory_meter import MemoryMeter
+from aoti_debug.runs.run.memory_meter import WARM_UP, LaunchHeapMeter, MemoryMeter
 from aoti_debug.runs.run.protocol import (
     CallsBegun,
     CallsDone,
@@ -111,7 +110,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         if function is not None:
             inspector = Inspector(function, package.manifest(), request.inspector or "of the heap", request.tag)
             os.environ[Variable.INSPECT.value] = inspector.variable
-        model = _load(package, is_captured)
+        model = _load(package, single_threaded=is_captured)
         if request.weights:
             model.replace_weights(torch.load(request.weights, weights_only=True, map_location=request.device))
     _send(pipe, StageReached(RunStage.CALL))
@@ -215,7 +214,7 @@ def _select_gpu(inputs: Any) -> None:
         torch.cuda.set_device(index)
 
 
-def _load(package: Artifact, single_threaded: bool) -> Any:
+def _load(package: Artifact, *, single_threaded: bool) -> Any:
     """Loads the model of an instrumented package."""
     manifest = package.manifest()
     if manifest.without_weights:
@@ -223,7 +222,7 @@ def _load(package: Artifact, single_threaded: bool) -> Any:
             f"{package.path} has no weights: {manifest.without_weights}",
             hint="run your own program that loads its weights, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
         )
-    return load(package, manifest.model, manifest.device, single_threaded)
+    return load(package, manifest.model, manifest.device, single_threaded=single_threaded)
 
 
 def _inputs(request: RunRequest, package: Artifact) -> Inputs:

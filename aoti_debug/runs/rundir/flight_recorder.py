@@ -1,7 +1,7 @@
 """The flight recorder's file (flight.bin): the inputs of the last launches, as they were before each launch.
 
 The runtime keeps it in /dev/shm, which outlives a process that dies; flight.bin in the run directory is a link to it.
-runtime_shims/formats/flight_recorder_format.h describes it.
+Its structs are those of runtime_shims/formats/flight_recorder_format.h; tests/base/test_abi.py compares them.
 """
 
 from __future__ import annotations
@@ -9,15 +9,83 @@ from __future__ import annotations
 import mmap
 from collections import defaultdict
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from aoti_debug.base.abi import CallKind
+from aoti_debug.base.abi import CallKind, Struct
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.runs.rundir.formats import flight_recorder_format
-from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+
+MAGIC = b"AOTIDBF1"
+VERSION = 1
+
+
+class FlightStatus(int, Enum):
+    """FlightStatus of flight_recorder_format.h: whether an input was kept, or the reason why not."""
+
+    KEPT = 0
+    TOO_LARGE = 1
+    UNREADABLE = 2
+    NOT_COPIED = 3
+    BUSY = 4
+    FULL = 5
+
+
+HEADER = Struct(
+    "FlightHeader",
+    (
+        ("magic", "8s"),
+        ("version", "I"),
+        ("pid", "I"),
+        ("keep", "I"),
+        ("n_launches", "I"),
+        ("n_tensors", "I"),
+        ("reserved", "I"),
+        ("data", "Q"),
+        ("data_bytes", "Q"),
+        ("host_bytes", "Q"),
+        ("reserved2", "Q"),
+    ),
+)
+LAUNCH = Struct(
+    "FlightLaunch",
+    (
+        ("generation", "Q"),
+        ("arrived", "I"),
+        ("thread", "I"),
+        ("call", "I"),
+        ("launch", "I"),
+        ("kind", "B"),
+        ("reserved", "7B"),
+        ("stream", "Q"),
+        ("model", "Q"),
+        ("host_begin", "Q"),
+        ("host_end", "Q"),
+        ("device_begin", "Q"),
+        ("device_end", "Q"),
+        ("first", "I"),
+        ("n_tensors", "I"),
+        ("n_left_out", "I"),
+        ("reserved2", "I"),
+    ),
+)
+TENSOR = Struct(
+    "FlightTensor",
+    (
+        ("generation", "I"),
+        ("slot", "H"),
+        ("status", "B"),
+        ("reserved", "B"),
+        ("address", "Q"),
+        ("begin", "Q"),
+        ("bytes", "Q"),
+    ),
+)
+
+STRUCTS = (HEADER, LAUNCH, TENSOR)
+
 
 REASONS = {
     FlightStatus.TOO_LARGE: "larger than the flight recorder's memory (AOTI_DEBUG_FLIGHT_BYTES)",
@@ -118,27 +186,22 @@ def read(path: Path) -> Recording | None:
         return None
     except (OSError, ValueError) as error:
         raise RunDirError(f"cannot read {path}: {error}") from error
-    header = flight_recorder_format.HEADER
+    header = HEADER
     if len(data) < header.size or bytes(data[:8]) == bytes(8):
         return None
     magic, version, _, keep, n_launches, n_tensors, begin, size, _ = header.codec.unpack_from(data)
-    if magic != flight_recorder_format.MAGIC or version != flight_recorder_format.VERSION:
+    if magic != MAGIC or version != VERSION:
         raise RunDirError(
-            f"{path} has version {version}; this aoti-debug reads version {flight_recorder_format.VERSION}",
+            f"{path} has version {version}; this aoti-debug reads version {VERSION}",
             hint="read it with the version of aoti-debug that built the package",
         )
-    table = header.size + n_launches * flight_recorder_format.LAUNCH.size
-    if begin < table + n_tensors * flight_recorder_format.TENSOR.size or len(data) < begin + size:
+    table = header.size + n_launches * LAUNCH.size
+    if begin < table + n_tensors * TENSOR.size or len(data) < begin + size:
         raise RunDirError(f"{path} is truncated")
     entries = sorted(
-        _Entry(*values)
-        for values in flight_recorder_format.LAUNCH.codec.iter_unpack(data[header.size : table])
-        if values[0] != 0
+        _Entry(*values) for values in LAUNCH.codec.iter_unpack(data[header.size : table]) if values[0] != 0
     )
-    tensors = [
-        flight_recorder_format.TENSOR.codec.unpack_from(data, table + index * flight_recorder_format.TENSOR.size)
-        for index in range(n_tensors)
-    ]
+    tensors = [TENSOR.codec.unpack_from(data, table + index * TENSOR.size) for index in range(n_tensors)]
     launches = (_launch(entry, tensors, begin, size) for entry in _intact(entries))
     return Recording(keep, tuple(launch for launch in launches if launch is not None), data)
 

@@ -1,6 +1,7 @@
 """Summaries of a run: statistics of what launches wrote, over many calls of the model, or replays of a CUDA graph.
 
-The runtime writes rows to summaries.bin. `keep` turns them into one columnar file, summaries.parquet or summaries.npz
+The runtime writes rows to summaries.bin, whose structs tests/base/test_abi.py compares with
+runtime_shims/formats/summaries_format.h. `keep` turns them into one columnar file, summaries.parquet or summaries.npz
 (docs/summaries.md).
 """
 
@@ -12,14 +13,55 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from aoti_debug.base import dtypes
+from aoti_debug.base.abi import Struct
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir import summaries_file
-from aoti_debug.runs.rundir.formats.summaries_format import HEADER, MAGIC, ROW, VERSION
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.summaries_file import Columns
+
+MAGIC = b"AOTIDBU1"
+VERSION = 2
+
+HEADER = Struct(
+    "SummariesHeader",
+    (
+        ("magic", "8s"),
+        ("version", "I"),
+        ("asked", "I"),
+        ("every", "Q"),
+        ("n_rows", "Q"),
+        ("most_rows", "Q"),
+        ("n_lost", "Q"),
+        ("n_missed", "Q"),
+        ("reserved", "Q"),
+    ),
+)
+ROW = Struct(
+    "SummaryRow",
+    (
+        ("call", "I"),
+        ("replay", "I"),
+        ("launch", "I"),
+        ("site", "I"),
+        ("slot", "H"),
+        ("dtype", "h"),
+        ("reserved", "I"),
+        ("numel", "Q"),
+        ("n_nan", "Q"),
+        ("n_pos_inf", "Q"),
+        ("n_neg_inf", "Q"),
+        ("n_zero", "Q"),
+        ("min", "d"),
+        ("max", "d"),
+        ("mean", "d"),
+        ("std", "d"),
+    ),
+)
+STRUCTS = (HEADER, ROW)
+
 
 NAME = "summaries.bin"
 FILES = (NAME, summaries_file.NPZ, summaries_file.PARQUET)

@@ -6,6 +6,7 @@
     operand     =  name  |  number
 
 A count alone, such as `nan`, stands for `nan > 0`. A comparison with NaN, or with what is not known, never holds.
+A watchpoint, "NAME: CONDITION", is one with the name of what it is evaluated for.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
+from aoti_debug.base.errors import UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 
 COUNTS = ("nan", "inf", "posinf", "neginf", "nonfinite", "zeros", "numel")
@@ -242,3 +246,50 @@ class _Parser:
             return False
         self._at = found.end()
         return True
+
+
+ACTIONS = ("save", "stack", "stop", "count")
+
+
+def check(watchpoint: str) -> None:
+    """Checks the syntax of a watchpoint.
+
+    Raises:
+        UsageError: it does not parse; the message has a caret under the place.
+    """
+    try:
+        _check(watchpoint)
+    except ConditionError as error:
+        raise UsageError(
+            f"--watch does not parse: {error.shown_in(watchpoint)}",
+            hint="--watch 'NAME: CONDITION', such as 'buf7: absmax > 1e4' or '*: nan'",
+        ) from error
+
+
+def _check(watchpoint: str) -> None:
+    if ";" in watchpoint:
+        raise ConditionError("a watchpoint has no semicolon; give --watch more than once", watchpoint.index(";"))
+    pattern, colon, text = watchpoint.rpartition(":")
+    if not colon:
+        raise ConditionError("a colon is missing between the name and the condition", len(watchpoint))
+    if not pattern.strip():
+        raise ConditionError("the name of an argument or a kernel is missing", 0)
+    parse(watchpoint, len(watchpoint) - len(text))
+
+
+def check_actions(words: str) -> None:
+    """Checks a list of actions with commas between them.
+
+    Raises:
+        UsageError: one is not known.
+    """
+    for word in words.split(","):
+        if word.strip() not in ACTIONS:
+            raise UsageError(f"--on-hit {words}: there is no {word.strip()!r}", hint=f"it takes {', '.join(ACTIONS)}")
+
+
+def unmatched(watchpoints: Iterable[str], manifest: Manifest) -> tuple[str, ...]:
+    """The patterns of watchpoints that match neither an argument nor a kernel of the package."""
+    names = {site.kernel for site in manifest.sites} | {arg.name for site in manifest.sites for arg in site.args}
+    patterns = (watchpoint.rpartition(":")[0].strip() for watchpoint in watchpoints)
+    return tuple(pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names))

@@ -13,10 +13,10 @@ from aoti_debug.package.recording.stack_frames import frames
 from aoti_debug.package.recording.values import Layout, Value
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus
-from aoti_debug.runs.show import elements, terminal_cells, text
+from aoti_debug.runs.show import terminal_cells, text
 from aoti_debug.runs.show.argument_statistics import HASH_ONLY, Measurer, phases, short_hash
+from aoti_debug.runs.show.calls_and_replays import replay_fact
 from aoti_debug.runs.show.fx_nodes import own_nodes
-from aoti_debug.runs.show.replayed import replay_fact
 
 MAX_STACK_LINES = 8
 _LABEL = 13  # columns
@@ -287,7 +287,7 @@ def _phase(
         lines += wording.wrap_words([label + words[0], *words[1:]], width, hang=" " * len(label))
     if recorded is not None and recorded.values and recorded.layout is not None:
         dtype = recorded.layout.dtype
-        values = [elements.format_element(number, dtype) for number in elements.decode(recorded.values, dtype)]
+        values = [text.format_element(number, dtype) for number in text.decode(recorded.values, dtype)]
         lines += wording.wrap_words(
             [f"[{', '.join(values)}]"] if len(values) < 2 else _list(values), width, " " * 14, " "
         )

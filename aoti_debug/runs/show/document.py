@@ -16,9 +16,9 @@ from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Fault, Grid, Launch, RecordedStats, SavedTensor
-from aoti_debug.runs.show import elements
+from aoti_debug.runs.show import text
 from aoti_debug.runs.show.argument_statistics import Measurer
-from aoti_debug.runs.show.made_calls import purpose_of
+from aoti_debug.runs.show.calls_and_replays import purpose_of
 from aoti_debug.runs.show.overview import notes
 from aoti_debug.runs.show.watchpoint_hits import watch_document
 
@@ -221,7 +221,7 @@ def _phase(run: RunDir, argument: Argument, phase: Phase, measurer: Measurer) ->
         return None
     measurement = measurer.measure(argument, phase)
     dtype = recorded.layout.dtype if recorded and recorded.layout else ""
-    values = elements.decode(recorded.values, dtype) if recorded and recorded.values and dtype else None
+    values = text.decode(recorded.values, dtype) if recorded and recorded.values and dtype else None
     return {
         "statistics": None if measurement.statistics is None else _statistics(measurement.statistics),
         "reason": measurement.reason or None,

@@ -16,12 +16,11 @@ from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
-from aoti_debug.runs.show import terminal_cells, text, text_table
+from aoti_debug.runs.show import terminal_cells, text
 from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, largest_magnitude
+from aoti_debug.runs.show.calls_and_replays import calls_text, replay_lines
 from aoti_debug.runs.show.fault import verdict_lines
-from aoti_debug.runs.show.made_calls import calls_text
-from aoti_debug.runs.show.replayed import replay_lines
-from aoti_debug.runs.show.text_table import Column
+from aoti_debug.runs.show.terminal_cells import Column
 from aoti_debug.runs.show.watchpoint_hits import watch_lines
 
 _IN = " in "
@@ -228,7 +227,7 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     values = [_mark(x, verdict) or _status(run, x) or _printed(x) or recorded_value(x) for x in part.shown]
     rows = [[*_row(x), value] for x, value in zip(part.shown, aligned(values), strict=True)]
     columns = (*COLUMNS[:-1], replace(COLUMNS[-1], title="hash")) if has_hashes_only else COLUMNS
-    table = text_table.table(columns, rows, width)
+    table = terminal_cells.table(columns, rows, width)
     lines = list(table.lines)
     hidden = ["names are shortened"] if table.shortened else []
     hidden += [f"{title} is left out" for title in table.dropped]
@@ -245,7 +244,7 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     return lines
 
 
-def _row(launch: Launch) -> list[str | text_table.Cell]:
+def _row(launch: Launch) -> list[str | terminal_cells.Cell]:
     iteration = f" [{'.'.join(map(str, launch.loops))}]" if launch.loops else ""
     return [
         launch.id,

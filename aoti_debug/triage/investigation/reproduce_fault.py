@@ -10,8 +10,8 @@ from aoti_debug.base.errors import TargetError
 from aoti_debug.runs.diagnosis.diagnose import DEATHS
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.verdict import Proof
-from aoti_debug.runs.diagnosis.verdict_finding import finding_of
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch

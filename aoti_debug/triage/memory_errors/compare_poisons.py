@@ -9,7 +9,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.package.recording.values import Layout
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.timeline import RecordedStats
-from aoti_debug.runs.show.elements import decode
+from aoti_debug.runs.show.text import decode
 
 _SLACK = 1e-11  # of the sum of magnitudes: the rounding error of a mean
 

@@ -14,7 +14,7 @@ from aoti_debug.runs.rundir.formats.journal_records import GuardDamage, LaunchKe
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.runs.show import text
-from aoti_debug.runs.show.elements import decode, format_element
+from aoti_debug.runs.show.text import decode, format_element
 
 OVERRUN = FindingKind("overrun", "a launch wrote outside of its buffers", "OVERRUN", "overrun", "⇥")
 

@@ -8,9 +8,9 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name, kind_of_input, model_name
 from aoti_debug.runs.diagnosis.findings import Finding, FindingKind, Place, place_of
-from aoti_debug.runs.rundir.nonfinite_replays import first_replays
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument
+from aoti_debug.runs.show.calls_and_replays import first_replays
 from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase
 from aoti_debug.triage.nonfinite.observed_values import (
     Occurrence,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, Finding, place_of
-from aoti_debug.runs.diagnosis.verdict_finding import finding_of
+from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.ranks import text
 from aoti_debug.runs.ranks.first_failure import RankFailure
 from aoti_debug.runs.ranks.rank_progress import End

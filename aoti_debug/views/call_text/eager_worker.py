@@ -21,9 +21,9 @@ from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.printing import registration
 from aoti_debug.package.pt2 import archive
-from aoti_debug.runs.rundir.formats.content_hash import content_hash
 from aoti_debug.runs.rundir.formats.statistics import Statistics, tensor_statistics
 from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor
+from aoti_debug.runs.rundir.formats.tensor_file_format import content_hashes
 from aoti_debug.views.call_text.call import Call, CallTensor, list_text
 from aoti_debug.views.call_text.eager_protocol import EagerAnswer, EagerCall, EagerRequest
 
@@ -78,7 +78,7 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
             self._numbers[tensor] = self._next
             self._next += 1
         dtype = dtypes.bare_name(tensor.dtype)
-        hash_ = f"{content_hash(_bytes(tensor)):016x}" if self._hashes and _is_readable(tensor) else ""
+        hash_ = f"{content_hashes(memoryview(_bytes(tensor)))[0]:016x}" if self._hashes and _is_readable(tensor) else ""
         statistics = _statistics(tensor) if self._values and _is_readable(tensor) else None
         return CallTensor(f"${self._numbers[tensor]}", dtype, tuple(map(str, tensor.shape)), hash_, statistics)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from aoti_debug.base import wording
 from aoti_debug.package.manifest import Site
-from aoti_debug.runs.show import text, text_table
-from aoti_debug.runs.show.text_table import Column
+from aoti_debug.runs.show import terminal_cells, text
+from aoti_debug.runs.show.terminal_cells import Column
 from aoti_debug.views.profile.changes import LEAST_CHANGE, Change, Changes, ChangeVerdict
 from aoti_debug.views.profile.site_groups import SiteGroup
 
@@ -37,7 +37,7 @@ def change_lines(changes: Changes, one: str, width: int) -> list[str]:
         f"against {changes.old.name}, in {changes.rounds} rounds: {_sentence(changes)}",
         *(f"note: {note}" for note in changes.notes),
     ]
-    lines += text_table.table(COLUMNS, [_row(change, one) for change in [*told, changes.call]], width).lines
+    lines += terminal_cells.table(COLUMNS, [_row(change, one) for change in [*told, changes.call]], width).lines
     unchanged = len(changes.launches) - len(told)
     lines.append(f"{wording.pluralize(unchanged, 'launch')} without a change of {LEAST_CHANGE:.0%} that is certain")
     for side, alone in (("new", _alone(changes, "new")), ("old", _alone(changes, "old"))):
@@ -57,7 +57,7 @@ def _sentence(changes: Changes) -> str:
     return " and ".join(found) or "no launch has changed"
 
 
-def _row(change: Change, one: str) -> list[str | text_table.Cell]:
+def _row(change: Change, one: str) -> list[str | terminal_cells.Cell]:
     group = change.group or SiteGroup((), ())
     new, old = group.new, group.old
     return [

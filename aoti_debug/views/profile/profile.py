@@ -23,7 +23,7 @@ from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir import device_activity
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.show.made_calls import calls_text
+from aoti_debug.runs.show.calls_and_replays import calls_text
 from aoti_debug.views.profile.changes import Changes, Round, find_changes
 from aoti_debug.views.profile.device_calls import DeviceCall, device_calls
 from aoti_debug.views.profile.measured_call import MeasuredCall, measured_calls

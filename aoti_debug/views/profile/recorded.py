@@ -13,7 +13,7 @@ from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.base.wording import first_line
 from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.package.pt2 import archive
-from aoti_debug.runs.run import run_target, runner
+from aoti_debug.runs.run import configuration, runner
 from aoti_debug.runs.run.device_profiler import MEASURING_ERRORS, CaptureError, DeviceTimes
 from aoti_debug.runs.run.options import RunOptions, recording_everything
 from aoti_debug.runs.run.supervise import Observer
@@ -46,7 +46,7 @@ def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, s
         device_times=DeviceTimes(WARM_UP, options.cuda_graph),
         environment=_ENVIRONMENT,
     )
-    if run_target.is_stripped(archive.inspect(model)):
+    if configuration.is_stripped(archive.inspect(model)):
         return given
     return ReplaySession(given, folder, steps).of_model(model, name).options
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aoti_debug.base import wording
-from aoti_debug.runs.show import text, text_table
-from aoti_debug.runs.show.text_table import Column
+from aoti_debug.runs.show import terminal_cells, text
+from aoti_debug.runs.show.terminal_cells import Column
 from aoti_debug.views.profile.change_text import change_lines
 from aoti_debug.views.profile.device_kernel import DeviceKernel
 from aoti_debug.views.profile.hints import hint
@@ -47,7 +47,7 @@ def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[
         limit: how many sites are shown; None for all.
     """
     shown = profile.sites if limit is None else profile.sites[:limit]
-    table = text_table.table(columns(profile), rows(profile, shown), width)
+    table = terminal_cells.table(columns(profile), rows(profile, shown), width)
     lines = [*heading(profile, width), "", *table.lines, *_hidden(profile, len(shown), table), ""]
     lines += sum_lines(profile)
     return lines if profile.changes is None else [*lines, "", *change_lines(profile.changes, call_word(profile), width)]
@@ -126,7 +126,7 @@ def sum_lines(profile: ModelProfile) -> list[str]:
     return lines
 
 
-def _hidden(profile: ModelProfile, shown: int, table: text_table.TextTable) -> list[str]:
+def _hidden(profile: ModelProfile, shown: int, table: terminal_cells.TextTable) -> list[str]:
     left_out = ["names are shortened"] if table.shortened else []
     left_out += [f"{', '.join(table.dropped)} are left out"] if table.dropped else []
     lines = [f"{', '.join(left_out)}; --wide shows everything"] if left_out else []
@@ -142,7 +142,7 @@ def columns(profile: ModelProfile) -> tuple[Column, ...]:
     return (*COLUMNS, *_DEVICE_COLUMNS) if _has_device_kernels(profile) else COLUMNS
 
 
-def rows(profile: ModelProfile, sites: Iterable[SiteProfile]) -> list[list[str | text_table.Cell]]:
+def rows(profile: ModelProfile, sites: Iterable[SiteProfile]) -> list[list[str | terminal_cells.Cell]]:
     """The cells of launches of a profile, under its columns."""
     if _has_device_kernels(profile):
         return [[*_row(site), *device_cells(site.kernel)] for site in sites]
@@ -167,7 +167,7 @@ def _has_device_kernels(profile: ModelProfile) -> bool:
     return any(site.kernel is not None for site in profile.sites)
 
 
-def _row(site: SiteProfile) -> list[str | text_table.Cell]:
+def _row(site: SiteProfile) -> list[str | terminal_cells.Cell]:
     work, placement = site.work, site.placement
     provenance = site.site.provenance
     return [

@@ -19,8 +19,8 @@ from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, largest_magnitude
+from aoti_debug.runs.show.calls_and_replays import calls_text
 from aoti_debug.runs.show.document import launch_documents
-from aoti_debug.runs.show.made_calls import calls_text
 from aoti_debug.runs.show.overview import BUDGET, excerpt, notes
 from aoti_debug.views.report import launch_graph, marked_launches
 from aoti_debug.views.report.compact_launches import Compactor, merge_recordings

@@ -16,8 +16,8 @@ from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
-from aoti_debug.runs.diagnosis.verdict_finding import finding_of
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir, base_directory
 from aoti_debug.runs.show.fault import argument_sentences

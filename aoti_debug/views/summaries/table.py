@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from aoti_debug.base import wording
 from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries, finite
-from aoti_debug.runs.show import text_table
-from aoti_debug.runs.show.text_table import Column
+from aoti_debug.runs.show import terminal_cells
+from aoti_debug.runs.show.terminal_cells import Column
 from aoti_debug.views.summaries.drift import drift
 from aoti_debug.views.summaries.headroom import PRECISIONS, Precision, least_headroom
 
@@ -40,7 +40,7 @@ def table_lines(summaries: Summaries, series: Sequence[Series], limit: int | Non
     drifts = {id(one): drift(one) for one in series}
     ordered = sorted(series, key=lambda one: not drifts[id(one)])
     shown = ordered if limit is None else ordered[:limit]
-    table = text_table.table(COLUMNS, [_row(one, drifts[id(one)]) for one in shown], width)
+    table = terminal_cells.table(COLUMNS, [_row(one, drifts[id(one)]) for one in shown], width)
     lines = [*heading(summaries, len(series)), "", *table.lines]
     left_out = [f"{', '.join(table.dropped)} are left out"] if table.dropped else []
     if table.shortened or left_out:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from aoti_debug.app.torch_compile.backend import aoti_debug
-from aoti_debug.app.torch_compile.directory import read_graphs
+from aoti_debug.app.torch_compile.cached_build import read_graphs
 from aoti_debug.base.errors import UsageError
 from aoti_debug.runs.rundir.load_tensors import load_file
 from aoti_debug.runs.rundir.run_directory import open_run

@@ -19,7 +19,7 @@ from aoti_debug.compare.measure.output_errors import (
     with_double,
     with_faults,
 )
-from aoti_debug.runs.rundir.write_tensor import write_tensor
+from aoti_debug.runs.run.saved_outputs import write_tensor
 
 
 def written(folder: Path, *tensors: torch.Tensor) -> dict[int, Path]:

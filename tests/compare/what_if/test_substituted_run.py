@@ -7,7 +7,7 @@ import torch
 
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.compare.what_if.substituted_run import Replace, Skip, Stop, Wait, write
-from aoti_debug.runs.rundir.write_tensor import write_tensor
+from aoti_debug.runs.run.saved_outputs import write_tensor
 
 
 def test_a_line_for_each_instruction(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from aoti_debug.package.reference.program import (
     TensorType,
     ValueKey,
 )
-from aoti_debug.runs.rundir.write_tensor import write_tensor
+from aoti_debug.runs.run.saved_outputs import write_tensor
 
 KIND = TensorType("float32", "cpu", ("8",), ("1",))
 X = torch.linspace(-2, 3, 8)

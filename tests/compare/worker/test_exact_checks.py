@@ -35,7 +35,7 @@ from aoti_debug.package.reference.program import (
     ValueKey,
 )
 from aoti_debug.runs.run import saved_outputs
-from aoti_debug.runs.rundir.write_tensor import write_tensor
+from aoti_debug.runs.run.saved_outputs import write_tensor
 
 RIGHT = torch.arange(12.0).reshape(3, 4) + 1
 KIND = TensorType("float32", "cpu", ("3", "4"), ("4", "1"))

@@ -13,9 +13,9 @@ from aoti_debug.compare.worker.program import evaluate_program
 from aoti_debug.compare.worker.region import RegionEvaluator
 from aoti_debug.package.recording.values import Layout
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
+from aoti_debug.runs.run.saved_outputs import write_tensor
 from aoti_debug.runs.rundir.formats import tensor_file_format
 from aoti_debug.runs.rundir.formats.tensor_file_format import ALIGNMENT
-from aoti_debug.runs.rundir.write_tensor import write_tensor
 from tests.compare.anonymous_memory import growth
 
 ROWS, COLUMNS = 1 << 14, 1 << 10

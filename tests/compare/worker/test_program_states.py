@@ -14,7 +14,7 @@ from aoti_debug.compare.protocol.measurement import Advance, StateChange, States
 from aoti_debug.compare.protocol.request import KnownValue, ProgramRun, ProgramState, Recorded
 from aoti_debug.compare.worker.program import evaluate_program
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
-from aoti_debug.runs.rundir.write_tensor import write_tensor
+from aoti_debug.runs.run.saved_outputs import write_tensor
 
 KIND = (TensorType("float32", "cpu", ("4",), ("1",)),)
 X = torch.tensor([0.1, 0.2, 0.3, 0.7])

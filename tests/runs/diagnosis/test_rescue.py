@@ -17,12 +17,12 @@ from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.diagnosis import rescue
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
-from aoti_debug.runs.run import runner, shared_memory
+from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import load_tensors, rescued_tensors
 from aoti_debug.runs.rundir import run_directory as rundir
+from aoti_debug.runs.rundir.flight_recorder import FlightStatus
 from aoti_debug.runs.rundir.formats import shared_files
-from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from tests.crashed_run import MANIFEST, NOBODY, SEGV, X, Y, bits, both_launches, crashed, link
@@ -171,7 +171,7 @@ def test_leftovers_are_saved_and_freed(tmp_path: Path) -> None:
     old.write_bytes(b"x")
     other = tmp_path / "unrelated"
     other.write_bytes(b"x")
-    shared_memory.reclaim()
+    runner.reclaim()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["runs", "unrelated"]
     assert values(rundir.open_run(path), "0.0") == {"x": [[1, 2], [3, 4]]}
     assert (path / "crumbs.bin").read_bytes().startswith(b"x" * 4096)
@@ -182,7 +182,7 @@ def test_a_run_whose_tool_still_lives_is_left_to_it(tmp_path: Path) -> None:
     path = crashed(
         tmp_path, both_launches(), Exit(ExitKind.RUNNING), pid=NOBODY, name=f"20261120-231501-{os.getpid()}-2"
     )
-    shared_memory.reclaim()
+    runner.reclaim()
     assert (path / shared_files.FLIGHT_RECORDER).exists()
 
 
@@ -204,10 +204,10 @@ def test_memory_of_the_living_is_left_alone(tmp_path: Path) -> None:
     locked.write_bytes(b"x")
     with locked.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        shared_memory.reclaim()
+        runner.reclaim()
     assert alive.exists()
     assert locked.exists()
-    shared_memory.reclaim()
+    runner.reclaim()
     assert not locked.exists()
 
 

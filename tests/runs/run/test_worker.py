@@ -51,7 +51,7 @@ def test_the_model_is_unloaded_before_that_is_said(
 
     monkeypatch.setattr(worker.archive, "inspect", lambda _: None)
     monkeypatch.setattr(worker, "_inputs", lambda *_: Inputs((), {}))
-    monkeypatch.setattr(worker, "_load", lambda *_: loaded.pop())
+    monkeypatch.setattr(worker, "_load", lambda *_, **__: loaded.pop())
     monkeypatch.setattr(worker, "_can_profile", lambda _: True)
     monkeypatch.setattr(device_profiler, "measure", measure)
     times = DeviceTimes(3) if is_profiled else None

@@ -8,9 +8,8 @@ import pytest
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.runs.rundir import flight_recorder
-from aoti_debug.runs.rundir.flight_recorder import Recording
+from aoti_debug.runs.rundir.flight_recorder import FlightStatus, Recording
 from aoti_debug.runs.rundir.formats import shared_files
-from aoti_debug.runs.rundir.formats.flight_recorder_format import FlightStatus
 from tests.flight_file import FlightFile, Given
 
 

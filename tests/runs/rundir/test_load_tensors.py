@@ -9,9 +9,9 @@ from safetensors.torch import save_file
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.package.recording.values import Layout, Tensor
+from aoti_debug.runs.run.saved_outputs import write_tensor
 from aoti_debug.runs.rundir import load_tensors
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.rundir.write_tensor import write_tensor
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
 from tests.saved_tensors import described, save
 

@@ -9,8 +9,8 @@ import pytest
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.package.manifest import Certainty, Provenance, Role
 from aoti_debug.runs.rundir import summaries, summaries_file
-from aoti_debug.runs.rundir.formats.summaries_format import HEADER, MAGIC, ROW, VERSION
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.summaries import HEADER, MAGIC, ROW, VERSION
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
 
 MODULES = Provenance(Certainty.EXACT, modules=("encoder.0", "encoder.1"))

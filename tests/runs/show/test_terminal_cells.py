@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from aoti_debug.runs.show import terminal_cells
+from aoti_debug.runs.show.terminal_cells import Column, TextTable, table
 
 
 @pytest.mark.parametrize(("text", "width"), [("abc", 3), ("→ µ…", 4), ("模型.py", 7), ("e\u0301", 1), ("", 0)])
@@ -26,3 +29,72 @@ def test_a_name_that_is_too_long_keeps_both_ends() -> None:
 @pytest.mark.parametrize("width", range(1, 12))
 def test_wide_characters_are_not_halved(width: int) -> None:
     assert width - 2 <= terminal_cells.count(terminal_cells.shorten_middle("模型模型模型.py", width)) <= width
+
+
+COLUMNS = (
+    Column("id", align_right=True),
+    Column("name", min_width=6, share=2),
+    Column("where", min_width=5, share=1),
+)
+
+
+@dataclass(frozen=True)
+class Stars:
+    """Shortens itself."""
+
+    def __str__(self) -> str:
+        return "*" * 30
+
+    def fit(self, width: int) -> str:
+        return str(self) if width >= 30 else f"{width} stars"
+
+
+def test_a_table_is_as_wide_as_it_has_to_be() -> None:
+    assert table(COLUMNS, [["1", "a_b", "x.py:1"], ["20", "c", ""]], 100) == TextTable(
+        (
+            "id  name  where",
+            "--  ----  ------",
+            " 1  a_b   x.py:1",
+            "20  c",
+        ),
+        dropped=(),
+        shortened=False,
+    )
+
+
+def test_cells_that_are_too_long_lose_their_middle() -> None:
+    assert table(COLUMNS, [["1", "alpha_beta_gamma_delta", "directory/file.py:1"]], 26) == TextTable(
+        (
+            "id  name          where",
+            "--  ------------  --------",
+            " 1  alpha_…delta  dire…y:1",
+        ),
+        dropped=(),
+        shortened=True,
+    )
+
+
+def test_a_cell_may_shorten_itself() -> None:
+    assert table(COLUMNS, [["1", Stars(), "x"]], 19).lines[-1] == " 1  8 stars   x"
+    assert table(COLUMNS, [["1", Stars(), "x"]], terminal_cells.UNLIMITED).lines[-1].count("*") == 30
+
+
+@pytest.mark.parametrize(("width", "titles"), [(16, ["id"]), (18, ["id", "kind"]), (60, ["id", "kind"])])
+def test_a_column_is_dropped_where_a_narrow_table_would_be_shortened(width: int, titles: list[str]) -> None:
+    columns = (Column("id"), Column("kind", dropped_below=17))
+    rendered = table(columns, [["1" * 8, "shim_alloc"]], width)
+    assert rendered.lines[0].split() == titles
+    assert (rendered.dropped, rendered.shortened) == ((("kind",) if len(titles) == 1 else ()), False)
+
+
+def test_a_narrow_table_that_fits_keeps_its_columns() -> None:
+    assert table((Column("id"), Column("kind", dropped_below=100)), [["1", "cpp"]], 80).lines[0] == "id  kind"
+
+
+def test_wide_characters_take_two_cells() -> None:
+    rendered = table((Column("name"), Column("x")), [["模型", "1"], ["ab", "2"]], 80)
+    assert rendered.lines[2:] == ("模型  1", "ab    2")
+
+
+def test_no_rows() -> None:
+    assert table(COLUMNS, [], 40).lines == ("id  name  where", "--  ----  -----")

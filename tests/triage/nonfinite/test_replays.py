@@ -10,8 +10,8 @@ from aoti_debug.base.abi import CallFlag
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.rundir import summaries
-from aoti_debug.runs.rundir.formats.summaries_format import HEADER, MAGIC, ROW, VERSION
-from aoti_debug.runs.show.replayed import replay_lines
+from aoti_debug.runs.rundir.summaries import HEADER, MAGIC, ROW, VERSION
+from aoti_debug.runs.show.calls_and_replays import replay_lines
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from tests.triage.recorder import Recorder

@@ -13,10 +13,10 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug.app.cli.arguments import options
-from aoti_debug.app.cli.arguments.filters import modules_and_lines
-from aoti_debug.app.cli.arguments.unmatched import unmatched_warning
-from aoti_debug.app.cli.terminal.lines import is_live, print_lines, width
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import is_live, print_lines, width
+from aoti_debug.app.cli.options import modules_and_lines
+from aoti_debug.app.cli.unmatched import unmatched_warning
 from aoti_debug.base import wording
 from aoti_debug.base.machine.progress.last_durations import LastDurations
 from aoti_debug.instrument.builder import build as builder

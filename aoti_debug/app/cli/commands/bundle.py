@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli.arguments import options
-from aoti_debug.app.cli.terminal.lines import print_lines, width
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import print_lines, width
 from aoti_debug.base import wording
 from aoti_debug.runs.show.terminal_cells import shorten_middle
 from aoti_debug.views.bundle.bundle import write_bundle

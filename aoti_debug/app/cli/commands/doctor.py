@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 import click
 
-from aoti_debug.app.cli.arguments import options
-from aoti_debug.app.cli.terminal.lines import width
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import width
 from aoti_debug.app.doctor import doctor
-from aoti_debug.app.doctor.check import MachineCheck, Status
+from aoti_debug.app.doctor.host import MachineCheck, Status
 from aoti_debug.base import wording
 from aoti_debug.base.errors import EXIT_CLEAN, ToolchainError
 

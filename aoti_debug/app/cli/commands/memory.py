@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli.arguments import options
-from aoti_debug.app.cli.terminal.lines import print_lines
-from aoti_debug.app.cli.terminal.step_lines import StepLines
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.progress.last_durations import LastDurations
 from aoti_debug.views.memory.document import document

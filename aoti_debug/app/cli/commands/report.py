@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli.arguments import options
-from aoti_debug.app.cli.arguments.reported_ranks import ranks_reported, write_ranks_pages
-from aoti_debug.app.cli.terminal.lines import print_lines
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.ranks import ranks_reported, write_ranks_pages
 from aoti_debug.base import wording
 from aoti_debug.runs.ranks.ranks_analysis import analyse
 from aoti_debug.runs.ranks.ranks_run import open_ranks

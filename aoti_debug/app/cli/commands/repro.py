@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aoti_debug.app.cli.arguments import options
-from aoti_debug.app.cli.arguments.ranks import one_rank
-from aoti_debug.app.cli.terminal.lines import print_lines
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.ranks import one_rank
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.repro.repro import write_repro

@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from aoti_debug.app.cli.arguments import options
-from aoti_debug.app.cli.arguments.filters import modules_and_lines
-from aoti_debug.app.cli.arguments.unmatched import (
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.live_output import START, LiveOutput, TimedPhase, timing_lines
+from aoti_debug.app.cli.options import modules_and_lines
+from aoti_debug.app.cli.unmatched import (
     uncalled_inspector_warning,
     unmatched_warning,
     unmatched_watch_warning,
 )
-from aoti_debug.app.cli.terminal.lines import print_lines, width
-from aoti_debug.app.cli.terminal.live_output import LiveOutput
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Level, SaveStatus
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
@@ -30,18 +30,17 @@ from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.runs.diagnosis import suggested_commands
-from aoti_debug.runs.run import runner, watch_syntax
+from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.inspector import InspectorError
 from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES, RunOptions
 from aoti_debug.runs.run.runner import RunResult
-from aoti_debug.runs.rundir import rescued_tensors, run_directory
+from aoti_debug.runs.rundir import rescued_tensors, run_directory, watch_condition
 from aoti_debug.runs.rundir import summaries as run_summaries
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.watchpoints import Watchpoint
 from aoti_debug.runs.show.fault import verdict_lines
 from aoti_debug.runs.show.finding import finding_lines
-from aoti_debug.runs.show.timings import START, TimedPhase, timing_lines
 from aoti_debug.runs.show.watchpoint_hits import watch_lines
 from aoti_debug.triage.memory_errors import overruns
 
@@ -275,7 +274,7 @@ def command(
         result = runner.run(chosen, live)
     package_manifest = result.run.manifest
     print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
-    print_lines(unmatched_watch_warning(package_manifest, watch_syntax.unmatched(watch, package_manifest)), err=True)
+    print_lines(unmatched_watch_warning(package_manifest, watch_condition.unmatched(watch, package_manifest)), err=True)
     print_lines(uncalled_inspector_warning(package_manifest, tag, ranks if inspector else ""), err=True)
     print_lines(wording.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
     print_lines(summary(result, width()))

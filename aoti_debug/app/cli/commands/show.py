@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aoti_debug.app.cli.arguments import options
-from aoti_debug.app.cli.arguments.filters import modules_and_lines
-from aoti_debug.app.cli.arguments.ranks import one_rank, ranks_named
-from aoti_debug.app.cli.terminal.lines import print_lines, width
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.options import modules_and_lines
+from aoti_debug.app.cli.ranks import one_rank, ranks_named
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.lazy.dataclass import dataclass

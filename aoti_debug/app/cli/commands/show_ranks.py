@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from aoti_debug.app.cli.terminal.lines import print_lines
+from aoti_debug.app.cli.lines import print_lines
 from aoti_debug.base.errors import UsageError
 from aoti_debug.runs.ranks import agreement, ranks_run
 from aoti_debug.runs.ranks.agreement import Expectation

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli.arguments import options
-from aoti_debug.app.cli.arguments.filters import modules_and_lines
-from aoti_debug.app.cli.terminal.lines import print_lines, width
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.package.recording import site_filter

@@ -14,10 +14,10 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from aoti_debug.app.cli.arguments import options
-from aoti_debug.app.cli.arguments.reported_ranks import write_ranks_pages
-from aoti_debug.app.cli.terminal.lines import print_lines, width
-from aoti_debug.app.cli.terminal.step_lines import StepLines
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.live_output import START, StepLines, TimedPhase, timing_lines
+from aoti_debug.app.cli.ranks import write_ranks_pages
 from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.machine.progress.last_durations import LastDurations
 from aoti_debug.base.machine.progress.timings import since_process_start
@@ -30,7 +30,6 @@ from aoti_debug.runs.ranks import ranks_run
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
-from aoti_debug.runs.show.timings import START, TimedPhase, timing_lines
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.results import triage_directory

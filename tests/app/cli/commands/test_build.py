@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.app.cli import main
-from aoti_debug.app.cli.arguments import options
+from aoti_debug.app.cli import main, options
 from aoti_debug.app.cli.commands import build
 from aoti_debug.base.errors import UsageError
 from aoti_debug.instrument.builder import build as builder

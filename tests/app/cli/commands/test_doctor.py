@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from aoti_debug.app.cli import main
 from aoti_debug.app.cli.commands.doctor import command
 from aoti_debug.app.doctor import doctor
-from aoti_debug.app.doctor.check import MachineCheck, Status
+from aoti_debug.app.doctor.host import MachineCheck, Status
 
 CHECKS = (
     MachineCheck("torch", Status.OK, "2.13.0"),

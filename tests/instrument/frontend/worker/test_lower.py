@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from aoti_debug.app.cli.arguments.options import parse_configs
+from aoti_debug.app.cli.options import parse_configs
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine import compiler

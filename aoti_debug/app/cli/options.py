@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, with the types of their values."""
 
 from __future__ import annotations
 
@@ -13,6 +13,34 @@ import click
 from aoti_debug.base import abi
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.recording import levels
+
+
+def modules_and_lines(what: str) -> Callable[[_Command], _Command]:
+    """The options --module and --line.
+
+    Args:
+        what: what is done to the launches that match: "Print and save only launches".
+    """
+
+    def add(command: _Command) -> _Command:
+        line = click.option(
+            "--line",
+            "lines",
+            metavar="FILE:LINE",
+            multiple=True,
+            help=f"{what} that come from this line of the model: 'model.py:23', '!layers.py:*'. Repeatable.",
+        )
+        module = click.option(
+            "--module",
+            "modules",
+            metavar="PATTERN",
+            multiple=True,
+            help=f"{what} of modules whose path matches: 'encoder.layers.0', '!*.norm?'. Repeatable.",
+        )
+        return module(line(command))
+
+    return add
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

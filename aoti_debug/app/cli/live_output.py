@@ -1,21 +1,28 @@
-"""The output of a running model, and a progress line below it on a terminal."""
+"""The lines of a long command: its steps, the output of a running model, and at the end the time that it took."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from aoti_debug.app.cli.terminal.lines import is_live
+from aoti_debug.app.cli.lines import is_live, print_lines, width
 from aoti_debug.base import wording
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.machine.progress import timings
+from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.progress.steps import Step, StepListener
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_json import RunStage
+from aoti_debug.runs.show.terminal_cells import shorten_middle
 
 _REFRESH = 0.25  # seconds
 
@@ -122,3 +129,106 @@ def launches_per_call(package: Manifest) -> int | None:
     if package.without_source:
         return None
     return None if any(site.subgraph or site.loops for site in sites) else len(sites)
+
+
+START = "start aoti-debug"
+OTHER = "other"
+_SHORTEST_OTHER = 0.001  # seconds
+
+
+@dataclass(frozen=True)
+class TimedPhase:
+    """A phase of a command.
+
+    Attributes:
+        parts: seconds of its own phases, in order.
+        began: seconds from the beginning of the command, where phases may go on side by side.
+    """
+
+    name: str
+    seconds: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+    began: float | None = None
+
+
+def timing_lines(phases: Sequence[TimedPhase], total: float) -> list[str]:
+    """The phases with their seconds and share, the time between them, and the total.
+
+    Args:
+        total: seconds of the whole command.
+    """
+    rest = total - _covered(phases)
+    rows = [("time", "", "")]
+    for phase in [*phases, *([TimedPhase(OTHER, rest)] if rest > _SHORTEST_OTHER else [])]:
+        rows.append(_row(f"  {phase.name}", phase.seconds, total))
+        rows += [_row(f"    {name}", seconds, total) for name, seconds in phase.parts.items()]
+    rows.append(_row("  in all", total, total))
+    width = max(len(name) for name, _, _ in rows)
+    return [f"{name:<{width}}  {seconds:>10}  {share:>4}".rstrip() for name, seconds, share in rows]
+
+
+def _covered(phases: Sequence[TimedPhase]) -> float:
+    """The seconds in which at least one phase went on; one whose beginning is not known goes on alone."""
+    alone = sum(phase.seconds for phase in phases if phase.began is None)
+    return alone + timings.covered((phase.began, phase.seconds) for phase in phases if phase.began is not None)
+
+
+def _row(name: str, seconds: float, total: float) -> tuple[str, str, str]:
+    return name, wording.duration(seconds), f"{seconds / total:.0%}" if total > 0 else ""
+
+
+_NAME = 30  # columns
+_NAME_COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"))
+
+
+class StepLines(StepListener):
+    """Prints one line for each step: its duration and result; on a terminal also the running step."""
+
+    def __init__(self, last: LastDurations) -> None:
+        self._console = Console(stderr=True)
+        self._last = last
+        self._name = ""
+        self._progress: Progress | None = None
+        self._is_counting = False
+
+    def __enter__(self) -> StepLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def began(self, name: str) -> None:
+        """Shows the running step, and how long it took the last time."""
+        self._stop()
+        self._name = name + self._last.hint(name)
+        if is_live(self._console):
+            self._show(Progress(*_NAME_COLUMNS, TimeElapsedColumn(), console=self._console, transient=True))
+
+    def advanced(self, done: int, total: int) -> None:
+        """Shows how far the step is."""
+        if self._progress is None:
+            return
+        if not self._is_counting:
+            self._stop()
+            columns = (*_NAME_COLUMNS, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            self._show(Progress(*columns, console=self._console, transient=True))
+            self._is_counting = True
+        self._progress.update(self._progress.task_ids[0], completed=done, total=total)
+
+    def finished(self, step: Step) -> None:
+        """Prints the line of a step."""
+        self._stop()
+        self._last.remember(step.name, step.seconds)
+        line = f"{step.name:<{_NAME}} {wording.duration(step.seconds):>8}  {wording.first_line(step.text)}"
+        print_lines([shorten_middle(line, width(err=True))], err=True)
+
+    def _show(self, progress: Progress) -> None:
+        self._progress = progress
+        progress.add_task(self._name, total=None)
+        progress.start()
+
+    def _stop(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+        self._is_counting = False

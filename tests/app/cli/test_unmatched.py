@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aoti_debug.app.cli.arguments.unmatched import unmatched_warning
+from aoti_debug.app.cli.unmatched import unmatched_warning
 from aoti_debug.package.recording.site_filter import SiteFilter, unmatched
 from tests.factories import make_manifest, site
 

@@ -31,7 +31,7 @@ from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Kernel, Manifest, PackageOrigin
 from aoti_debug.package.pt2 import compatibility, extract
 from aoti_debug.package.pt2.archive import Artifact
-from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, Symbol, SymbolUse, interposed_symbols
+from aoti_debug.runs.run.interposed_symbols import OTHER_KERNEL, Symbol, SymbolUse, interposed_symbols
 
 _ENTRY = """\
 asm(R"(

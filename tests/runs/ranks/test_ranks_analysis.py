@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aoti_debug.runs.ranks.waiting import waiting
+from aoti_debug.runs.ranks.ranks_analysis import Parting, partings, waiting
 from tests.runs.ranks.ranked import WAIT, Rank, killed, opened, terminated, threw
 
 
@@ -21,3 +21,16 @@ def test_a_rank_without_a_run_has_not_begun_it(tmp_path: Path) -> None:
 
 def test_nobody_waits(tmp_path: Path) -> None:
     assert waiting(opened(tmp_path, Rank(), killed(0)).ranks) == ()
+
+
+def test_a_launch_that_one_rank_has_not(tmp_path: Path) -> None:
+    run = opened(tmp_path, Rank(), Rank(skipped=(3,)), Rank())
+    assert partings(run.ranks) == (Parting(1, 0, 3, {"softmax": 1}, {}, (0, 2)),)
+
+
+def test_two_against_two_is_no_majority(tmp_path: Path) -> None:
+    assert partings(opened(tmp_path, Rank(), Rank(skipped=(3,))).ranks) == ()
+
+
+def test_the_same(tmp_path: Path) -> None:
+    assert partings(opened(tmp_path, Rank(calls=1), Rank(calls=2), Rank()).ranks) == ()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.app.doctor import cuda, doctor, host, tools
-from aoti_debug.app.doctor.check import MachineCheck, Status
+from aoti_debug.app.doctor import cuda, doctor, host
 from aoti_debug.app.doctor.cuda import Driver, Gpu, check_driver
+from aoti_debug.app.doctor.host import MachineCheck, Status
 from aoti_debug.base.machine import cache, compiler, cuda_toolkit
 
 H100 = Gpu("NVIDIA H100", (9, 0), 80 << 30)
@@ -184,26 +184,26 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch, build: str, status: Status) 
 def cuda_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine whose torch is built for CUDA; its toolkit is the folder."""
     toolkit = tmp_path / "toolkit"
-    for module in (cuda, tools):
+    for module in (cuda, host):
         monkeypatch.setattr(module, "torch_cuda", lambda: "13.0")
     monkeypatch.setattr(cuda_toolkit, "toolkit_directories", lambda: (toolkit,))
     monkeypatch.setattr(cuda_toolkit, "package_directories", lambda: ())
-    monkeypatch.setattr(tools.shutil, "which", lambda name: None)
-    monkeypatch.setattr(tools, "_program_of_package", lambda package, program: None)
-    monkeypatch.setattr(tools, "_triton_ptxas", lambda: None)
+    monkeypatch.setattr(host.shutil, "which", lambda name: None)
+    monkeypatch.setattr(host, "_program_of_package", lambda package, program: None)
+    monkeypatch.setattr(host, "_triton_ptxas", lambda: None)
     monkeypatch.delenv("TRITON_PTXAS_PATH", raising=False)
     monkeypatch.delenv("PTXAS", raising=False)
     return toolkit
 
 
 def test_a_machine_for_the_cpu_needs_no_tools_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (cuda, tools):
+    for module in (cuda, host):
         monkeypatch.setattr(module, "torch_cuda", lambda: "")
-    assert [*cuda.headers(), *tools.ptxas(), *tools.sanitizer(), *tools.debugger()] == []
+    assert [*cuda.headers(), *host.ptxas(), *host.sanitizer(), *host.debugger()] == []
 
 
 def test_tools_that_are_missing(cuda_torch: Path) -> None:
-    for look in (cuda.headers, tools.ptxas, tools.sanitizer, tools.debugger, tools.symbolizer):
+    for look in (cuda.headers, host.ptxas, host.sanitizer, host.debugger, host.symbolizer):
         check = only(look())
         assert (check.status, check.needed) == (Status.MISSING, False)
         assert check.todo
@@ -215,22 +215,22 @@ def test_tools_of_a_toolkit(cuda_torch: Path) -> None:
     script(cuda_torch / "bin/cuda-gdb", "")
     (cuda_torch / "include").mkdir()
     (cuda_torch / "include/cuda_runtime_api.h").touch()
-    assert only(tools.ptxas()).found == f"13.0.88: {cuda_torch}/bin/ptxas"
-    assert only(tools.sanitizer()).found == f"2025.3.1: {cuda_torch}/bin/compute-sanitizer"
-    assert only(tools.debugger()).status is Status.OK
+    assert only(host.ptxas()).found == f"13.0.88: {cuda_torch}/bin/ptxas"
+    assert only(host.sanitizer()).found == f"2025.3.1: {cuda_torch}/bin/compute-sanitizer"
+    assert only(host.debugger()).status is Status.OK
     assert only(cuda.headers()).found == str(cuda_torch / "include")
 
 
 def test_a_ptxas_that_is_not_tritons(cuda_torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = script(cuda_torch / "own/ptxas", 'echo "release 12.8, V12.8.93"')
     other = script(cuda_torch / "other/ptxas", 'echo "release 13.0, V13.0.88"')
-    monkeypatch.setattr(tools, "_triton_ptxas", lambda: own)
-    assert only(tools.ptxas()).found == f"12.8.93: {own}"
+    monkeypatch.setattr(host, "_triton_ptxas", lambda: own)
+    assert only(host.ptxas()).found == f"12.8.93: {own}"
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(other))
-    check = only(tools.ptxas())
+    check = only(host.ptxas())
     assert (check.status, check.found) == (Status.WARNING, f"{other} is 13.0.88, triton's own 12.8.93")
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(cuda_torch / "gone"))
-    assert only(tools.ptxas()).status is Status.MISSING
+    assert only(host.ptxas()).status is Status.MISSING
 
 
 @pytest.mark.parametrize(
@@ -240,15 +240,15 @@ def test_a_ptxas_that_is_not_tritons(cuda_torch: Path, monkeypatch: pytest.Monke
 def test_whether_debuggers_may_watch(
     monkeypatch: pytest.MonkeyPatch, scope: str, capabilities: int, status: Status
 ) -> None:
-    texts = {tools.PTRACE_SCOPE: f"{scope}\n", Path("/proc/self/status"): f"CapEff:\t{capabilities:016x}\n"}
-    monkeypatch.setattr(tools, "_read", lambda path: texts.get(path, ""))
-    assert only(tools.tracing()).status is status
+    texts = {host.PTRACE_SCOPE: f"{scope}\n", Path("/proc/self/status"): f"CapEff:\t{capabilities:016x}\n"}
+    monkeypatch.setattr(host, "_read", lambda path: texts.get(path, ""))
+    assert only(host.tracing()).status is status
 
 
 def test_counters_for_administrators(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = {tools.DRIVER_PARAMETERS: "ModifyDeviceFiles: 1\nRmProfilingAdminOnly: 1\n"}
-    monkeypatch.setattr(tools, "_read", lambda path: texts.get(path, ""))
-    _, counters = tools.tracing()
+    texts = {host.DRIVER_PARAMETERS: "ModifyDeviceFiles: 1\nRmProfilingAdminOnly: 1\n"}
+    monkeypatch.setattr(host, "_read", lambda path: texts.get(path, ""))
+    _, counters = host.tracing()
     assert counters.status is Status.WARNING
     assert "NVreg_RestrictProfilingToAdminUsers=0" in counters.todo
 

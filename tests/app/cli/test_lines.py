@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.app.cli.terminal.lines import width
+from aoti_debug.app.cli.lines import width
 from aoti_debug.runs.show import terminal_cells
 from tests.runs.show.recorded import KERNELS, LAYER, crashed, device_fault, long_names
 from tests.terminal import on_terminal, piped

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from aoti_debug.instrument.wrapper.callees.prototypes import parse_prototypes
 from aoti_debug.package.manifest import CType, Form, Kind, Role
-from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, Symbol, SymbolUse, interposed_symbols
+from aoti_debug.runs.run.interposed_symbols import OTHER_KERNEL, Symbol, SymbolUse, interposed_symbols
 
 SHIMS = parse_prototypes("""
 AOTITorchError aoti_torch_cpu_addmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat1,

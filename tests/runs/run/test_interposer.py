@@ -17,9 +17,9 @@ from aoti_debug.instrument.builder.compiling.runtime_objects import THIS_MACHINE
 from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.package import manifest
-from aoti_debug.runs.run.interposer import prepare
-from aoti_debug.runs.run.interposer.prepare import device_kernel, include_dirs, libraries
-from aoti_debug.runs.run.interposer.symbols import OTHER_KERNEL, interposed_symbols
+from aoti_debug.runs.run import interposer
+from aoti_debug.runs.run.interposed_symbols import OTHER_KERNEL, interposed_symbols
+from aoti_debug.runs.run.interposer import device_kernel, include_dirs, libraries
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import LaunchStatus
@@ -85,8 +85,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], RunDir]:
         libraries=("torch_cpu",),
     )
     generated = {
-        "entries.cpp": prepare.entries(symbols),
-        "table.cpp": prepare.table(symbols),
+        "entries.cpp": interposer.entries(symbols),
+        "table.cpp": interposer.table(symbols),
         "sites.cpp": sites_cpp(described),
     }
     front, recorder = libraries(tools, "cpu", flags, generated, manifest.to_json(described))

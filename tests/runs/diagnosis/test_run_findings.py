@@ -3,18 +3,22 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from aoti_debug.base.abi import FaultDomain
-from aoti_debug.runs.diagnosis import verdict_finding
+from aoti_debug.package.manifest import Role
+from aoti_debug.runs.diagnosis import run_findings
 from aoti_debug.runs.diagnosis.diagnose import diagnose
-from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding, Place
+from aoti_debug.runs.diagnosis.run_findings import with_coordinates
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
-from tests.factories import JournalWriter, crumbs, run_directory, tensor
+from tests.factories import JournalWriter, arg, crumbs, make_manifest, run_directory, site, tensor
 from tests.views.report.subjects import manifest, run
 
 
 def finding_of(opened: RunDir, *arguments: str) -> Finding:
-    return verdict_finding.finding_of(opened, diagnose(opened), arguments)
+    return run_findings.finding_of(opened, diagnose(opened), arguments)
 
 
 def test_a_fault_names_its_launch(tmp_path: Path) -> None:
@@ -66,7 +70,7 @@ def test_where_the_host_was_and_which_launch_noticed_are_evidence(tmp_path: Path
     verdict = diagnose(opened)
     assert verdict is not None
     told = replace(verdict, surfaced=opened.launches[0], frames=("boom in ops.cpp:12",))
-    found = verdict_finding.finding_of(opened, told)
+    found = run_findings.finding_of(opened, told)
     assert found.evidence == (
         "launch 0.0 began and never returned",
         "it was noticed in 0.0 cpp_fused_mul_0, which is a victim",
@@ -79,3 +83,42 @@ def run_with(base: Path, end: Exit) -> RunDir:
     writer.call_begin()
     writer.launch_begin(0, 0, tensor(4), tensor(4))
     return open_run(run_directory(base, manifest(), writer, exit=end))
+
+
+@pytest.fixture
+def small_run(tmp_path: Path) -> RunDir:
+    """A run of one launch, which reads the input `ids` of two rows and three columns."""
+    package = replace(
+        make_manifest(site("cpp_fused_index_0", arg("arg0_1"), arg("buf0", Role.OUT))),
+        inputs=("arg0_1",),
+        input_names=("ids",),
+    )
+    journal = JournalWriter()
+    journal.call_begin()
+    journal.launch(0, 0, tensor(2, 3), tensor(4))
+    return open_run(run_directory(tmp_path, package, journal))
+
+
+@pytest.mark.parametrize(
+    ("place", "coordinates"),
+    [
+        (Place(input="ids", element=5), (1, 2)),
+        (Place(input="arg0_1", element=0), (0, 0)),
+        (Place("0.0", "cpp_fused_index_0", argument="buf0", element=3), (3,)),
+        (Place("0.0", "cpp_fused_index_0", argument="buf0", element=4), ()),
+        (Place("0.0", "cpp_fused_index_0", argument="buf0", element=-1), ()),
+        (Place("0.7", "gone", argument="buf0", element=1), ()),
+        (Place(input="other", element=1), ()),
+        (Place(input="ids"), ()),
+    ],
+)
+def test_elements_that_lie_in_their_tensor_have_coordinates(
+    small_run: RunDir, place: Place, coordinates: tuple[int, ...]
+) -> None:
+    found = with_coordinates(Finding(FAULT, "SIGSEGV", place, origin=place, chain=(place,)), small_run)
+    for located in (found.where, found.origin, *found.chain):
+        assert located == replace(place, coordinates=coordinates)
+
+
+def test_no_place_stays_none(small_run: RunDir) -> None:
+    assert with_coordinates(Finding(FAULT, "SIGSEGV"), small_run) == Finding(FAULT, "SIGSEGV")

@@ -24,11 +24,10 @@ from aoti_debug.compare.precision_setting import with_setting
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER
 from aoti_debug.compare.protocol.request import metric_function
-from aoti_debug.instrument.builder.build import BuildOptions, build_step, require_inputs
+from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary, instrumented
 from aoti_debug.instrument.builder.options import COMPILED
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
-from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import site_filter
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
@@ -150,9 +149,7 @@ class _Session:
         package = archive.inspect(options.model)
         if package.kind not in COMPILED:
             self._check_not_compiled(package.kind.value)
-        if package.kind is not ArtifactKind.INSTRUMENTED:
-            return self._record(self._built(), options.inputs, options.calls)
-        return self._record(options.model, options.inputs, options.calls)
+        return self._record(self._built(), options.inputs, options.calls)
 
     def _has_no_program(self, run: RunDir) -> bool:
         """True for a package that torch has compiled, without its program: it holds only the sources of its kernels."""
@@ -188,17 +185,20 @@ class _Session:
         )
 
     def _built(self) -> Path:
-        options, building = self._options, self._building()
-        built = build_step("build", building, self._steps)
+        options = self._options
+        has_inputs = options.inputs is not None or options.random_inputs is not None
+        return instrumented(
+            options.model, self._building(), self._steps, has_inputs=has_inputs, check=self._check_program
+        )
+
+    def _check_program(self, built: BuildSummary) -> None:
+        options = self._options
         if built.program_difference:
             raise ArtifactError(
                 f"{options.model} was not compiled from {options.exported} as it is lowered here: "
                 f"{built.program_difference}",
                 hint="pass its own program, and with --inductor-config the settings that it was compiled with",
             )
-        if options.inputs is None and options.random_inputs is None:
-            require_inputs(building, built)
-        return self._folder / PACKAGE
 
     def _again(self, run: RunDir) -> RunDir:
         """A run of the same package and inputs that saves tensors."""

@@ -12,7 +12,7 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import Step, Steps
 from aoti_debug.compare.outcome import incomplete_text
 from aoti_debug.instrument.builder import join_program
-from aoti_debug.package.inputs import input_files
+from aoti_debug.instrument.builder.build import require_inputs
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import archive, extract
@@ -82,8 +82,8 @@ def _package(options: TriageOptions, folder: Path, steps: Steps) -> BuiltWithout
         return BuiltWithout(None, (), "")
     built = build_without(options.building(found, output), folder, steps, lambda summary: _built(summary.manifest))
     made = built.summary
-    if made is not None and made.missing_inputs_reason and options.inputs is None and options.random_inputs is None:
-        raise input_files.missing_inputs_error(str(options.model), made.signature)
+    if made is not None and options.inputs is None and options.random_inputs is None:
+        require_inputs(options.model, made)
     return built
 
 

@@ -20,9 +20,7 @@ from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.explain_differences import explain_differences
 from aoti_debug.compare.diff.options import DiffOptions
-from aoti_debug.instrument.builder.build import BuildOptions, build_step, require_inputs
-from aoti_debug.package.pt2 import archive
-from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import recording_everything
@@ -96,8 +94,7 @@ class _Recorder:
 
     def record(self, side: str, model: Path) -> RunDir:
         """A run of a model, with values."""
-        found = archive.inspect(model)
-        package = model if found.kind is ArtifactKind.INSTRUMENTED else self._built(side, model)
+        package = self._built(side, model)
         with self._steps.step(f"run {side}") as note:
             result = runner.run(
                 replace(
@@ -117,15 +114,13 @@ class _Recorder:
         return result.run
 
     def _built(self, side: str, model: Path) -> Path:
-        options, output = self._options, self._folder / f"{side}.pt2"
+        options = self._options
         building = BuildOptions(
             program=model,
-            output=output,
+            output=self._folder / f"{side}.pt2",
             imports=options.imports,
             libraries=tuple(map(str, options.libraries)),
             trusted=options.trusted,
         )
-        built = build_step(f"build {side}", building, self._steps)
-        if self._inputs is None:
-            require_inputs(building, built)
-        return output
+        has_inputs = self._inputs is not None
+        return instrumented(model, building, self._steps, name=f"build {side}", has_inputs=has_inputs)

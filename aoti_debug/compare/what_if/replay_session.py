@@ -17,9 +17,8 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.what_if.substituted_run import Instruction, SubstitutedRun, run_substituted
-from aoti_debug.instrument.builder.build import BuildOptions, build_step, require_inputs
+from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.pt2 import archive, trust
-from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.run.options import RunOptions, recording_everything
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -33,7 +32,7 @@ class ReplayOptions:
 
     Attributes:
         run: its directory or name; None for the latest.
-        substitutions: "0.36=eager" (substitution.py).
+        substitutions: "0.36=eager" (replacements.py).
         to: stop before this launch, "0.37"; "" to go on to the end.
         begin: do not launch what is before this launch, but give it the recorded results; "" to launch everything.
         out: the directory in which the directory of the replay is made.
@@ -135,20 +134,17 @@ class ReplaySession:
         Raises:
             ArtifactError, ToolchainError, UsageError: it cannot be built, or is not trusted.
         """
-        package, options = model, self.options
-        found = archive.inspect(model)
-        if found.kind is not ArtifactKind.INSTRUMENTED:
-            package = self.folder / f"{name}.pt2"
-            building = BuildOptions(
-                program=model,
-                output=package,
-                imports=options.imports,
-                libraries=tuple(map(str, options.libraries)),
-                trusted=options.trusted,
-            )
-            built = build_step(f"build {model.name}", building, self.steps)
-            if options.inputs is None:
-                require_inputs(building, built)
+        options = self.options
+        building = BuildOptions(
+            program=model,
+            output=self.folder / f"{name}.pt2",
+            imports=options.imports,
+            libraries=tuple(map(str, options.libraries)),
+            trusted=options.trusted,
+        )
+        package = instrumented(
+            model, building, self.steps, name=f"build {model.name}", has_inputs=options.inputs is not None
+        )
         folder = self.folder / name
         return ReplaySession(replace(options, package=package, out=folder / "runs"), folder, self.steps)
 

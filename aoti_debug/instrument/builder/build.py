@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +34,7 @@ from aoti_debug.package.inputs.input_files import missing_inputs_error
 from aoti_debug.package.inputs.signature import ModelSignature
 from aoti_debug.package.manifest import Manifest, PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
-from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.recording.site_filter import Unmatched
 
@@ -283,22 +283,42 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
     )
 
 
-def build_step(name: str, options: BuildOptions, steps: Steps) -> BuildSummary:
-    """Builds a package; the result of the step is the number of its launch sites.
+def require_inputs(model: Path, built: BuildSummary) -> None:
+    """Raises ArtifactError or UsageError if a package that is about to run without given inputs holds none."""
+    if built.missing_inputs_reason:
+        raise missing_inputs_error(str(model), built.signature)
+
+
+def instrumented(
+    model: Path,
+    options: BuildOptions,
+    steps: Steps,
+    *,
+    name: str = "build",
+    has_inputs: bool,
+    check: Callable[[BuildSummary], None] | None = None,
+) -> Path:
+    """A model as an instrumented package that can be run: the model itself if it is one, otherwise built as a step.
+
+    Args:
+        options: of the build of the model.
+        name: of the step.
+        has_inputs: True if inputs are given for the run, so that the package needs none.
+        check: called with the result of a build before its inputs are looked at.
 
     Raises:
-        UsageError, ArtifactError, ToolchainError: as of `build_report`.
+        UsageError, ArtifactError, ToolchainError: as of `build_report` and `require_inputs`.
     """
+    if archive.inspect(model).kind is ArtifactKind.INSTRUMENTED:
+        return model
     with steps.step(name) as note:
         built = build_report(options)
         note.text = wording.pluralize(len(built.manifest.sites), "launch site")
-    return built
-
-
-def require_inputs(options: BuildOptions, built: BuildSummary) -> None:
-    """Raises ArtifactError or UsageError if a package that is about to run without given inputs holds none."""
-    if built.missing_inputs_reason:
-        raise missing_inputs_error(str(options.program), built.signature)
+    if check is not None:
+        check(built)
+    if not has_inputs:
+        require_inputs(model, built)
+    return built.package
 
 
 @contextmanager

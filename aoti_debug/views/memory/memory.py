@@ -14,9 +14,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
-from aoti_debug.instrument.builder.build import BuildOptions, build_step, require_inputs
-from aoti_debug.package.pt2 import archive
-from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.supervise import Observer
@@ -65,11 +63,10 @@ def memory(options: MemoryOptions, listener: StepListener | None = None) -> RunM
 
 
 def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:
-    is_built = archive.inspect(options.what).kind is not ArtifactKind.INSTRUMENTED
     is_new_base = not options.out.exists()
     folder = stamped_directories.make(options.out)
     try:
-        package = _built(options, folder, steps) if is_built else options.what
+        package = _built(options, folder, steps)
         with steps.step("run") as note:
             chosen = RunOptions(
                 package=package,
@@ -104,7 +101,4 @@ def _built(options: MemoryOptions, folder: Path, steps: Steps) -> Path:
         libraries=tuple(map(str, options.libraries)),
         trusted=options.trusted,
     )
-    built = build_step("build", building, steps)
-    if options.inputs is None:
-        require_inputs(building, built)
-    return folder / "package.pt2"
+    return instrumented(options.what, building, steps, has_inputs=options.inputs is not None)

@@ -41,9 +41,8 @@ from aoti_debug.triage.kernel_source import cpp_text, model_lines, result_slices
 from aoti_debug.views.profile import document as profile_document
 from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
-from aoti_debug.views.profile.slices import slices
 from aoti_debug.views.profile.text import profile_lines
-from aoti_debug.views.profile.trace_text import trace_text
+from aoti_debug.views.profile.trace import slices, trace_text
 from tests import archives, crashed_run, factories
 from tests.factories import JournalWriter, arg, make_manifest, site, tensor
 from tests.instrument.wrapper import texts

@@ -194,13 +194,13 @@ class _ContractCheck:
         for argument in {argument.name: argument for argument in launch.args}.values():
             tensor = argument.tensor
             if tensor is not None and tensor.layout.kind == "strided":
-                findings += self._check_tensor(launch, argument, tensor, symbols, call, reads_broken)
+                findings += self._check_tensor(launch, argument, tensor, symbols, call, reads_broken=reads_broken)
         if not findings and not reads_broken:
             findings += self._check_specialisations(launch)
         yield from findings
 
     def _check_tensor(
-        self, launch: Launch, argument: Argument, tensor: Tensor, symbols: Symbols, call: _Call, reads_broken: bool
+        self, launch: Launch, argument: Argument, tensor: Tensor, symbols: Symbols, call: _Call, *, reads_broken: bool
     ) -> Iterator[Finding]:
         """The findings of one argument: its promise, then the place of its elements.
 

@@ -227,7 +227,7 @@ def _inputs_behind(flow: Dataflow, launch: Launch, argument: str) -> _Behind:
             own = {names[name] for name in (read.name, read.spec.base) if name in names}
             writer = flow.writer(reader, read)
             if read.tensor is not None and not own and writer.launch is None and not writer.input:
-                return _Behind(frozenset(names.values()), False)
+                return _Behind(frozenset(names.values()), by_data=False)
             found |= own
             waiting += [] if writer.launch is None else [writer.launch]
     return _Behind(frozenset(found), bool(argument))

@@ -233,7 +233,7 @@ class KernelEvaluator:
         if name in ("inf", "nan"):
             return _number(float(name))
         if name.removesuffix("mask").rstrip("_") in ("x", "y", "z", "r0", "r1", "r"):
-            return _number(True)
+            return _number(value=True)
         value = self._variables.get(name)
         if value is None:
             raise _UnknownError
@@ -343,7 +343,7 @@ def round_to_dtype(value: Tensor, dtype: str) -> Tensor:
     return held
 
 
-def _number(value: bool | float) -> Tensor:
+def _number(value: float) -> Tensor:  # a bool makes a tensor of bools
     import torch
 
     return torch.tensor(value, dtype=torch.bool if isinstance(value, bool) else torch.float64)

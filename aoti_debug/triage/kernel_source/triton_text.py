@@ -50,7 +50,12 @@ def _target_names(targets: list[ast.expr]) -> tuple[str, ...]:
 
 
 def _statement(
-    node: ast.stmt, targets: tuple[str, ...], value: ast.expr, more: frozenset[str] = frozenset(), store: bool = False
+    node: ast.stmt,
+    targets: tuple[str, ...],
+    value: ast.expr,
+    more: frozenset[str] = frozenset(),
+    *,
+    store: bool = False,
 ) -> Statement:
     parts = _Value()
     parts.visit(value)

@@ -104,7 +104,9 @@ class _Walk:
             return _Suspect(one, other, read, None)
         changed = [a for a, c in after if a.written and c.difference is PoisonDifference.WRITTEN]
         changed += [a for a in one.args if _is_other_number(a, other)]
-        significant = [a for a in changed if self._again is not None or _shows_poison(a, other, read is not None)]
+        significant = [
+            a for a in changed if self._again is not None or _shows_poison(a, other, has_read=read is not None)
+        ]
         return _Suspect(one, other, read, significant[0]) if significant else None
 
     def suspect_finding(self, suspect: _Suspect) -> Finding:
@@ -217,7 +219,7 @@ def _is_other_number(argument: Argument, other: Launch) -> bool:
     )
 
 
-def _shows_poison(argument: Argument, other: Launch, has_read: bool) -> bool:
+def _shows_poison(argument: Argument, other: Launch, *, has_read: bool) -> bool:
     """True if the result depends on poison. If the launch reads no poison that is known, only NaN proves that."""
     if argument.stats.get(Phase.AFTER) is None:
         return has_read

@@ -209,7 +209,7 @@ def _explain_place(place: Place, run: RunDir, *, infinite: bool) -> tuple[Place,
     name = model_name(run.manifest, argument)
     before, after = _tensors(run, launch)
     own = before.get(argument.spec.param or argument.name)
-    selected = _select_special(run, launch, argument, result, own, infinite)
+    selected = _select_special(run, launch, argument, result, own, infinite=infinite)
     if selected is None:
         return place, _Told((f"in the run that saved the tensors, {name} of {launch.id} was finite",))
     special, element, new = selected
@@ -235,7 +235,7 @@ def _count_suffix(count: int) -> str:
 
 
 def _select_special(
-    run: RunDir, launch: Launch, argument: Argument, result: Tensor, before: Tensor | None, infinite: bool
+    run: RunDir, launch: Launch, argument: Argument, result: Tensor, before: Tensor | None, *, infinite: bool
 ) -> tuple[Special, int, int] | None:
     """The value to explain, its first element that is new, and how many are new; None without such a value.
 

@@ -140,14 +140,15 @@ class OriginTrials:
             if without >= before:
                 if case.root.kind is RootKind.EXTERNAL:
                     self.refuted.append((case, Replacement(held, held.elements)))
-                return OriginTrial(False, ())
+                return OriginTrial(is_origin=False, sentences=())
             first, last = self._needed(case, held, without)
         except (AotiDebugError, OSError, TypeError) as error:
             return OriginTrial(None, (wording.first_line(str(error)),))
         sentences = (f"{_elements_text(held, first, last)}: {_sentence(case, held, before, without)}",)
         if first is None:
-            return OriginTrial(True, sentences)
-        return OriginTrial(True, sentences, held.elements[first], held.special_of(held.elements[first]))
+            return OriginTrial(is_origin=True, sentences=sentences)
+        element = held.elements[first]
+        return OriginTrial(is_origin=True, sentences=sentences, element=element, special=held.special_of(element))
 
     def _replaced(self, case: NonfiniteCase, held: HeldValues, before: int) -> tuple[HeldValues, int | None]:
         """The values with the number that does least harm itself (log(0) is -Inf, too), and the harm that is left."""

@@ -39,7 +39,7 @@ class CallRecorder(TorchDispatchMode):  # type: ignore[misc]
 
     supports_higher_order_operators = True
 
-    def __init__(self, hashes: bool, values: bool) -> None:
+    def __init__(self, *, hashes: bool, values: bool) -> None:
         super().__init__()
         self.calls: list[EagerCall] = []
         self.module = ""
@@ -100,7 +100,7 @@ class _Interpreter(torch.fx.Interpreter):  # type: ignore[misc]
 
 def run(request: EagerRequest) -> EagerAnswer:
     """Calls the program of a request once."""
-    recorder = CallRecorder(request.hashes, request.values)
+    recorder = CallRecorder(hashes=request.hashes, values=request.values)
     stacks: Mapping[str, int] = {}
     try:
         for module in request.imports:

@@ -1,21 +1,139 @@
-"""The launches of a run as calls."""
+"""The launches of a run as calls, with the operators that a fused kernel holds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.package.manifest import Role
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.manifest import Manifest, Role, Site
 from aoti_debug.package.recording.values import Tensor
-from aoti_debug.package.reference.program import Reference
+from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, TensorType, nodes_in
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.runs.show.argument_statistics import Measurer
-from aoti_debug.views.call_text.call import Call, CallTensor, common_known_module
-from aoti_debug.views.call_text.fused_operators import FusedOperators
-from aoti_debug.views.call_text.operator_arguments import argument_texts, number_texts, operator_name
-from aoti_debug.views.call_text.tensor_numbers import TensorNumbers
+from aoti_debug.runs.show.fx_nodes import own_nodes
+from aoti_debug.views.call_text.call import Call, CallTensor, common_known_module, list_text
+from aoti_debug.views.call_text.operator_arguments import TensorNumbers, argument_texts, number_texts, operator_name
+
+
+@dataclass(frozen=True)
+class _SiteOperators:
+    """The operators of a launch site, in their order, and the variables that hold their values."""
+
+    graph: Graph
+    nodes: tuple[Node, ...]
+    variables: tuple[str, ...]
+
+
+class FusedOperators:
+    """Tells the operators of launch sites.
+
+    Args:
+        reference: None if the package holds no graph.
+    """
+
+    def __init__(self, manifest: Manifest, reference: Reference | None) -> None:
+        self._manifest = manifest
+        self._reference = reference
+        self._weights = {constant.fqn or constant.name: constant.name for constant in manifest.constants}
+        self._operators: dict[int, _SiteOperators | None] = {}  # by site
+        self._variables: dict[tuple[str, str], dict[str, str]] = {}  # node -> variable, by name and function of a graph
+        self._worded: dict[tuple[int, tuple[str, ...]], tuple[Call, ...]] = {}  # by site and ids of its variables
+
+    def of_site(self, site: Site, numbers: TensorNumbers) -> tuple[Call, ...]:
+        """The operators of a site in the order of the graph; () if they are not known.
+
+        Args:
+            numbers: of the tensors that launches have named so far.
+        """
+        if site.id not in self._operators:
+            self._operators[site.id] = self._of_graph(site)
+        found = self._operators[site.id]
+        if found is None:
+            return ()
+        ids = tuple(numbers.id(name) if name in numbers else "" for name in found.variables)
+        if (site.id, ids) not in self._worded:
+            words = _Words(found.graph, self._variables_of(found.graph), numbers)
+            tells_module = len(site.provenance.modules) > 1
+            self._worded[site.id, ids] = tuple(words.call(node, tells_module=tells_module) for node in found.nodes)
+        return self._worded[site.id, ids]
+
+    def _of_graph(self, site: Site) -> _SiteOperators | None:
+        graph = None if self._reference is None else self._reference.graph(site.subgraph, site.function)
+        if graph is None:
+            return None
+        names = graph.sorted(name for name in own_nodes(site, self._manifest.sites) if name in graph.by_name)
+        called = (graph.by_name[name] for name in names)
+        nodes = tuple(node for node in called if node.kind is NodeKind.CALL and not node.is_member)
+        named = {name for node in nodes for name in (node.name, *nodes_in([node.args, node.kwargs]))}
+        variables = self._variables_of(graph)
+        return _SiteOperators(graph, nodes, tuple(sorted({variables[name] for name in named})))
+
+    def _variables_of(self, graph: Graph) -> Mapping[str, str]:
+        """The variable that holds the value of each node, if one does."""
+        key = (graph.name, graph.function)
+        if key not in self._variables:
+            buffers = {node: buffer for buffer, node in graph.held.items()}
+            self._variables[key] = {node.name: self._variable(graph, node, buffers) for node in graph.nodes}
+        return self._variables[key]
+
+    def _variable(self, graph: Graph, node: Node, buffers: Mapping[str, str]) -> str:
+        weight = self._weights.get(node.target, "") if node.kind is NodeKind.WEIGHT else ""
+        return weight or buffers.get(node.name, f"{graph.name}_{node.name}" if graph.name else node.name)
+
+
+class _Words:
+    """The text of the nodes of a graph."""
+
+    def __init__(self, graph: Graph, variables: Mapping[str, str], numbers: TensorNumbers) -> None:
+        self._graph = graph
+        self._variables = variables
+        self._numbers = numbers
+
+    def call(self, node: Node, *, tells_module: bool) -> Call:
+        arguments = [self._text(item) for item in node.args]
+        arguments += [f"{name}={self._text(item)}" for name, item in node.kwargs.items()]
+        several = len(node.types) > 1
+        outputs = tuple(
+            self._tensor(node.name, f"%{node.name}{f'[{index}]' if several else ''}", type_)
+            for index, type_ in enumerate(node.types)
+            if type_ is not None
+        )
+        target = node.target
+        name = operator_name(target) if target.count(".") == 2 else target
+        note = node.module if tells_module else ""  # of a kernel whose operators come from several ones
+        return Call(name, tuple(arguments), tuple(map(str, outputs)), node.module, outputs, note)
+
+    def _text(self, value: Any) -> str:
+        if isinstance(value, list | tuple):
+            return list_text([self._text(item) for item in value])
+        if not isinstance(value, Mapping):
+            return repr(value)
+        ((kind, content),) = value.items()
+        if kind == "node":
+            return self._node(content)
+        if isinstance(content, Mapping):
+            return f"{{{', '.join(f'{name}: {self._text(item)}' for name, item in content.items())}}}"
+        return self._text(content) if isinstance(content, list | tuple) else str(content)
+
+    def _node(self, name: str) -> str:
+        node = self._graph.by_name[name]
+        if node.is_member:
+            origin, index = node.args[0]["node"], node.args[1]
+            return str(self._tensor(name, f"%{origin}[{index}]", node.types[0] if node.types else None))
+        if not node.types:
+            return node.size or f"%{name}"
+        return str(self._tensor(name, f"%{name}", node.types[0]))
+
+    def _tensor(self, name: str, otherwise: str, type_: TensorType | None) -> CallTensor:
+        """A tensor under the number of the variable that holds it, if a launch has named that."""
+        variable = self._variables[name]
+        id_ = self._numbers.id(variable) if variable in self._numbers else otherwise
+        return CallTensor(id_, "", ()) if type_ is None else CallTensor(id_, type_.dtype, type_.shape)
+
 
 _READS = (Role.IN, Role.INOUT, Role.UNKNOWN)
 
@@ -29,7 +147,7 @@ class RecordedCalls:
         measurer: measures the tensors for conditions; None if none are asked for.
     """
 
-    def __init__(self, run: RunDir, reference: Reference | None, hashes: bool, measurer: Measurer | None) -> None:
+    def __init__(self, run: RunDir, reference: Reference | None, measurer: Measurer | None, *, hashes: bool) -> None:
         self._run = run
         self._hashes = hashes
         self._measurer = measurer

@@ -66,7 +66,7 @@ class ExpressionValues:
         self._own = own
 
     def value(
-        self, expression: str, variable: Callable[[str], CodeValue], allowed: frozenset[str], reduces: bool
+        self, expression: str, variable: Callable[[str], CodeValue], allowed: frozenset[str], *, reduces: bool
     ) -> CodeValue:
         """The value of an expression in Python's syntax.
 
@@ -77,12 +77,12 @@ class ExpressionValues:
         """
         try:
             tree = ast.parse(expression, mode="eval").body
-            return _Evaluation(self, variable, self._own & allowed, reduces).of(tree)
+            return _Evaluation(self, variable, self._own & allowed, reduces=reduces).of(tree)
         except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
             return UNKNOWN
 
     def applied(
-        self, names: frozenset[str], operands: Sequence[CodeValue], candidates: frozenset[str], reduces: bool
+        self, names: frozenset[str], operands: Sequence[CodeValue], candidates: frozenset[str], *, reduces: bool
     ) -> CodeValue:
         """The value of an operator, named as in the graph, applied to operands."""
         known = [operand for operand in operands if not operand.is_number]
@@ -141,6 +141,7 @@ class _Evaluation:
         expressions: ExpressionValues,
         variable: Callable[[str], CodeValue],
         candidates: frozenset[str],
+        *,
         reduces: bool,
     ) -> None:
         self._expressions = expressions
@@ -189,4 +190,4 @@ class _Evaluation:
 
     def _apply(self, name: str, operands: Sequence[ast.expr]) -> CodeValue:
         names = _OPERATORS.get(name, frozenset({name}))
-        return self._expressions.applied(names, [self.of(o) for o in operands], self._candidates, self._reduces)
+        return self._expressions.applied(names, [self.of(o) for o in operands], self._candidates, reduces=self._reduces)

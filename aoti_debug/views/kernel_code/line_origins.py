@@ -87,13 +87,13 @@ class StatementNodes:
             value = self._value(statement, aliases)
             if statement.store:
                 for target in statement.targets:
-                    value = self._stored(aliases.get(target, target), value, final[target] == number)
+                    value = self._stored(aliases.get(target, target), value, is_last=final[target] == number)
             else:
                 self._variables |= dict.fromkeys(statement.targets, value)
             found.append(value)
         return found
 
-    def _stored(self, parameter: str, value: CodeValue, is_last: bool) -> CodeValue:
+    def _stored(self, parameter: str, value: CodeValue, *, is_last: bool) -> CodeValue:
         """What a store leaves in memory: what is last stored to a parameter is the node that its buffer holds."""
         held = self._held.get(parameter, "")
         if held:
@@ -123,7 +123,7 @@ class StatementNodes:
                 return NUMBER
             operands = [variable(name) for name in sorted(statement.names)]
             return self._expressions.reduced(operands, allowed) if reduces else UNKNOWN
-        return self._expressions.value(statement.value, variable, allowed, reduces)
+        return self._expressions.value(statement.value, variable, allowed, reduces=reduces)
 
     def _node(self, variable: str, weights: Mapping[str, str]) -> str:
         """The node whose value a variable of the wrapper holds; "" if it is unknown."""

@@ -1,26 +1,55 @@
-"""The machine code of a Triton kernel as text: PTX that its compilation left behind, SASS from a disassembler."""
+"""The machine code of a Triton kernel as text: SASS from a disassembler, PTX from the caches of builds."""
 
 from __future__ import annotations
 
+import getpass
 import glob
 import hashlib
+import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
-from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.base.machine import cache, cuda_toolkit
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.package.pt2.trust import TRUST_HINT
 from aoti_debug.repro.kernel_binary import kernel_binary
 from aoti_debug.runs.rundir.run_directory import RunDir
 
+_NO_FILE_NAME = re.compile(r'[\\/:*?"<>|]')  # the characters that torch replaces in a user's name
+
+
+def triton_caches() -> tuple[Path, ...]:
+    """The directories of Triton's cache: of builds of this tool, of torch's own builds by device, of other programs."""
+    own = os.environ.get("TRITON_CACHE_DIR")
+    return (
+        cache.directory() / "triton",
+        *([Path(own)] if own else []),
+        *sorted((_inductor_cache() / "triton").glob("*")),
+        Path.home() / ".triton/cache",
+    )
+
+
+def _inductor_cache() -> Path:
+    """The directory of Inductor's cache, as torch._inductor.runtime.cache_dir_utils.cache_dir names it."""
+    named = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if named:
+        return Path(named).absolute()
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user ID without a name
+        user = f"uid_{os.getuid()}"
+    return Path(tempfile.gettempdir()) / f"torchinductor_{_NO_FILE_NAME.sub('_', user)}"
+
+
 _DISASSEMBLERS = (("nvdisasm", ("--print-code", "--print-line-info")), ("cuobjdump", ("--dump-sass",)))
 _SECONDS = 120.0
 
 
-def sass(run: RunDir, kernel: Kernel, trusted: bool) -> str:
+def sass(run: RunDir, kernel: Kernel, *, trusted: bool) -> str:
     """The instructions of a kernel as a GPU runs them, from the binary in the package.
 
     Args:

@@ -6,9 +6,15 @@ from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.views.memory.growth import KeptMemory, growth_per_call, kept_memory
 from aoti_debug.views.memory.memory import RunMemory
-from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock, Use
+from aoti_debug.views.memory.storage_timeline import (
+    CallMemory,
+    KeptMemory,
+    MemoryBlock,
+    Use,
+    growth_per_call,
+    kept_memory,
+)
 
 FORMAT = 1
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from aoti_debug.base import wording
 from aoti_debug.runs.show import terminal_cells
 from aoti_debug.runs.show import text as shown
-from aoti_debug.views.memory.growth import growth_per_call, kept_memory
 from aoti_debug.views.memory.memory import RunMemory
-from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock, Use
+from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock, Use, growth_per_call, kept_memory
 
 MAX_STORAGES = 40  # storages of a table
 _LEAST_GROWTH = 4096  # bytes per call that are worth a line without a launch

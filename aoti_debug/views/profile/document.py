@@ -7,10 +7,9 @@ from typing import Any
 
 from aoti_debug.views.profile.changes import Change, Changes
 from aoti_debug.views.profile.device_kernel import DeviceKernel
-from aoti_debug.views.profile.hints import hint
-from aoti_debug.views.profile.model_profile import ModelProfile, SiteProfile
+from aoti_debug.views.profile.model_profile import ModelProfile, SiteProfile, hint
 from aoti_debug.views.profile.roofline import Peaks
-from aoti_debug.views.profile.site_groups import SiteGroup
+from aoti_debug.views.profile.site_work import SiteGroup
 
 FORMAT = 1
 

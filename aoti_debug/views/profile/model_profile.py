@@ -1,4 +1,4 @@
-"""The profile of a model: the time of every launch site, and the time between launches."""
+"""The profile of a model: the time and work of its launch sites, and a hint about what could make each faster."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.views.profile.changes import Changes
 from aoti_debug.views.profile.device_calls import DeviceCall
 from aoti_debug.views.profile.device_kernel import DeviceKernel, device_kernels
-from aoti_debug.views.profile.measured_call import MeasuredCall, complete_calls
-from aoti_debug.views.profile.measuring_cost import MeasuringCost
-from aoti_debug.views.profile.roofline import Peaks, RooflinePlacement, place
-from aoti_debug.views.profile.work import Work
+from aoti_debug.views.profile.measured_call import MeasuredCall, MeasuringCost, complete_calls
+from aoti_debug.views.profile.roofline import Bound, Peaks, RooflinePlacement, Work, place
 
 _NS = 1e-9
 
@@ -177,3 +175,25 @@ def site_profiles(
         share = seconds / wall
         found.append(SiteProfile(first[site], count, samples, share, work, placement, kernels.get(site)))
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.site.id)))
+
+
+_NEAR = 0.7  # of the roofline
+_CACHED = 1.05
+
+
+def hint(site: SiteProfile) -> str:
+    """A way to make the launches of a site faster; "" if nothing is known."""
+    placement = site.placement
+    if placement is None:
+        return ""
+    if placement.bound is Bound.LAUNCH:
+        return "little work for each launch: fuse it, or give it larger tensors"
+    if placement.bound is Bound.MEMORY:
+        if placement.share > _CACHED:
+            return "its tensors stay in caches"
+        if placement.share >= _NEAR:
+            return "only fewer bytes help: fusion, or a smaller dtype"
+        return "moves memory slowly: strided access, few threads, or more arithmetic than is counted"
+    if placement.share >= _NEAR:
+        return "only fewer operations help, or a lower precision"
+    return "computes below this machine's rate: small or odd sizes; try max_autotune"

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from aoti_debug.base import wording
 from aoti_debug.runs.show import terminal_cells, text
 from aoti_debug.runs.show.terminal_cells import Column
-from aoti_debug.views.profile.change_text import change_lines
+from aoti_debug.views.profile.changes import change_lines
 from aoti_debug.views.profile.device_kernel import DeviceKernel
-from aoti_debug.views.profile.hints import hint
-from aoti_debug.views.profile.measuring_cost import MeasuringCost
-from aoti_debug.views.profile.model_profile import Clock, ModelProfile, SiteProfile
+from aoti_debug.views.profile.measured_call import MeasuringCost
+from aoti_debug.views.profile.model_profile import Clock, ModelProfile, SiteProfile, hint
 from aoti_debug.views.profile.roofline import Peaks
 
 _UNKNOWN = "-"

@@ -22,12 +22,19 @@ from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, larges
 from aoti_debug.runs.show.calls_and_replays import calls_text
 from aoti_debug.runs.show.document import launch_documents
 from aoti_debug.runs.show.overview import BUDGET, excerpt, notes
-from aoti_debug.views.report import launch_graph, marked_launches
+from aoti_debug.views.report import compact_launches, launch_graph
 from aoti_debug.views.report.compact_launches import Compactor, merge_recordings
 from aoti_debug.views.report.comparison import ComparedLaunches
-from aoti_debug.views.report.highlighted_source import SourceFile, highlight_kernel, source_indices
 from aoti_debug.views.report.redaction import NO_REDACTION, Redaction
-from aoti_debug.views.report.source_context import LaunchContext, context_of, model_lines_of, recorded_line
+from aoti_debug.views.report.source_text import (
+    LaunchContext,
+    SourceFile,
+    context_of,
+    highlight_kernel,
+    model_lines_of,
+    recorded_line,
+    source_indices,
+)
 from aoti_debug.views.report.subject import ReportSubject
 from aoti_debug.views.report.tensor_samples import BUDGET as SAMPLE_BUDGET
 from aoti_debug.views.report.tensor_samples import ELEMENTS, Sampler
@@ -169,11 +176,11 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
         shown = merge_recordings(main.shown[id_], [other.shown[id_] for other in same])
         measured = [main, *same]
         entry = compactor.launch(shown, source_indices(launch.site, source_index))
-        launch_marks = marked_launches.status_marks(run, launch, finding, verdict)
-        launch_marks += [marked_launches.Mark.GUARD] if launch.key in damaged else []
-        launch_marks += marked_launches.value_marks(shown["args"])
+        launch_marks = compact_launches.status_marks(run, launch, finding, verdict)
+        launch_marks += [compact_launches.Mark.GUARD] if launch.key in damaged else []
+        launch_marks += compact_launches.value_marks(shown["args"])
         if redaction.removes_tensors:
-            launch_marks = [mark for mark in launch_marks if mark is not marked_launches.Mark.NEAR_OVERFLOW]
+            launch_marks = [mark for mark in launch_marks if mark is not compact_launches.Mark.NEAR_OVERFLOW]
         entry["marks"] = [mark.value for mark in launch_marks]
         entry["worst"] = "" if redaction.removes_tensors else _worst(measured, launch)
         entry["histograms"] = [] if redaction.removes_tensors else _histograms(sampler, measured, launch)
@@ -197,8 +204,8 @@ def _add_comparison(data: dict[str, Any], comparison: Comparison, redaction: Red
     wrong = {row.launch.id for row in comparison.rows if row.verdict in BAD}
     for entry in data["launches"]:
         entry["compared"] = compared.launch(entry["id"])
-        if entry["id"] in wrong and marked_launches.Mark.GUILTY.value not in entry["marks"]:
-            entry["marks"] = marked_launches.ordered((*entry["marks"], marked_launches.Mark.WRONG_VALUE.value))
+        if entry["id"] in wrong and compact_launches.Mark.GUILTY.value not in entry["marks"]:
+            entry["marks"] = compact_launches.ordered((*entry["marks"], compact_launches.Mark.WRONG_VALUE.value))
     data["comparison"] = compared.shared({entry["id"] for entry in data["launches"]})
 
 
@@ -250,10 +257,10 @@ def _histograms(sampler: Sampler, recordings: Sequence[_Recording], launch: Laun
 def _mark_warnings(data: Mapping[str, Any]) -> Iterator[str]:
     """Warnings about marked launches of a run that was not triaged."""
     for mark in (
-        marked_launches.Mark.GUARD,
-        marked_launches.Mark.NAN,
-        marked_launches.Mark.INF,
-        marked_launches.Mark.NEAR_OVERFLOW,
+        compact_launches.Mark.GUARD,
+        compact_launches.Mark.NAN,
+        compact_launches.Mark.INF,
+        compact_launches.Mark.NEAR_OVERFLOW,
     ):
         marked = [launch for launch in data["launches"] if mark.value in launch["marks"]]
         if marked:

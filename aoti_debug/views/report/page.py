@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -16,7 +16,8 @@ from markupsafe import Markup
 
 from aoti_debug.base import wording
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.views.report import highlighted_source
+from aoti_debug.package.manifest import Kernel
+from aoti_debug.views.report import source_text
 from aoti_debug.views.report.document import Document
 
 LIBRARIES = ("tabulator.min.js", "uPlot.iife.min.js", "dagre.min.js")
@@ -45,11 +46,14 @@ def page(document: Document) -> str:
     return render(_PARTS, document.data, {"document": document})
 
 
-def load() -> None:
-    """Loads the template and the files of index.html, so that `page` finds them in memory."""
+def prepare(kernels: Iterable[Kernel]) -> None:
+    """Loads the template and the files of index.html, and highlights the sources of kernels, ahead of `page`."""
     _environment().get_template(_PARTS.template)
     for name in (*_PARTS.scripts, *_PARTS.styles, *_PARTS.licences):
         _asset(name)
+    for kernel in kernels:
+        if kernel.source:
+            source_text.highlight_kernel(kernel)
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["python"] = highlighted_source.highlight_line
+    environment.filters["python"] = source_text.highlight_line
     environment.filters["seconds"] = wording.duration
     environment.filters["count"] = wording.pluralize
     return environment

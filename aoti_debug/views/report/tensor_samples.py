@@ -73,7 +73,8 @@ def histogram(before: Sample | None, after: Sample | None) -> Histogram:
     finite_before, finite_after = _finite(before), _finite(after)
     joined = np.concatenate((finite_before, finite_after))
     if joined.size == 0:
-        return Histogram((), True, _count(before, finite_before, None), _count(after, finite_after, None))
+        counts = _count(before, finite_before, None), _count(after, finite_after, None)
+        return Histogram((), even=True, before=counts[0], after=counts[1])
     low, high = float(joined.min()), float(joined.max())
     if low == high:
         scale, pad = None, abs(low) * 1e-3 or 0.5

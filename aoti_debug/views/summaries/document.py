@@ -11,8 +11,7 @@ from typing import Any
 
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries
-from aoti_debug.views.summaries.drift import drift
-from aoti_debug.views.summaries.headroom import PRECISIONS, least_headroom
+from aoti_debug.views.summaries.measures import PRECISIONS, drift, least_headroom
 
 FORMAT = 1
 

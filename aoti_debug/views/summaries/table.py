@@ -9,8 +9,7 @@ from aoti_debug.base import wording
 from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries, finite
 from aoti_debug.runs.show import terminal_cells
 from aoti_debug.runs.show.terminal_cells import Column
-from aoti_debug.views.summaries.drift import drift
-from aoti_debug.views.summaries.headroom import PRECISIONS, Precision, least_headroom
+from aoti_debug.views.summaries.measures import PRECISIONS, Precision, drift, least_headroom
 
 _UNKNOWN = "-"
 COLUMNS = (

@@ -5,7 +5,7 @@ import math
 import torch
 
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.views.call_text.call_condition import parse_condition
+from aoti_debug.views.call_text.call import parse_condition
 from aoti_debug.views.call_text.eager_protocol import EagerAnswer
 from aoti_debug.views.call_text.eager_worker import CallRecorder
 

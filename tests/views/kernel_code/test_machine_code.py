@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import getpass
 import hashlib
 import subprocess
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from aoti_debug.base.machine import cuda_toolkit
 from aoti_debug.package.manifest import Kernel, Kind
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.views.kernel_code import machine_code
+from aoti_debug.views.kernel_code.machine_code import triton_caches
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, triton_kernel
 
 NAME = "triton_poi_fused_0"
@@ -120,3 +123,26 @@ def test_the_package_is_gone(run: RunDir) -> None:
 def test_a_cpp_kernel_has_none(run: RunDir) -> None:
     with pytest.raises(UsageError, match=r"--sass is for Triton kernels; k is one in C\+\+"):
         machine_code.sass(run, Kernel("k", "cpp", "void k() {}", "0" * 64), trusted=False)
+
+
+def test_the_cache_of_torchs_own_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    (tmp_path / "triton/0").mkdir(parents=True)
+    (tmp_path / "triton/1").mkdir()
+    assert {tmp_path / "triton/0", tmp_path / "triton/1"} < set(triton_caches())
+
+
+def test_inductors_default_is_that_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache_dir_utils = pytest.importorskip("torch._inductor.runtime.cache_dir_utils")
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(getpass, "getuser", lambda: "a:b")
+    cache = Path(cache_dir_utils.default_cache_dir())
+    assert cache.parent == tmp_path
+    (cache / "triton/0").mkdir(parents=True)
+    assert cache / "triton/0" in triton_caches()
+
+
+def test_the_directory_that_is_named_for_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    assert tmp_path in triton_caches()

@@ -14,8 +14,7 @@ from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile import profile
-from aoti_debug.views.profile.change_text import change_lines
-from aoti_debug.views.profile.changes import ChangeVerdict
+from aoti_debug.views.profile.changes import ChangeVerdict, change_lines
 from aoti_debug.views.profile.profile import ROUNDS, compare_with
 from tests.views.profile.on_gpu import PRODUCT, REDUCE, RELU, replayed
 

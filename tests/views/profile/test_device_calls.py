@@ -19,9 +19,8 @@ from aoti_debug.views.profile.device_calls import DeviceCall, device_calls
 from aoti_debug.views.profile.document import document
 from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
-from aoti_debug.views.profile.slices import slices
 from aoti_debug.views.profile.text import profile_lines
-from aoti_debug.views.profile.trace_text import trace_text
+from aoti_debug.views.profile.trace import slices, trace_text
 from tests.factories import tensor
 from tests.schema import DOCS, problems
 from tests.views.profile import on_gpu

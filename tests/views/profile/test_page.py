@@ -10,9 +10,8 @@ import pytest
 
 from aoti_debug.app.cli import main
 from aoti_debug.views.profile import page as profile_page
-from aoti_debug.views.profile.frames import GAPS, Frame, FrameKind, frame_tree
 from aoti_debug.views.profile.model_profile import ModelProfile
-from aoti_debug.views.profile.page import flame
+from aoti_debug.views.profile.page import GAPS, Frame, FrameKind, flame, frame_tree
 from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
 from tests.views.profile import measured

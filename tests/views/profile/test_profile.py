@@ -15,9 +15,8 @@ from aoti_debug.views.profile.document import document
 from aoti_debug.views.profile.model_profile import ModelProfile
 from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Bound, Peaks
-from aoti_debug.views.profile.slices import slices
 from aoti_debug.views.profile.text import profile_lines
-from aoti_debug.views.profile.trace_text import trace_text
+from aoti_debug.views.profile.trace import slices, trace_text
 from tests.schema import DOCS, problems
 from tests.views.profile import measured
 

@@ -10,8 +10,8 @@ from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.triage.nonfinite.finding_text import NONFINITE
+from aoti_debug.views.report import compact_launches, report
 from aoti_debug.views.report import document as shown_launches
-from aoti_debug.views.report import marked_launches, report
 from aoti_debug.views.report.document import Document, document_of
 from aoti_debug.views.report.redaction import RedactedPart, redaction_for
 from aoti_debug.views.report.tensor_samples import Sampler
@@ -95,8 +95,8 @@ def test_nothing_that_is_withheld_is_in_the_document(tmp_path: Path) -> None:
 def test_near_overflow_depends_on_the_dtype(dtype: str, value: float, near: bool) -> None:
     statistics = {"n_nan": 0, "n_pos_inf": 0, "n_neg_inf": 0, "min": min(value, 0), "max": max(value, 0)}
     argument = {"role": "out", "tensor": {"dtype": dtype}, "after": {"statistics": statistics}}
-    assert marked_launches.value_marks([argument]) == ([marked_launches.Mark.NEAR_OVERFLOW] if near else [])
-    assert marked_launches.value_marks([argument | {"role": "in"}]) == []
+    assert compact_launches.value_marks([argument]) == ([compact_launches.Mark.NEAR_OVERFLOW] if near else [])
+    assert compact_launches.value_marks([argument | {"role": "in"}]) == []
 
 
 def test_of_a_very_long_run_a_part_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.manifest import Kernel, Kind
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.views.report import report
-from aoti_debug.views.report.page import LIBRARIES, SCRIPTS, STYLES, embed_json
+from aoti_debug.views.report import page, report, source_text
+from aoti_debug.views.report.page import LIBRARIES, SCRIPTS, STYLES, embed_json, prepare
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.views.report.markup import EVIL, Tags, hostile, policy_of
 from tests.views.report.subjects import data_of, run, triage
@@ -112,3 +112,18 @@ def test_every_kind_of_finding_has_a_word_and_a_sign(tmp_path: Path) -> None:
     for kind in finding_kinds.by_value().values():
         page = report.html(replace(subject, finding=replace(subject.finding, kind=kind)))
         assert f'<p class="kind"><span class="sign" aria-hidden="true">{kind.sign}</span> {kind.title}</p>' in page
+
+
+def test_what_was_prepared_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = [Kernel("cpp_fused_0", "cpp", "int x;", "0"), Kernel("shim", "cpp", "", "0")]
+    prepare(kernels)
+    hits = source_text.highlight_kernel.cache_info().hits
+    assert "int" in source_text.highlight_kernel(kernels[0]).html
+    assert source_text.highlight_kernel.cache_info().hits == hits + 1
+    assert page._asset.cache_info().currsize >= len((*page.LIBRARIES, *page.SCRIPTS, *page.STYLES, *page.LICENCES))
+
+
+def test_a_kernel_without_source_is_left_out() -> None:
+    before = source_text.highlight_kernel.cache_info().currsize
+    prepare([Kernel("aoti_torch_cpu_mm_out", "cpp", "", "0")])
+    assert source_text.highlight_kernel.cache_info().currsize == before

@@ -18,9 +18,8 @@ from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.document import document
 from aoti_debug.views.profile.options import BASE, CALLS, WARM_UP, ProfileOptions
 from aoti_debug.views.profile.profile import profile
-from aoti_debug.views.profile.slices import slices
 from aoti_debug.views.profile.text import profile_lines
-from aoti_debug.views.profile.trace_text import trace_text
+from aoti_debug.views.profile.trace import slices, trace_text
 
 LIMIT = 40  # rows
 

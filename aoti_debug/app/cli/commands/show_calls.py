@@ -16,8 +16,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.argument_statistics import Measurer
 from aoti_debug.runs.show.overview import BUDGET
-from aoti_debug.views.call_text.call import Call, call_lines
-from aoti_debug.views.call_text.call_condition import CallCondition, parse_condition
+from aoti_debug.views.call_text.call import Call, CallCondition, call_lines, parse_condition
 from aoti_debug.views.call_text.eager_calls import eager_calls
 from aoti_debug.views.call_text.options import CallOptions
 from aoti_debug.views.call_text.recorded_calls import RecordedCalls
@@ -58,7 +57,7 @@ def lines_of_calls(
             hint=f"--where {options.where} needs a run at level 2, or at level 1, which also saves the tensors",
         )
     reference, missing = _reference(run)
-    words = RecordedCalls(run, reference, options.hashes, Measurer(run, BUDGET) if needs_values else None)
+    words = RecordedCalls(run, reference, Measurer(run, BUDGET) if needs_values else None, hashes=options.hashes)
     shown = launches if limit is None else launches[:limit]
     wanted = {launch.key for launch in shown}
     model_calls = {(launch.key.kind, launch.key.call) for launch in shown}

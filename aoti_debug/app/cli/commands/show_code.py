@@ -11,11 +11,9 @@ from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.package.reference.program import Reference
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.views.kernel_code.kernel_code import document, launch_code, launch_kernels
-from aoti_debug.views.kernel_code.listing import listing
-from aoti_debug.views.kernel_code.machine_code import ptx, sass
+from aoti_debug.views.kernel_code.kernel_code import document, launch_code, launch_kernels, listing
+from aoti_debug.views.kernel_code.machine_code import ptx, sass, triton_caches
 from aoti_debug.views.kernel_code.options import CodeOptions
-from aoti_debug.views.kernel_code.triton_caches import triton_caches
 
 
 class RunCode:
@@ -44,7 +42,11 @@ class RunCode:
             if self._options.ptx:
                 yield from ("", f"PTX of {kernel.name}", *ptx(self._run, kernel, triton_caches()).splitlines())
             if self._options.sass:
-                yield from ("", f"SASS of {kernel.name}", *sass(self._run, kernel, self._options.trusted).splitlines())
+                yield from (
+                    "",
+                    f"SASS of {kernel.name}",
+                    *sass(self._run, kernel, trusted=self._options.trusted).splitlines(),
+                )
 
     def document(self, launch: Launch) -> list[dict[str, Any]]:
         """The code of a launch's kernels for JSON; launches of one site that ran the same kernel share it.
@@ -65,7 +67,7 @@ class RunCode:
             {
                 **document(code),
                 "ptx": ptx(self._run, code.kernel, triton_caches()) if self._options.ptx else None,
-                "sass": sass(self._run, code.kernel, self._options.trusted) if self._options.sass else None,
+                "sass": sass(self._run, code.kernel, trusted=self._options.trusted) if self._options.sass else None,
             }
             for code in codes
         ]

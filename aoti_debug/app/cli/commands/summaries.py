@@ -18,7 +18,6 @@ from aoti_debug.runs.rundir import run_directory, summaries
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
 from aoti_debug.runs.rundir.summaries import Series, Summaries
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
-from aoti_debug.views.summaries import page
 from aoti_debug.views.summaries.document import document
 from aoti_debug.views.summaries.table import table_lines
 
@@ -70,6 +69,8 @@ def command(
     else:
         print_lines(table_lines(found, chosen, None if all_ else LIMIT, UNLIMITED if wide else width()))
     if plot:
+        from aoti_debug.views.summaries import page  # the table alone starts without the templates
+
         path = page.write(run, found, chosen, output)
         print_lines([f"curves: {path}, {wording.byte_size(path.stat().st_size)}"], err=as_json)
 

@@ -36,7 +36,7 @@ from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.ranks_finding import ranks_finding
 from aoti_debug.triage.triage import triage
 from aoti_debug.views.report import report
-from aoti_debug.views.report.prepare import prepare
+from aoti_debug.views.report.page import prepare
 
 _REPORT = "report"  # the step that follows the triage
 _OF_RANKS = ("model", "verbose", "as_json")

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
 
-from aoti_debug.views.summaries.drift import MIN_CALLS, drift
+from aoti_debug.views.summaries.measures import MIN_CALLS, PRECISIONS, drift, overflow_headroom, underflow_headroom
 from tests.views.summaries.sampled import empty, sample, series
 
 CALLS = 40
@@ -47,3 +48,34 @@ def test_elements_that_stop_being_finite() -> None:
     assert drift(series([sample(0), sample(10), sample(20, n_nan=1)])) == ("not finite from call 20 on",)
     assert drift(series([sample(0, n_nan=1), sample(10, n_nan=1)])) == ()
     assert drift(series(empty(n) for n in range(CALLS))) == ()
+
+
+FP16, BF16, E4M3, E5M2 = PRECISIONS
+
+
+def test_bits_to_the_largest_number() -> None:
+    assert overflow_headroom(sample(min=-65504.0), FP16) == 0
+    assert overflow_headroom(sample(max=4 * 65504.0), FP16) == pytest.approx(-2)
+    assert overflow_headroom(sample(max=224.0), E4M3) == 1
+    assert overflow_headroom(sample(min=0.0, max=0.0), FP16) == math.inf
+
+
+def test_bits_to_the_smallest_normal_number() -> None:
+    assert underflow_headroom(sample(mean=0.0, std=2.0**-14), FP16) == 0
+    assert underflow_headroom(sample(mean=2.0**-15, std=0.0), E5M2) == -1
+    assert underflow_headroom(sample(), BF16) == 126
+    assert math.isnan(underflow_headroom(sample(mean=0.0, std=0.0), FP16))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_without_finite_elements_there_is_none(precision: object) -> None:
+    assert math.isnan(overflow_headroom(empty(), precision))  # type: ignore[arg-type]
+    assert math.isnan(underflow_headroom(empty(), precision))  # type: ignore[arg-type]
+
+
+def test_the_limits_are_torchs() -> None:
+    import torch
+
+    for precision in PRECISIONS:
+        info = torch.finfo(getattr(torch, precision.dtype))
+        assert (precision.largest, precision.smallest) == (info.max, info.smallest_normal)

@@ -14,7 +14,7 @@ from aoti_debug.runs.run.device_profiler import CaptureError, MeasuringError, No
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
-from aoti_debug.views.profile import recorded
+from aoti_debug.views.profile import profile
 from tests import factories
 from tests.factories import JournalWriter, tensor
 from tests.views.profile import on_gpu
@@ -31,7 +31,7 @@ def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exit_: Exit, fault: 
     if fault is not None:
         journal.fault(1, FaultDomain.SHIM, text=fault)
     run = run_directory.open_run(factories.run_directory(tmp_path, on_gpu.package(), journal, exit=exit_))
-    monkeypatch.setattr(recorded.runner, "run", lambda *_: SimpleNamespace(run=run))
+    monkeypatch.setattr(profile.runner, "run", lambda *_: SimpleNamespace(run=run))
     return RunOptions(tmp_path / "model.pt2")
 
 
@@ -43,7 +43,7 @@ def test_the_launch_that_cannot_be_captured(
         ExitKind.FAULT, "CaptureError: a CUDA graph cannot capture it: x", RunStage.CALL, exception="CaptureError"
     )
     with pytest.raises(CaptureError) as raised:
-        recorded.run_to_the_end(ending(tmp_path, monkeypatch, exit_, fault))
+        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, fault))
     assert str(raised.value) == (f"the model: a CUDA graph cannot capture cpp_fused_relu_0 (launch 0.1): {reason}")
     assert (raised.value.exit_code, raised.value.hint) == (2, "without --cuda-graph its calls are measured")
 
@@ -53,7 +53,7 @@ def test_a_capture_that_fails_outside_of_any_launch(tmp_path: Path, monkeypatch:
         ExitKind.FAULT, "CaptureError: a CUDA graph cannot capture it: x", RunStage.CALL, exception="CaptureError"
     )
     with pytest.raises(CaptureError, match=r"^the model: a CUDA graph cannot capture it: x$"):
-        recorded.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
+        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
 
 
 @pytest.mark.parametrize("error", [NoWorkError, TooMuchWorkError])
@@ -63,12 +63,12 @@ def test_what_cannot_be_measured_keeps_its_hint(
     sent = ErrorData.from_exception(error("why: x"))
     exit_ = Exit(ExitKind.FAULT, f"{sent.type}: {sent.message}", RunStage.CALL, exception=sent.type)
     with pytest.raises(error, match=r"^the model: why: x$") as raised:
-        recorded.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
+        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
     assert (raised.value.exit_code, raised.value.hint) == (2, error.advice)
 
 
 def test_another_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exit_ = Exit(ExitKind.FAULT, "killed by SIGSEGV", RunStage.CALL, signal="SIGSEGV")
     with pytest.raises(UsageError, match=r"^model\.pt2 does not end well: killed by SIGSEGV$") as raised:
-        recorded.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
+        profile.run_to_the_end(ending(tmp_path, monkeypatch, exit_, None))
     assert raised.value.hint == "aoti-debug triage says why"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Place
-from aoti_debug.views.report.source_context import CONTEXT_LINES, context_in, context_of, model_lines_of
+from aoti_debug.views.report.source_text import CONTEXT_LINES, context_in, context_of, model_lines_of
 
 LINES = [f"line_{n} = {n}" for n in range(1, 41)]
 

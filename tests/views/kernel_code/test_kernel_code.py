@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from aoti_debug.views.kernel_code.kernel_code import KernelCode, document
+from aoti_debug.views.kernel_code.kernel_code import KernelCode, document, listing
 from aoti_debug.views.kernel_code.line_origins import line_origins
-from aoti_debug.views.kernel_code.listing import listing
 from tests.views.kernel_code import layer_norm_kernel as triton
 
 CODE = KernelCode(triton.KERNEL, line_origins(triton.KERNEL, triton.SITE, triton.MANIFEST, triton.REFERENCE))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.machine import cuda_toolkit
-from aoti_debug.views.kernel_code.resources import KernelResources, kernel_resources
+from aoti_debug.views.profile.device_kernel import KernelResources, kernel_resources
 
 PTX = Path(__file__).with_name("scale.ptx")
 _BUNDLED = cuda_toolkit.triton_directory()

@@ -25,7 +25,7 @@ from tests import archives, factories
 from tests.factories import JournalWriter, tensor
 from tests.schema import DOCS, problems
 
-PTX = Path(__file__).parents[1] / "kernel_code" / "scale.ptx"
+PTX = Path(__file__).with_name("scale.ptx")
 PEAKS = Peaks("a GPU", 1e12, {"float32": 1e13})
 KIB = 1024
 _BUNDLED = cuda_toolkit.triton_directory()

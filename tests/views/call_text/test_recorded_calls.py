@@ -8,7 +8,7 @@ from tests.runs.show.recorded import level_2, replayed
 
 
 def words(run: RunDir) -> list[str]:
-    calls = RecordedCalls(run, None, False, None).calls(run.launches, {launch.key for launch in run.launches})
+    calls = RecordedCalls(run, None, None, hashes=False).calls(run.launches, {launch.key for launch in run.launches})
     return [str(call) for call in calls]
 
 

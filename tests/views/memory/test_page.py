@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.views.memory.picture import HEIGHT, WIDTH, picture
+from aoti_debug.views.memory.page import HEIGHT, WIDTH, picture
 from aoti_debug.views.memory.run_memory import call_memory
 from tests.views.memory.small_call import EVENTS, KIB, recorded
 

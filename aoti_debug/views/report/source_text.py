@@ -1,11 +1,17 @@
-"""The lines around a line of the model's source."""
+"""Sources on a page: kernels highlighted by pygments, and the lines around a line of the model."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import CppLexer, PythonLexer
+
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.package.manifest import ModelLine
+from aoti_debug.package.manifest import Kernel, ModelLine, Site
 from aoti_debug.runs.diagnosis.findings import Place
 
 CONTEXT_LINES = 6  # before and after
@@ -37,7 +43,7 @@ class LaunchContext:
 
 def context_of(frame: ModelLine) -> LaunchContext:
     """Reads the lines around a frame's; only of a Python file that still has the recorded line."""
-    recorded = (Line(frame.line, frame.text, True),) if frame.text else ()
+    recorded = (Line(frame.line, frame.text, marked=True),) if frame.text else ()
     try:
         lines = _read(Path(frame.file))
     except (OSError, ValueError) as error:
@@ -48,14 +54,14 @@ def context_of(frame: ModelLine) -> LaunchContext:
 
 def recorded_line(frame: ModelLine) -> LaunchContext:
     """A frame's line alone, as it was recorded."""
-    lines = (Line(frame.line, frame.text, True),) if frame.text else ()
+    lines = (Line(frame.line, frame.text, marked=True),) if frame.text else ()
     return LaunchContext(frame, lines, "the run was not made on this account: files of this machine are not read")
 
 
 def context_in(frame: ModelLine, lines: list[str]) -> LaunchContext:
     """The frame's line and its neighbours among the lines of its file."""
     index = frame.line - 1
-    recorded = (Line(frame.line, frame.text, True),) if frame.text else ()
+    recorded = (Line(frame.line, frame.text, marked=True),) if frame.text else ()
     current = lines[index].strip() if 0 <= index < len(lines) else ""
     if not frame.text or current != frame.text.strip():
         return LaunchContext(frame, recorded, "the file has changed since the model was exported")
@@ -78,3 +84,43 @@ def _read(path: Path) -> list[str]:
     if path.stat().st_size > _LARGEST:
         raise ValueError("it is too large")
     return path.read_text(encoding="utf-8").splitlines()
+
+
+_MAX_CHARACTERS = 200_000  # of a source that is shown
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """The source of a kernel.
+
+    Attributes:
+        html: escaped and highlighted.
+    """
+
+    name: str
+    language: str
+    html: Markup
+
+
+def source_indices(site: Site, index_by_kernel: dict[str, int]) -> list[int]:
+    """Indices of the sources that belong to a site: its own, or those of the device kernels that it may start."""
+    names = dict.fromkeys((site.kernel, *site.launches))
+    return [index_by_kernel[name] for name in names if name in index_by_kernel]
+
+
+@lru_cache(maxsize=1024)  # some are highlighted ahead
+def highlight_kernel(kernel: Kernel) -> SourceFile:
+    """The kernel's source as HTML; its end is left out if it is very long."""
+    text = kernel.source
+    if len(text) > _MAX_CHARACTERS:
+        text = text[:_MAX_CHARACTERS] + "\n… the rest is left out"
+    lexer = CppLexer() if kernel.language == "cpp" else PythonLexer()
+    return SourceFile(kernel.name, kernel.language, Markup(highlight(text, lexer, _FORMATTER)))
+
+
+def highlight_line(text: str) -> Markup:
+    """One line of Python as HTML."""
+    return Markup(highlight(text, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True)).rstrip("\n"))
+
+
+_FORMATTER = HtmlFormatter(nowrap=True)

@@ -13,7 +13,7 @@ TORCH := $(VENV)/.torch
 TOOLS := $(VENV)/.tools
 CPP := $(shell find runtime_shims repro tests -name '*.cpp' -o -name '*.h' -o -name '*.cu')
 
-.PHONY: demo test suite lint ruff mypy clang-format format clean
+.PHONY: demo test suite lint ruff mypy clang-format clang-tidy format clean
 
 demo: $(READY)
 	PATH="$(BIN):$$PATH" bash examples/demo.sh
@@ -25,7 +25,7 @@ test:
 suite: $(READY)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-lint: ruff mypy clang-format
+lint: ruff mypy clang-format clang-tidy
 
 ruff: $(TOOLS)
 	$(BIN)/ruff check .
@@ -37,6 +37,10 @@ mypy: $(TOOLS)
 clang-format: $(TOOLS)
 	@echo clang-format
 	@$(BIN)/clang-format --dry-run --Werror $(CPP)
+
+clang-tidy: $(TOOLS)
+	@echo clang-tidy
+	@PATH="$(BIN):$$PATH" bash runtime_shims/clang_tidy.sh
 
 format: $(TOOLS)
 	$(BIN)/ruff check --fix .

@@ -271,7 +271,7 @@ inline __attribute__((always_inline)) AotiDebugValue describe(const T& argument)
     value.bits = reinterpret_cast<uintptr_t>(argument.tensor);
     value.type = AOTI_DEBUG_HANDLE;
   } else if constexpr (std::is_floating_point_v<T>) {
-    double widened = static_cast<double>(argument);
+    auto widened = static_cast<double>(argument);
     __builtin_memcpy(&value.bits, &widened, sizeof(widened));
     value.type = number_type<T>();
   } else if constexpr (std::is_integral_v<T>) {

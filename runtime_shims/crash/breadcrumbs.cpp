@@ -13,7 +13,7 @@ std::string Crumbs::open(const std::string& run_directory, uint64_t every) {
     shared_.discard();
     return "the device cannot write to shared memory";
   }
-  CrumbHeader* header = reinterpret_cast<CrumbHeader*>(shared_.base());
+  auto* header = reinterpret_cast<CrumbHeader*>(shared_.base());
   header->version = 1;
   header->n_slots = kSlots;
   every_ = every;
@@ -24,7 +24,7 @@ std::string Crumbs::open(const std::string& run_directory, uint64_t every) {
 }
 
 uint16_t Crumbs::slot(void* stream, const void* model) {
-  const uint64_t key = reinterpret_cast<uintptr_t>(stream);
+  const auto key = reinterpret_cast<uintptr_t>(stream);
   const std::lock_guard<std::mutex> lock(mutex_);
   for (uint32_t i = 0; i < used_; ++i) {
     if (slots()[i].stream == key && models_[i] == model) return static_cast<uint16_t>(i);

@@ -49,10 +49,10 @@ std::string Flight::open(const std::string& run_directory, uint64_t keep, std::o
   if (!reason.empty()) return reason;
   if (on_device) {
     // What a device has yet to do is in the ring for longer than the last launches.
-    host_.emplace(0, described.host_bytes, described.n_launches);
-    device_.emplace(described.host_bytes, described.data_bytes, described.n_launches);
+    host_ = FlightRing(0, described.host_bytes, described.n_launches);
+    device_ = FlightRing(described.host_bytes, described.data_bytes, described.n_launches);
   } else {
-    host_.emplace(0, 0, keep);
+    host_ = FlightRing(0, 0, keep);
   }
   *header() = described;
   std::atomic_thread_fence(std::memory_order_release);
@@ -86,31 +86,31 @@ bool Flight::all_arrived() const {
 
 void Flight::close() {
   if (!open_.exchange(false)) return;
-  if (device_.has_value() && !(all_arrived() && device::unregister_flight())) return shared_.remove();
+  if (device_.capacity() != 0 && !(all_arrived() && device::unregister_flight())) return shared_.remove();
   shared_.discard();
 }
 
 bool Flight::grow_host(uint64_t bytes) {
-  const uint64_t limit = device_.has_value() ? host_->end() : header()->host_bytes;
+  const uint64_t limit = device_.capacity() != 0 ? host_.end() : header()->host_bytes;
   for (const uint64_t step :
        {std::max(aligned(bytes, SharedFile::kPageBytes), kGrowth), aligned(bytes, SharedFile::kPageBytes)}) {
-    const uint64_t end = std::min(limit, host_->end() + step);
-    if (end == host_->end()) return false;
+    const uint64_t end = std::min(limit, host_.end() + step);
+    if (end == host_.end()) return false;
     if (shared_.allocate(header()->data + end) != 0) continue;
-    host_->grow(end);
+    host_.grow(end);
     return true;
   }
   return false;
 }
 
-std::optional<FlightRoom> Flight::room(std::optional<FlightRing>& ring, uint64_t bytes, uint64_t generation,
+std::optional<FlightRoom> Flight::room(FlightRing& ring, uint64_t bytes, uint64_t generation,
                                        const FlightOrder& order) {
   const auto arrived = [this](uint64_t other) { return has_arrived(other); };
-  std::optional<FlightRoom> found = ring->spare(bytes, generation, order, arrived);
+  std::optional<FlightRoom> found = ring.spare(bytes, generation, order, arrived);
   while (!found.has_value() && &ring == &host_ && grow_host(bytes)) {
-    found = ring->spare(bytes, generation, order, arrived);
+    found = ring.spare(bytes, generation, order, arrived);
   }
-  return found.has_value() ? found : ring->take(bytes, generation, order, arrived);
+  return found.has_value() ? found : ring.take(bytes, generation, order, arrived);
 }
 
 // The smallest tensors come first: an index tells more about a fault than a table of weights.
@@ -141,7 +141,7 @@ Flight::Plan Flight::plan(uint64_t generation, const FlightOrder& order, const s
     if (room.has_value()) {
       plan.begin[i] += room->begin;
     } else {
-      const bool full = !sources[i].on_device && host_->capacity() < totals[0];
+      const bool full = !sources[i].on_device && host_.capacity() < totals[0];
       plan.status[i] = full ? FLIGHT_FULL : FLIGHT_BUSY;
     }
   }
@@ -215,7 +215,7 @@ void Flight::record(const LaunchId& id, void* stream, const FlightOrder& order,
     }
   }
   if (plan.device.has_value()) {
-    const size_t offset = static_cast<size_t>(reinterpret_cast<uint8_t*>(&entry->arrived) - shared_.base());
+    const auto offset = static_cast<size_t>(reinterpret_cast<uint8_t*>(&entry->arrived) - shared_.base());
     device::write_flight(stream, offset, static_cast<uint32_t>(generation));
   } else {
     __atomic_store_n(&entry->arrived, static_cast<uint32_t>(generation), __ATOMIC_RELEASE);

@@ -58,8 +58,7 @@ class Flight {
   bool all_arrived() const;
 
   Plan plan(uint64_t generation, const FlightOrder& order, const std::vector<FlightSource>& sources);
-  std::optional<FlightRoom> room(std::optional<FlightRing>& ring, uint64_t bytes, uint64_t generation,
-                                 const FlightOrder& order);
+  std::optional<FlightRoom> room(FlightRing& ring, uint64_t bytes, uint64_t generation, const FlightOrder& order);
   bool grow_host(uint64_t bytes);
   FlightLaunch* publish(uint64_t generation, const LaunchId& id, const FlightOrder& order, const Plan& plan,
                         const std::vector<FlightSource>& sources);
@@ -67,8 +66,8 @@ class Flight {
   SharedFile shared_;
   std::atomic<bool> open_{false};
   std::mutex mutex_;  // guards what follows, and who has which entries
-  std::optional<FlightRing> host_;
-  std::optional<FlightRing> device_;
+  FlightRing host_;
+  FlightRing device_;  // has room only where a device writes
   uint64_t generation_ = 0;
   uint64_t tensors_ = 0;  // entries given out so far
 };

@@ -27,10 +27,12 @@ struct FlightRoom {
 
 class FlightRing {
  public:
+  // A ring without room.
+  FlightRing() = default;
+
   // The ring is [begin, end). The last `keep` launches are spared while there is other room.
-  FlightRing(uint64_t begin, uint64_t end, uint64_t keep) : begin_(begin), end_(end), keep_(keep), next_(begin) {
-    used_ = begin;
-  }
+  FlightRing(uint64_t begin, uint64_t end, uint64_t keep)
+      : begin_(begin), end_(end), keep_(keep), next_(begin), used_(begin) {}
 
   uint64_t capacity() const { return end_ - begin_; }
   uint64_t end() const { return end_; }
@@ -97,11 +99,11 @@ class FlightRing {
     return room;
   }
 
-  uint64_t begin_;
-  uint64_t end_;
-  uint64_t keep_;
-  uint64_t next_;
-  uint64_t used_;                         // what lies behind it was never taken
+  uint64_t begin_ = 0;
+  uint64_t end_ = 0;
+  uint64_t keep_ = 0;
+  uint64_t next_ = 0;
+  uint64_t used_ = 0;                     // what lies behind it was never taken
   std::map<uint64_t, FlightRoom> rooms_;  // by their ends
   std::map<uint64_t, uint64_t> by_age_;   // generation -> end
 };

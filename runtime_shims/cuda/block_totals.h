@@ -44,7 +44,7 @@ __device__ __forceinline__ T of_partner(T value, uint32_t distance) {
   if constexpr (sizeof(T) == sizeof(uint32_t)) {
     return bits_as<T>(__shfl_xor_sync(kAllLanes, bits_as<uint32_t>(value), distance));
   } else {
-    const uint64_t bits = bits_as<uint64_t>(value);
+    const auto bits = bits_as<uint64_t>(value);
     const uint32_t low = of_partner(static_cast<uint32_t>(bits), distance);
     const uint32_t high = of_partner(static_cast<uint32_t>(bits >> 32), distance);
     return bits_as<T>(uint64_t(high) << 32 | low);
@@ -126,7 +126,7 @@ __device__ __forceinline__ void rescale(Partial& partial, BlockMemory& memory) {
   if (lane == 0) memory.exponent[threadIdx.x / kWarp] = static_cast<int64_t>(of_warp);
   __syncthreads();
   const uint64_t others = lane < kWarps ? static_cast<uint64_t>(memory.exponent[lane]) : 0;
-  const int64_t exponent = static_cast<int64_t>(of_lane(largest(others), 0));
+  const auto exponent = static_cast<int64_t>(of_lane(largest(others), 0));
   const double factor = power_of_two(static_cast<int>(partial.exponent - exponent));
   partial.mean *= factor;
   partial.squares *= factor * factor;

@@ -213,7 +213,7 @@ device::Kept read_replay(const KeptStatistics& kept, uint32_t replay, device::St
   bool earlier = false;
   for (uint32_t i = 0; i < kPartialWords; ++i) {
     copy.words[i] = __atomic_load_n(&slot.words[i], __ATOMIC_ACQUIRE);
-    const int32_t later_by = static_cast<int32_t>(static_cast<uint32_t>(copy.words[i] >> 32) - replay);
+    const auto later_by = static_cast<int32_t>(static_cast<uint32_t>(copy.words[i] >> 32) - replay);
     if (later_by > 0) return device::Kept::kTorn;
     earlier = earlier || later_by < 0;
   }

@@ -47,7 +47,7 @@ bool gather(CUstream stream, StreamState* mine, const device::TensorView& view, 
     const size_t part = std::min(end - first_byte + skip, mine->gather_bytes);
     job.count = (part + view.element_bytes - 1) / view.element_bytes;
     const uint64_t chunks = (part + kChunkBytes - 1) / kChunkBytes;
-    const uint64_t blocks = std::min<uint64_t>(blocks_of(chunks, 2), mine->most_blocks * 2);
+    const uint64_t blocks = std::min<uint64_t>(blocks_of(chunks, 2), uint64_t{mine->most_blocks} * 2);
     const Grid grid{static_cast<uint32_t>(blocks), kBlockThreads};
     if (!launch_kernel(kernel.function, grid, stream, &job)) return false;
     if (cuMemcpyDtoHAsync(host, mine->gather + skip, part - skip, stream) != CUDA_SUCCESS) return false;

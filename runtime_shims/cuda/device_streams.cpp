@@ -26,8 +26,7 @@ bool is_capturing(void* stream) {
 // The runtime speaks to the driver alone; torch is asked where it is there.
 void* current_stream(int32_t device_index) {
   using CurrentStream = int32_t (*)(int32_t, void**);
-  static const CurrentStream ask =
-      reinterpret_cast<CurrentStream>(dlsym(RTLD_DEFAULT, "aoti_torch_get_current_cuda_stream"));
+  static const auto ask = reinterpret_cast<CurrentStream>(dlsym(RTLD_DEFAULT, "aoti_torch_get_current_cuda_stream"));
   void* stream = nullptr;
   return ask != nullptr && ask(device_index, &stream) == 0 ? stream : nullptr;
 }

@@ -116,7 +116,7 @@ struct BFloat16 : ElementType<float, double, 2> {
 template <uint32_t kExponent, uint32_t kMantissa, int kBias>
 AOTI_DEBUG_FN float widen(uint32_t raw) {
   constexpr uint32_t sign = 1u << (kExponent + kMantissa);
-  const float magnitude = bits_as<float>((raw & (sign - 1)) << (23 - kMantissa));
+  const auto magnitude = bits_as<float>((raw & (sign - 1)) << (23 - kMantissa));
   const float value = magnitude * bits_as<float>(static_cast<uint32_t>(254 - kBias) << 23);
   return raw & sign ? -value : value;
 }

@@ -13,7 +13,7 @@ __device__ __forceinline__ void store(uint64_t* to, uint64_t word, uint64_t skip
     *to = word;
     return;
   }
-  uint8_t* bytes = reinterpret_cast<uint8_t*>(to);
+  auto* bytes = reinterpret_cast<uint8_t*>(to);
   for (uint64_t i = skip; i < 8; ++i) bytes[i] = static_cast<uint8_t>(word >> (8 * i));
 }
 
@@ -83,7 +83,7 @@ __device__ __forceinline__ void check_guards(const GuardCheckJob& job) {
     const uint64_t differs = (words[at] ^ guard_word(at)) & zone.mask(at);
     for (uint32_t byte = 0; differs != 0 && byte < 8; ++byte) {
       if ((differs >> (8 * byte) & 0xff) == 0) continue;
-      const uint32_t offset = static_cast<uint32_t>(at * 8 + byte - zone.begin);
+      const auto offset = static_cast<uint32_t>(at * 8 + byte - zone.begin);
       atomicMin(&first, offset);
       atomicMax(&last, offset);
       atomicAdd(&damaged, 1u);

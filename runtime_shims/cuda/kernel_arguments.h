@@ -138,7 +138,7 @@ AOTI_DEBUG_FN Position locate(const Elements& elements, const Dimension* all_dim
     const uint64_t size = dims[dim].size;
     uint64_t quotient;
     if (elements.narrow) {
-      const uint32_t narrow = static_cast<uint32_t>(index);
+      const auto narrow = static_cast<uint32_t>(index);
       quotient = (high_product(narrow, dims[dim].magic) + narrow) >> dims[dim].shift;
     } else {
       quotient = index / size;

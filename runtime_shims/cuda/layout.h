@@ -32,10 +32,10 @@ inline bool describe(const device::TensorView& view, Layout* layout) {
   elements.count = static_cast<uint64_t>(view.numel);
   elements.narrow = view.numel <= INT32_MAX;
   uint16_t n = 0;
-  const int64_t bytes = static_cast<int64_t>(view.element_bytes);
+  const auto bytes = static_cast<int64_t>(view.element_bytes);
   for (uint32_t dim = 0; dim < view.ndim; ++dim) {
     if (view.sizes[dim] == 1) continue;
-    const uint64_t size = static_cast<uint64_t>(view.sizes[dim]);
+    const auto size = static_cast<uint64_t>(view.sizes[dim]);
     const int64_t stride = view.strides[dim] * bytes;
     if (n > 0 && dims[n - 1].stride == stride * view.sizes[dim]) {
       dims[n - 1].size *= size;
@@ -81,7 +81,7 @@ struct Grid {
 
 // Blocks of kBlockThreads, each thread with so many chunks.
 inline uint64_t blocks_of(uint64_t chunks, uint32_t chunks_a_thread) {
-  const uint64_t of_block = chunks_a_thread * kBlockThreads;
+  const uint64_t of_block = uint64_t{chunks_a_thread} * kBlockThreads;
   return (chunks + of_block - 1) / of_block;
 }
 

@@ -153,7 +153,7 @@ __device__ __forceinline__ void gather(const GatherJob& job) {
   constexpr uint32_t per_chunk = kChunkBytes / kBytes;
   const uint64_t chunks = (job.count + per_chunk - 1) / per_chunk;
   const uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  Chunk* target = reinterpret_cast<Chunk*>(job.target);
+  auto* target = reinterpret_cast<Chunk*>(job.target);
   AOTI_DEBUG_ROLL
   for (uint64_t at = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; at < chunks; at += step) {
     const uint32_t count = elements_in_chunk<kBytes>(job.count, at);

@@ -20,7 +20,7 @@ AOTI_DEBUG_FN double multiply_add(double a, double b, double c) {
 // sum / count, of a positive integer. Where that is a power of two, the product with its reciprocal is as exact, and a
 // device has it sooner.
 AOTI_DEBUG_FN double divide(double sum, double count) {
-  const uint64_t bits = bits_as<uint64_t>(count);
+  const auto bits = bits_as<uint64_t>(count);
   if (bits << 12 != 0) return sum / count;
   return sum * bits_as<double>((uint64_t(2046) - (bits >> 52)) << 52);
 }
@@ -82,7 +82,7 @@ struct Partial {
   uint64_t hash;
 };
 constexpr uint32_t kPartialWords = sizeof(Partial) / sizeof(uint32_t);
-static_assert(sizeof(Partial) == 16 * 8, "");
+static_assert(sizeof(Partial) == 16 * sizeof(uint64_t), "");
 
 // From the sums of deviations from a pivot, and of their squares, of `finite` values.
 AOTI_DEBUG_FN void set_moments(Partial& partial, double pivot, double sum, double squares) {

@@ -82,7 +82,7 @@ class StatisticsRing {
   // The device's words are in no cache of the host: those of the next result are on their way while one is taken.
   void prefetch(uint64_t number) const {
     const char* const words = reinterpret_cast<const char*>(slots_[number % kRingSlots].words);
-    for (size_t at = 0; at < sizeof(StatisticsSlot::words); at += kCacheLine) __builtin_prefetch(words + at);
+    for (size_t at = 0; at < slot_bytes(false); at += kCacheLine) __builtin_prefetch(words + at);
   }
 
   static uint32_t ticket(uint64_t number) { return static_cast<uint32_t>(number + 1); }

@@ -6,7 +6,7 @@ namespace aoti_debug::cuda {
 
 // Never destroyed: at exit the driver may be gone before it.
 State& state() {
-  static State* const instance = new State(statistics_ptx());
+  static auto* const instance = new State(statistics_ptx());  // NOLINT(cppcoreguidelines-owning-memory)
   return *instance;
 }
 

@@ -61,8 +61,8 @@ bool is_intact(const GuardedMemory& memory, const Zone& zone) {
 }
 
 GuardDamage describe(const GuardedLaunch& launch, const GuardedMemory& memory, const Zone& zone) {
-  const uint8_t* const base = reinterpret_cast<const uint8_t*>(words_of(memory));
-  const int64_t guard = static_cast<int64_t>(guard_bytes(memory.bytes));
+  const auto* const base = reinterpret_cast<const uint8_t*>(words_of(memory));
+  const auto guard = static_cast<int64_t>(guard_bytes(memory.bytes));
   GuardDamage damage{};
   damage.call = launch.call;
   damage.launch = launch.launch;
@@ -117,7 +117,7 @@ std::string GuardedBuffers::allocate(const BufferRequest& request, void* stream,
   }
   const uint64_t bytes = extent_bytes(request);
 
-  const int64_t size = static_cast<int64_t>(guarded_bytes(bytes));
+  const auto size = static_cast<int64_t>(guarded_bytes(bytes));
   const int64_t stride = 1;
   void* base = nullptr;
   if (aoti_torch_empty_strided(1, &size, &stride, kUInt8, request.device_type, request.device_index, &buffer->base) !=

@@ -91,7 +91,7 @@ uintptr_t end_of_stack() {
 
 void invoke(const Target& target, AotiDebugFrame* frame) {
   thread_local const uintptr_t end = end_of_stack();
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(frame->stack);
+  const auto begin = reinterpret_cast<uintptr_t>(frame->stack);
   const uint64_t there = end > begin ? (end - begin) / sizeof(uint64_t) : 0;
   aoti_debug_interposed_invoke(target.function, frame, std::min(there, kMaxWords) & ~uint64_t{1});
 }

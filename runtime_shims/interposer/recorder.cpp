@@ -51,7 +51,7 @@ class Arguments {
       case AOTI_DEBUG_F32: {
         float narrow;
         memcpy(&narrow, &bits, sizeof(narrow));
-        const double wide = static_cast<double>(narrow);
+        const auto wide = static_cast<double>(narrow);
         memcpy(&value.bits, &wide, sizeof(wide));
         break;
       }
@@ -103,7 +103,7 @@ uint32_t kernel_of(const void* function) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   const auto known = g_names.find(function);
   if (known != g_names.end()) return known->second;
-  static const NameOf name_of = reinterpret_cast<NameOf>(dlsym(RTLD_DEFAULT, "cuFuncGetName"));
+  static const auto name_of = reinterpret_cast<NameOf>(dlsym(RTLD_DEFAULT, "cuFuncGetName"));
   const char* name = "";
   if (name_of == nullptr || name_of(&name, function) != 0) name = "";
   return g_names[function] = kernel_named(name);
@@ -158,7 +158,7 @@ void enter(AotiDebugInterposedCall* call, uint32_t index, const AotiDebugFrame* 
   if (!call->launched) return;
   switch (symbol.action) {
     case AOTI_DEBUG_ACTION_NODE: {
-      const uint32_t node = static_cast<uint32_t>(frame->integers[1]);
+      const auto node = static_cast<uint32_t>(frame->integers[1]);
       return launch_of(call, symbol, symbol.first_site + std::min(node, symbol.n_sites - 1), frame);
     }
     case AOTI_DEBUG_ACTION_KERNEL:

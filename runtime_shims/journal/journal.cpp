@@ -53,7 +53,7 @@ int Journal::open(File file, const JournalSettings& settings) {
   base_ = static_cast<uint8_t*>(base);
 
   clock_.start();
-  JournalHeader* header = reinterpret_cast<JournalHeader*>(base_);
+  auto* header = reinterpret_cast<JournalHeader*>(base_);
   header->version = AOTI_DEBUG_JOURNAL_VERSION;
   header->block_bytes = AOTI_DEBUG_BLOCK_BYTES;
   header->pid = static_cast<uint32_t>(getpid());
@@ -95,7 +95,7 @@ bool Journal::grow() {
 }
 
 void Journal::populate(uint32_t first, uint32_t end) const {
-  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t from = reinterpret_cast<uintptr_t>(block_data(first)) & ~(page - 1);
   madvise(reinterpret_cast<void*>(from), reinterpret_cast<uintptr_t>(block_data(end)) - from, MADV_POPULATE_WRITE);
 }
@@ -163,7 +163,7 @@ uint32_t Journal::take_block(uint32_t thread) {
   }
 
   uint8_t* data = block_data(block);
-  BlockHeader* header = reinterpret_cast<BlockHeader*>(data);
+  auto* header = reinterpret_cast<BlockHeader*>(data);
   if (reused) {
     __atomic_store_n(&header->magic, 0u, __ATOMIC_RELEASE);
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -234,7 +234,7 @@ uint32_t JournalWriter::find_layout(const TensorMeta& meta) {
   }
   const Layout layout{0,           meta.dtype, meta.device_type,    meta.device_index,
                       meta.layout, meta.ndim,  meta.storage_offset, meta.storage_bytes};
-  const uint32_t dims = static_cast<uint32_t>(dims_.size());
+  const auto dims = static_cast<uint32_t>(dims_.size());
   dims_.insert(dims_.end(), meta.sizes, meta.sizes + meta.ndim);
   dims_.insert(dims_.end(), meta.strides, meta.strides + meta.ndim);
   known_.push_back(KnownLayout{layout, dims, 0});
@@ -245,7 +245,7 @@ uint32_t JournalWriter::find_layout(const TensorMeta& meta) {
 uint32_t JournalWriter::record_layout(uint32_t index, uint32_t keep, uint64_t time_ns) {
   KnownLayout& known = known_[index];
   const size_t dims_bytes = size_t{known.layout.ndim} * 2 * sizeof(int64_t);
-  const uint32_t payload = static_cast<uint32_t>(sizeof(Layout) + dims_bytes);
+  const auto payload = static_cast<uint32_t>(sizeof(Layout) + dims_bytes);
   if (room_ < record_bytes(payload) + record_bytes(keep)) return kNoLayout;
   known.layout.id = n_layouts_++;
   known.generation = generation_;

@@ -112,7 +112,7 @@ class JournalWriter {
   }
 
   void finish(RecordType type, uint16_t flags, uint64_t time_ns) {
-    RecordHeader* header = reinterpret_cast<RecordHeader*>(cursor_);
+    auto* header = reinterpret_cast<RecordHeader*>(cursor_);
     header->type = static_cast<uint16_t>(type);
     header->flags = flags;
     header->time_ns = time_ns;

@@ -32,7 +32,7 @@ std::vector<FlightSource> flight_sources(const LaunchState& launch, const AotiDe
 void record_flight(const LaunchState& launch, const AotiDebugValue* values, uint32_t n_values) {
   const CallState& call = *launch.call;
   // A stream orders the work on it, whichever thread enqueues it; CU_STREAM_PER_THREAD is another one in each thread.
-  const uint64_t stream = reinterpret_cast<uintptr_t>(call.stream);
+  const auto stream = reinterpret_cast<uintptr_t>(call.stream);
   const bool is_thread_order = !call.run->has_device || stream == 2;
   const FlightOrder order{stream, reinterpret_cast<uintptr_t>(call.model), is_thread_order ? call.thread->id : 0};
   call.run->flight.record(call.id(launch.launch), call.stream, order, flight_sources(launch, values, n_values));

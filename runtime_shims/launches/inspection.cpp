@@ -160,6 +160,7 @@ void save_on_device(CallState& call, const std::vector<SaveRequest>& requests) {
   if (requests.empty()) return;
   show_measured(call, true);  // the queue must be empty
   std::vector<device::TensorView> views;
+  views.reserve(requests.size());
   for (const SaveRequest& request : requests) views.push_back(view_of(request.meta));
   const std::vector<std::optional<uint64_t>> hashes = call.queue->hash_now(views);
   for (size_t i = 0; i < requests.size(); ++i) {

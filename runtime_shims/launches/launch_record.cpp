@@ -34,7 +34,7 @@ uint64_t extended(uint64_t address) {
   From value;
   memcpy(&value, reinterpret_cast<const void*>(address), sizeof(value));
   if constexpr (std::is_floating_point_v<From>) {
-    const double wide = static_cast<double>(value);
+    const auto wide = static_cast<double>(value);
     uint64_t bits;
     memcpy(&bits, &wide, sizeof(bits));
     return bits;
@@ -100,8 +100,7 @@ uint32_t collect(ThreadState& thread, const AotiDebugSite& site, size_t fixed_by
                  const Takes& takes, const Sees& sees) {
   thread.recorded = nullptr;
   constexpr uint32_t kLayoutRoom = 8192;  // of a block that is otherwise full of values
-  const uint32_t most =
-      static_cast<uint32_t>((JournalWriter::kMaxPayload - kLayoutRoom - fixed_bytes) / sizeof(SlotValue));
+  const auto most = static_cast<uint32_t>((JournalWriter::kMaxPayload - kLayoutRoom - fixed_bytes) / sizeof(SlotValue));
   uint32_t* const memos = thread.memos_of(site);
   SlotValue* const values = thread.values.data();
   TensorMeta* const tensors = thread.tensors.data();
@@ -111,7 +110,7 @@ uint32_t collect(ThreadState& thread, const AotiDebugSite& site, size_t fixed_by
     const SlotReading reading = sees(site.slots[i], &tensors[count]);
     values[count++] = slot_value(reading, static_cast<uint16_t>(i), 0);
   }
-  const uint32_t payload = static_cast<uint32_t>(fixed_bytes + count * sizeof(SlotValue));
+  const auto payload = static_cast<uint32_t>(fixed_bytes + count * sizeof(SlotValue));
   for (int attempt = 0; attempt < 2; ++attempt) {
     bool complete = true;
     for (uint32_t i = 0; i < count && complete; ++i) {
@@ -286,7 +285,7 @@ void record_launch_end(const LaunchState& launch, const AotiDebugValue* values, 
   record.kind = call.kind;
   record.reserved = 0;
   const bool started = site.grid == 0 || launch.grid_seen;
-  const uint16_t flags = static_cast<uint16_t>((started ? 0 : LAUNCH_NOT_STARTED) | (crumb ? LAUNCH_CRUMB : 0));
+  const auto flags = static_cast<uint16_t>((started ? 0 : LAUNCH_NOT_STARTED) | (crumb ? LAUNCH_CRUMB : 0));
   write(thread, RECORD_LAUNCH_END, flags, now_ns, record, thread.values.data(), record.n_values * sizeof(SlotValue));
 }
 

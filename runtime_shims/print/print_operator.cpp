@@ -24,7 +24,7 @@ std::atomic<PrintQueue*> g_prints{nullptr};
 
 // Prints what is left when this library is unloaded.
 struct PrintEnder {
-  ~PrintEnder() { delete g_prints.exchange(nullptr); }
+  ~PrintEnder() { std::unique_ptr<PrintQueue>(g_prints.exchange(nullptr)).reset(); }
 };
 
 PrintQueue& print_queue() {
@@ -33,7 +33,7 @@ PrintQueue& print_queue() {
   static_cast<void>(ender);
   PrintQueue* queue = g_prints.load();
   if (queue == nullptr) {
-    queue = new PrintQueue;
+    queue = std::make_unique<PrintQueue>().release();
     g_prints.store(queue);
   }
   return *queue;

@@ -1,14 +1,15 @@
 #include "configuration.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace aoti_debug {
@@ -121,14 +122,14 @@ class Loader {
   void poison() {
     const char* value = variable("AOTI_DEBUG_POISON");
     if (value == nullptr) return;
-    unsigned char byte = 0;
-    int used = 0;
-    if (strlen(value) == 2 && sscanf(value, "%2hhx%n", &byte, &used) == 1 && used == 2) {
+    const char* const end = value + strlen(value);
+    uint8_t byte = 0;
+    if (end == value + 2 && std::from_chars(value, end, byte, 16).ptr == end) {
       config_.poison = byte;
     } else {
       complain("AOTI_DEBUG_POISON", value, "two hexadecimal digits", "ff");
     }
-    if (!config_.guards) config_.complaints.push_back("AOTI_DEBUG_POISON does nothing without AOTI_DEBUG_GUARDS=1");
+    if (!config_.guards) config_.complaints.emplace_back("AOTI_DEBUG_POISON does nothing without AOTI_DEBUG_GUARDS=1");
   }
 
   void watchpoints() {
@@ -140,16 +141,20 @@ class Loader {
       start = end + 1;
     }
     if (config_.watchpoints.empty() || config_.level != LEVEL_OFF) return;
-    config_.complaints.push_back("AOTI_DEBUG_WATCH does nothing at level 0");
+    config_.complaints.emplace_back("AOTI_DEBUG_WATCH does nothing at level 0");
   }
 
   // Set by the process itself: its id, and the address of a function in it.
   void inspector() {
     const char* value = variable("AOTI_DEBUG_INSPECT");
-    int pid = 0, used = 0;
+    if (value == nullptr) return;
+    const char* const end = value + strlen(value);
+    pid_t pid = 0;
     uintptr_t address = 0;
-    if (value == nullptr || sscanf(value, "%d:%" SCNxPTR "%n", &pid, &address, &used) != 2) return;
-    if (pid == getpid() && value[used] == '\0') config_.inspector = reinterpret_cast<AotiDebugInspector>(address);
+    const char* const colon = std::from_chars(value, end, pid).ptr;
+    if (pid != getpid() || *colon != ':') return;
+    const auto [rest, status] = std::from_chars(colon + 1, end, address, 16);
+    if (status == std::errc() && rest == end) config_.inspector = reinterpret_cast<AotiDebugInspector>(address);
   }
 
   void on_hit() {

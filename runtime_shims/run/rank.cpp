@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <string_view>
 
 #include "machine/file.h"
@@ -138,7 +139,9 @@ bool belongs_to(const std::string& launch, const std::string& started_by) {
 // Whether the process that made a rank's directory is still there.
 bool has_living_owner(const std::string& rank_directory) {
   const std::string owner = link_target(rank_directory + "/.owner");
-  return owner.empty() || owner == identity(static_cast<pid_t>(atoi(owner.c_str())));
+  pid_t pid = 0;
+  std::from_chars(owner.data(), owner.data() + owner.size(), pid);
+  return owner.empty() || owner == identity(pid);
 }
 
 }  // namespace
@@ -154,18 +157,18 @@ int claim_rank_directory(const std::string& base, const Rank& rank, RankPlace* p
   const std::string stem = base + "/.ranks-" + launch_key(rank, started_by);
   for (int attempt = 1; attempt < kMaxLaunches; ++attempt) {
     const std::string link = attempt == 1 ? stem : stem + "-" + std::to_string(attempt);
-    std::string launch;
     std::string name = link_target(link);
     if (name.empty()) {
-      const int error = make_launch(base, link, rank, &launch);
+      std::string made;
+      const int error = make_launch(base, link, rank, &made);
       if (error != 0 && error != EEXIST) {
-        place->path = launch.empty() ? base : launch;
+        place->path = made.empty() ? base : made;
         return error;
       }
       name = link_target(link);
     }
     if (!is_beside(name)) continue;
-    launch = base + "/" + name;
+    const std::string launch = base + "/" + name;
     if (!is_directory(launch) || !belongs_to(launch, started_by)) continue;
     place->path = launch + "/rank" + std::to_string(rank.number);
     if (mkdir(place->path.c_str(), 0777) == 0) {

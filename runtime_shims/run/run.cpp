@@ -219,6 +219,7 @@ bool Run::is_newly_unguarded(uint32_t allocation) {
 std::vector<StatsQueue*> Run::stats_queues() {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<StatsQueue*> queues;
+  queues.reserve(queues_.size());
   for (const auto& [key, queue] : queues_) queues.push_back(queue.get());
   return queues;
 }

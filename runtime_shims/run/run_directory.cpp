@@ -18,6 +18,7 @@ namespace aoti_debug {
 namespace {
 
 constexpr int kMaxAttempts = 10000;
+constexpr size_t kMaxCommandLine = 65536;
 constexpr char kJournal[] = "/journal.bin";
 
 std::string now_as(const char* format) {
@@ -46,11 +47,8 @@ std::string manifest_field(const AotiDebugPackage& package, std::string_view nam
 // This process's command line as a JSON list.
 std::string command_line() {
   std::string words;
-  if (FILE* file = fopen("/proc/self/cmdline", "re")) {
-    char chunk[4096];
-    for (size_t n; (n = fread(chunk, 1, sizeof(chunk), file)) > 0 && words.size() < 65536;) words.append(chunk, n);
-    fclose(file);
-  }
+  read_file("/proc/self/cmdline", &words);
+  if (words.size() > kMaxCommandLine) words.resize(kMaxCommandLine);
   std::string json = "[";
   for (size_t start = 0; start < words.size();) {
     const size_t end = std::min(words.find('\0', start), words.size());

@@ -184,7 +184,7 @@ int TensorStore::write_elements(SaveJob& job) {
   if (job.reader.is_contiguous()) {
     return write_at(job.file, job.reader.read(0, job.numel, nullptr), job.bytes, job.header.size());
   }
-  const int64_t block = static_cast<int64_t>(std::min<uint64_t>(job.bytes, kGatherBytes) / job.element_bytes);
+  const auto block = static_cast<int64_t>(std::min<uint64_t>(job.bytes, kGatherBytes) / job.element_bytes);
   const std::unique_ptr<uint8_t[]> buffer(new uint8_t[static_cast<size_t>(block) * job.element_bytes]);
   for (int64_t at = 0; at < job.numel; at += block) {
     const int64_t count = std::min(block, job.numel - at);
@@ -197,7 +197,7 @@ int TensorStore::write_elements(SaveJob& job) {
 }
 
 int TensorStore::hash_and_write_elements(SaveJob& job) {
-  const int64_t block = static_cast<int64_t>(kStreamPieceBytes / job.element_bytes);
+  const auto block = static_cast<int64_t>(kStreamPieceBytes / job.element_bytes);
   const std::unique_ptr<uint8_t[]> buffer(
       job.reader.is_contiguous() ? nullptr : new uint8_t[static_cast<size_t>(block) * job.element_bytes]);
   for (int64_t at = 0; at < job.numel; at += block) {

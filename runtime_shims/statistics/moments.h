@@ -25,7 +25,7 @@ struct Moments {
       rescale(common);
       other.rescale(common);
     }
-    const double total = static_cast<double>(count + other.count);
+    const auto total = static_cast<double>(count + other.count);
     const double delta = other.mean - mean;
     squares += other.squares + delta * delta * (static_cast<double>(count) * static_cast<double>(other.count) / total);
     mean += delta * (static_cast<double>(other.count) / total);

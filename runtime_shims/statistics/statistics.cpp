@@ -272,7 +272,7 @@ uint64_t extremum_bits(T value) {
 template <class T, class Convert>
 void run(const device::TensorView& view, const Convert& convert, TensorStats* stats) {
   const StridedReader reader(view);
-  const Partial<T> total = in_parts<Partial<T>>(view.numel, [&](int64_t begin, int64_t end) {
+  const auto total = in_parts<Partial<T>>(view.numel, [&](int64_t begin, int64_t end) {
     const FloatEnvironment environment;
     alignas(kVectorBytes) uint8_t gathered[kBlock * 16];
     alignas(kVectorBytes) T converted[kBlock];
@@ -313,7 +313,7 @@ template <class From, class To>
 void run_widened(const device::TensorView& view, TensorStats* stats) {
   const auto widen = [](const uint8_t* bytes, int64_t count, To* to) {
     const From* from = reinterpret_cast<const From*>(bytes);
-    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);  // NOLINT(bugprone-signed-char-misuse): int8
     return static_cast<const To*>(to);
   };
   run<To>(view, widen, stats);

@@ -65,7 +65,7 @@ void StridedReader::gather(int64_t first, int64_t count, uint8_t* to) const {
     offset += index[d] * strides_[d];
   }
   const int inner = ndim_ - 1;
-  const int64_t element_bytes = static_cast<int64_t>(element_bytes_);
+  const auto element_bytes = static_cast<int64_t>(element_bytes_);
   while (count > 0) {
     const int64_t left = sizes_[inner] - index[inner];
     const int64_t run = left < count ? left : count;
@@ -83,7 +83,7 @@ void StridedReader::gather(int64_t first, int64_t count, uint8_t* to) const {
 }
 
 void write_strided(const device::TensorView& view, const uint8_t* from) {
-  uint8_t* const data = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(view.data));
+  auto* const data = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(view.data));
   const size_t bytes = view.element_bytes;
   if (StridedReader(view).is_contiguous()) {
     memcpy(data, from, static_cast<size_t>(view.numel) * bytes);

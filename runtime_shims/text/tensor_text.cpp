@@ -88,7 +88,7 @@ const uint8_t* element_of(const PrintedTensor& tensor, size_t index) {
 
 // The elements of a tensor in words.
 std::vector<std::string> cells_of(const PrintedTensor& tensor, size_t* width) {
-  const size_t count = static_cast<size_t>(product(tensor.shown));
+  const auto count = static_cast<size_t>(product(tensor.shown));
   std::vector<std::string> cells;
   const Kind kind = dtype(tensor.dtype).kind;
   if (kind == Kind::kComplex) {
@@ -106,6 +106,7 @@ std::vector<std::string> cells_of(const PrintedTensor& tensor, size_t* width) {
     *width = left.width() + right.width() + 1;
   } else if (kind == Kind::kFloat) {
     std::vector<double> values;
+    values.reserve(count);
     for (size_t i = 0; i < count; ++i) values.push_back(element_value(tensor.dtype, element_of(tensor, i)));
     const NumberColumn column(values);
     for (const double value : values) cells.push_back(column.cell(value));
@@ -136,7 +137,7 @@ class Brackets {
     const bool last = dim + 1 == tensor_.sizes.size();
     std::vector<std::string> parts;
     for (int64_t i = 0; i < tensor_.shown[dim]; ++i) {
-      if (cut && i == kEdgeItems) parts.push_back(last ? " ..." : "...");
+      if (cut && i == kEdgeItems) parts.emplace_back(last ? " ..." : "...");
       parts.push_back(last ? cells_[next_++] : text_of(dim + 1, indent + 1));
     }
     return "[" + (last ? lines_of(parts, indent) : blocks_of(parts, dim, indent)) + "]";

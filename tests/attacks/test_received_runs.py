@@ -55,9 +55,8 @@ def test_a_file_that_is_none_is_neither_followed_nor_waited_for(tmp_path: Path, 
         os.mkfifo(run / name)
     else:
         os.mknod(run / name, 0o140600)
-    codes = read_all(run, tmp_path)
-    assert set(codes[:2]) == {6}
-    assert set(codes) <= {0, 6}
+    of_a_launch = 0 if name == "backtrace.json" else 6  # its page has no stacks
+    assert read_all(run, tmp_path) == [6, 6, of_a_launch, 6, 6]
 
 
 def test_tensors_behind_a_link_are_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +72,7 @@ def test_a_link_among_the_tensors_is_not_read(tmp_path: Path) -> None:
     for file in (run / "tensors" / "0").iterdir():
         file.rename(tmp_path / file.name)
         file.symlink_to(tmp_path / file.name)
-    assert 0 not in read_all(run, tmp_path)[2:]
+    assert set(read_all(run, tmp_path)) == {6}
 
 
 def test_latest_leads_nowhere_else(tmp_path: Path) -> None:
@@ -163,7 +162,7 @@ def test_no_escape_sequence_reaches_the_terminal(
         "repro": ["repro", "first" + HOSTILE, "--run", str(run)],
         "bundle": ["bundle", str(run), "-o", str(tmp_path / "b.zip")],
     }
-    assert main.run(commands[output]) in (0, 2)
+    assert main.run(commands[output]) == (2 if output in ("error", "repro") else 0)
     printed = capsys.readouterr()
     for text in (printed.out, printed.err):
         assert all(c.isprintable() or c in "\n\t" for c in text)
@@ -171,12 +170,22 @@ def test_no_escape_sequence_reaches_the_terminal(
         text.encode()
 
 
-@pytest.mark.parametrize("member", ["started", "pid", "exit", "calls", "imports", "level", "timings", "command"])
-@pytest.mark.parametrize("value", [-1, 2**80, -(2**40), [], {}, "-1", [[[]]], True])
-def test_wrong_types_in_run_json_are_damage(tmp_path: Path, member: str, value: object) -> None:
+@pytest.mark.parametrize(
+    ("member", "right"),
+    [
+        ("started", []),
+        ("exit", []),
+        *((member, [-1, 2**80, -(2**40)]) for member in ("pid", "calls", "level")),
+        *((member, [[]]) for member in ("imports", "command")),
+        ("timings", [{}]),
+    ],
+)
+def test_wrong_types_in_run_json_are_damage(tmp_path: Path, member: str, right: list[object]) -> None:
     run = received(tmp_path)
-    edit_json(run / "run.json", lambda data: data.update({member: value}))
-    assert main.run(["show", "--run", str(run)]) in (0, 6)
+    for value in (-1, 2**80, -(2**40), [], {}, "-1", [[[]]], True):
+        edit_json(run / "run.json", lambda data, value=value: data.update({member: value}))
+        is_right = any(value == other and type(value) is type(other) for other in right)
+        assert (value, main.run(["show", "--run", str(run)])) == (value, 0 if is_right else 6)
 
 
 def rescued(**fields: object) -> dict[str, object]:
@@ -191,11 +200,17 @@ def test_a_tensor_of_no_argument_is_damage(tmp_path: Path, slot: int) -> None:
     assert set(read_all(run, tmp_path)) == {6}
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a\0b", "\ud800", "x" * 300, "tensors", ""])
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a\0b", "\ud800", "x" * 300, "tensors"])
 def test_a_rescued_tensor_lies_in_the_run(tmp_path: Path, path: str) -> None:
     run = received(tmp_path)
     (run / "rescued.json").write_text(json.dumps(rescued(path=path)))
-    assert set(read_all(run, tmp_path)) <= {0, 6}
+    assert set(read_all(run, tmp_path)) == {6}
+
+
+def test_a_tensor_that_was_not_rescued_lies_nowhere(tmp_path: Path) -> None:
+    run = received(tmp_path)
+    (run / "rescued.json").write_text(json.dumps(rescued(path="")))
+    assert set(read_all(run, tmp_path)) == {0}
 
 
 @pytest.mark.parametrize("name", ["run.json", "manifest.json", "rescued.json", "backtrace.json"])
@@ -206,13 +221,16 @@ def test_json_that_is_none(tmp_path: Path, name: str, text: str) -> None:
     assert main.run(["show", "--run", str(run)]) == 6
 
 
-@pytest.mark.parametrize("name", ["run.json", "manifest.json", "rescued.json", "backtrace.json", "crumbs.bin"])
-def test_a_huge_sparse_file_is_refused_at_once(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [*((f"{name}.json", 6) for name in ("run", "manifest", "rescued", "backtrace")), ("crumbs.bin", 0)],
+)
+def test_a_huge_sparse_file_is_not_read(tmp_path: Path, name: str, code: int) -> None:
     run = received(tmp_path)
     with (run / name).open("ab") as file:
         file.truncate(1 << 40)
     began = time.monotonic()
-    assert main.run(["show", "--run", str(run)]) in (0, 6)
+    assert main.run(["show", "--run", str(run)]) == code
     assert time.monotonic() - began < 5
 
 
@@ -232,14 +250,16 @@ def test_flipped_bytes_of_a_journal_are_damage(tmp_path: Path, seed: int) -> Non
     run = received(tmp_path)
     whole = (run / "journal.bin").read_bytes()
     used = len(whole.rstrip(b"\0"))
+    shown, bundled = set(), set()
     for _ in range(25):
         data = bytearray(whole)
         for _ in range(choose.choice((1, 2, 8))):
             data[choose.randrange(used)] = choose.choice((0, 1, 127, 128, 255))
         (run / "journal.bin").write_bytes(data)
-        assert main.run(["show", "--run", str(run)]) in (0, 6)
+        shown.add(main.run(["show", "--run", str(run)]))
         (tmp_path / "b.zip").unlink(missing_ok=True)
-        assert main.run(["bundle", str(run), "--no-tensors", "-o", str(tmp_path / "b.zip")]) in (0, 6)
+        bundled.add(main.run(["bundle", str(run), "--no-tensors", "-o", str(tmp_path / "b.zip")]))
+    assert (shown, bundled) == ({0, 6}, {0, 6})  # some bytes say nothing that is checked, as an address
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "", ".", "a\0", "\ud800", "link/x", "fifo", "folder"])

@@ -251,7 +251,7 @@ def test_a_kernel_that_does_not_compile_is_no_fault(tmp_path: Path) -> None:
     done = replay(write(launch.build("SIGSEGV"), tmp_path / "repro", kernel))
     assert done.returncode == 1
     assert "the replay failed before the launch" in done.stdout
-    assert "‘nonsense’ was not declared" in done.stderr or "nonsense" in done.stderr
+    assert re.search("error: .*nonsense", done.stderr), done.stderr
 
 
 def test_a_compiler_that_is_not_here_is_sought_by_its_name() -> None:

@@ -57,19 +57,19 @@ GROUPS = (
     Group(
         "diagnose",
         ("aoti_debug/runs/diagnosis/diagnose.py", "aoti_debug/runs/diagnosis/run_findings.py"),
-        ("tests/runs/diagnosis/test_diagnose.py", "tests/runs/diagnosis/test_verdict_finding.py"),
+        ("tests/runs/diagnosis/test_diagnose.py", "tests/runs/diagnosis/test_run_findings.py"),
         4,
     ),
     Group("dataflow", ("aoti_debug/runs/diagnosis/dataflow.py",), ("tests/runs/diagnosis/test_dataflow.py",), 3),
     Group(
         "journal",
-        ("aoti_debug/runs/rundir/formats/journal.py", "aoti_debug/runs/rundir/formats/journal_records.py"),
+        ("aoti_debug/runs/rundir/formats/journal*.py",),
         ("tests/runs/rundir/formats/test_journal.py", "tests/runs/rundir/test_run_directory.py"),
         4,
     ),
     Group(
         "launches",
-        ("aoti_debug/runs/rundir/timeline.py",),
+        ("aoti_debug/runs/rundir/timeline.py", "aoti_debug/runs/rundir/assemble_timeline.py"),
         ("tests/runs/rundir/test_timeline.py", "tests/runs/rundir/test_run_directory.py"),
         4,
     ),

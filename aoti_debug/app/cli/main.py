@@ -107,7 +107,7 @@ def _version() -> str:
         return "0 (not installed)"
 
 
-def _print_version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+def _print_version(context: click.Context, parameter: click.Parameter, asked: object) -> None:
     if asked:
         click.echo(f"aoti-debug, version {_version()}")
         context.exit()

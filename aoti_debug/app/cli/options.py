@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from aoti_debug.base import abi
 from aoti_debug.base.errors import UsageError
@@ -191,6 +192,15 @@ def json_output(schema: str = "", note: str = "") -> Callable[[_Command], _Comma
 def page_output(text: str) -> Callable[[_Command], _Command]:
     """-o of a command that writes an HTML page; the text is its help."""
     return click.option("-o", "--output", metavar="FILE", type=FilePath(dir_okay=False), help=text)
+
+
+def given(context: click.Context) -> dict[str, str]:
+    """The options and arguments that the command line has: how each is written, by the name of its parameter."""
+    return {
+        parameter.name: parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    }
 
 
 def parse_configs(configs: Sequence[str]) -> dict[str, Any]:

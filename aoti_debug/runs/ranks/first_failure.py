@@ -153,7 +153,7 @@ def _stuck_outside(ranks: Sequence[RankRun]) -> RankFailure | None:
     idle = wording.duration(progress.idle_ns / SECOND)
     where = f"it was in {progress.outside.function}, outside of the package and of collectives"
     why = f"{where}, {idle} after its last launch"
-    return RankFailure(stuck[0], None, "it hangs outside of the package", why, False)
+    return RankFailure(stuck[0], None, "it hangs outside of the package", why, is_certain=False)
 
 
 def _is_stuck(rank: RankRun) -> bool:
@@ -169,4 +169,4 @@ def _left_early(ranks: Sequence[RankRun], clocks: Clocks) -> RankFailure | None:
         return None
     rank = finished[0][1]
     why = "its process was the first that ended, outside of the package, while others had to be ended"
-    return RankFailure(rank, None, "it ended before the others", why, False)
+    return RankFailure(rank, None, "it ended before the others", why, is_certain=False)

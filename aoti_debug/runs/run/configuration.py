@@ -46,7 +46,7 @@ def is_stripped(package: Artifact, model: str = "") -> bool:
     return not any(package.has_source(name) for name in ((model,) if model else package.models))
 
 
-def run_target(path: Path, model: str, trusted: bool) -> RunTarget:
+def run_target(path: Path, model: str, *, trusted: bool) -> RunTarget:
     """Reads a package, and prepares the interposing libraries of one without wrapper source.
 
     Args:
@@ -112,7 +112,7 @@ def check_device(manifest: Manifest, options: RunOptions) -> None:
 
 def run_info(manifest: Manifest, options: RunOptions) -> RunInfo:
     """The information on a run that is known before its process starts."""
-    poison = run_json.poison_in_force(options.guards, options.poison)
+    poison = run_json.poison_in_force(options.poison, guards=options.guards)
     return RunInfo(
         tool_version=__version__,
         torch_version=_torch_version(),

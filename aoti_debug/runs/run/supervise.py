@@ -156,43 +156,24 @@ class ModelProcess:
         report = Report(stopwatch)
         watchdog = Watchdog(limits, self._run)
         exit_deadline: float | None = None
-        unfinished = b""  # the beginning of a message
-        logs = {name: _Log(self._run / f"{name}.log") for name in ("stdout", "stderr")}
-        try:
-            with selectors.DefaultSelector() as selector:
-                for name, pipe in self._pipes().items():
-                    selector.register(pipe, selectors.EVENT_READ, name)
-                while selector.get_map():
-                    ended = self._child.poll() is not None
-                    if (ended or report.kill_reason) and report.unix_time is None:
-                        report.unix_time = time.time()
-                    ready = selector.select(_TICK)
-                    for key, _ in ready:
-                        data = os.read(key.fd, _CHUNK)
-                        if not data:
-                            selector.unregister(key.fd)
-                        elif key.data == _MESSAGES:
-                            *lines, unfinished = (unfinished + data).split(b"\n")
-                            for line in lines:
-                                report.receive(read_message(line), observer)
-                        else:
-                            logs[key.data].write(data)
-                            observer.output(key.data, data)
-                    observer.tick()
-                    if ended and not ready:
-                        break  # a process that it started still has the pipes open
-                    if report.error is not None and exit_deadline is None:
-                        exit_deadline = time.monotonic() + _EXIT_GRACE_PERIOD
-                    if not report.kill_reason and report.error is None and not ended:
-                        report.kill_reason = self._kill_for(watchdog.exceeded_limit(report.stage))
-                    if exit_deadline is not None and time.monotonic() > exit_deadline:
-                        self._child.kill()
+        with _Output(self._run, self._pipes(), report, observer) as output:
+            while output.is_open:
+                ended = self._child.poll() is not None
+                if (ended or report.kill_reason) and report.unix_time is None:
+                    report.unix_time = time.time()
+                has_passed = output.pass_on()
+                observer.tick()
+                if ended and not has_passed:
+                    break  # a process that it started still has the pipes open
+                if report.error is not None and exit_deadline is None:
+                    exit_deadline = time.monotonic() + _EXIT_GRACE_PERIOD
+                if not report.kill_reason and report.error is None and not ended:
+                    report.kill_reason = self._kill_for(watchdog.exceeded_limit(report.stage))
+                if exit_deadline is not None and time.monotonic() > exit_deadline:
+                    self._child.kill()
             report.returncode = self._child.wait()
             report.unix_time = report.unix_time or time.time()
-            report.log_failure = next((log.failure for log in logs.values() if log.failure), "")
-        finally:
-            for log in logs.values():
-                log.close()
+            report.log_failure = output.log_failure
         return report
 
     def _pipes(self) -> dict[str, int]:
@@ -211,6 +192,53 @@ class ModelProcess:
         request_stacks(self.pid, self._run)
         self._child.kill()
         return reason
+
+
+class _Output:
+    """What the process writes: output goes to its log and the observer, a message into the report."""
+
+    def __init__(self, run: Path, pipes: Mapping[str, int], report: Report, observer: Observer) -> None:
+        self._report = report
+        self._observer = observer
+        self._unfinished = b""  # the beginning of a message
+        self._logs = {name: _Log(run / f"{name}.log") for name in pipes if name != _MESSAGES}
+        self._selector = selectors.DefaultSelector()
+        for name, pipe in pipes.items():
+            self._selector.register(pipe, selectors.EVENT_READ, name)
+
+    def __enter__(self) -> _Output:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._selector.close()
+        for log in self._logs.values():
+            log.close()
+
+    @property
+    def is_open(self) -> bool:
+        """True if more may come."""
+        return bool(self._selector.get_map())
+
+    @property
+    def log_failure(self) -> str:
+        """The reason why a log is incomplete; "" if all are whole."""
+        return next((log.failure for log in self._logs.values() if log.failure), "")
+
+    def pass_on(self) -> bool:
+        """Passes on what was written, after a tick at most; False if nothing was."""
+        ready = self._selector.select(_TICK)
+        for key, _ in ready:
+            data = os.read(key.fd, _CHUNK)
+            if not data:
+                self._selector.unregister(key.fd)
+            elif key.data == _MESSAGES:
+                *lines, self._unfinished = (self._unfinished + data).split(b"\n")
+                for line in lines:
+                    self._report.receive(read_message(line), self._observer)
+            else:
+                self._logs[key.data].write(data)
+                self._observer.output(key.data, data)
+        return bool(ready)
 
 
 class _Log:

@@ -96,7 +96,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
         _send(pipe, StageReached(RunStage.LOAD))
         path, data = _raw_inputs(request)
         _select_gpu(data)
-        model = _interposed(request.interposed, request, is_captured)
+        model = _interposed(request.interposed, request, single_threaded=is_captured)
         _send(pipe, StageReached(RunStage.INPUTS))
         inputs = input_files.arrange(path, data, model.signature)
     else:
@@ -194,7 +194,7 @@ def _can_profile(chosen: DeviceTimes) -> bool:
     return False
 
 
-def _interposed(libraries: InterposedLibraries, request: RunRequest, single_threaded: bool) -> Interposed:
+def _interposed(libraries: InterposedLibraries, request: RunRequest, *, single_threaded: bool) -> Interposed:
     return Interposed(
         front=libraries.front,
         recorder=libraries.recorder,

@@ -28,7 +28,8 @@ from aoti_debug.base.machine.files import stamped_directories, untrusted_files
 from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
-from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, rescued_tensors, run_json, timeline
+from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, rescued_tensors, run_json
+from aoti_debug.runs.rundir.assemble_timeline import assemble
 from aoti_debug.runs.rundir.formats import journal
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.run_json import EMBEDDED, ExitKind, RunInfo
@@ -70,7 +71,7 @@ class RunDir:
         """The calls, launches and faults of the run, with rescued tensors counted as saved."""
         with _garbage_collection_paused():
             records = self.journal.records if self.journal else ()
-            return timeline.assemble(chain(records, rescued_tensors.read(self.path)), self.manifest)
+            return assemble(chain(records, rescued_tensors.read(self.path)), self.manifest)
 
     def with_info(self, info: RunInfo) -> RunDir:
         """The run with another run.json; nothing else is read again."""

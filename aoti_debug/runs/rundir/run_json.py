@@ -175,7 +175,7 @@ def read(run: Path) -> RunInfo:
         raise RunDirError(f"{path} is damaged: {error}", hint="run the package again") from error
 
 
-def poison_in_force(guards: bool, poison: int | None) -> int | None:
+def poison_in_force(poison: int | None, *, guards: bool) -> int | None:
     """The byte that guarded buffers are filled with; None without guards.
 
     It is the requested one, else that of the environment, else the default.

@@ -1,25 +1,21 @@
-"""Joins the journal's records with the manifest's sites: the launches, calls and faults of a run."""
+"""The timeline of a run: its launches with their arguments, its calls and its faults."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
 from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
 from aoti_debug.base.abi import CallKind, FaultDomain, Phase, SaveStatus
-from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.package.manifest import Arg, CType, Kernel, Manifest, Role, Site
+from aoti_debug.package.manifest import Arg, CType, Kernel, Role, Site
 from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value, number
-from aoti_debug.runs.rundir import watchpoints
 from aoti_debug.runs.rundir.formats import journal_records
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.formats.statistics import Statistics
-from aoti_debug.runs.rundir.watchpoints import Watchpoint, WatchpointRecord
+from aoti_debug.runs.rundir.watchpoints import Watchpoint
 
 
 class LaunchStatus(str, Enum):
@@ -160,7 +156,7 @@ class Launch:
     site: Site
     status: LaunchStatus
     _begin: journal_records.LaunchBegin = field(repr=False)
-    _records: _LaunchRecords = field(repr=False)
+    _records: LaunchRecords = field(repr=False)
     _kernels: Mapping[int, Kernel] = field(repr=False)
 
     @property
@@ -282,7 +278,7 @@ class Launch:
         return next((argument for argument in self.args if argument.name == name), None)
 
 
-class _LaunchRecords:
+class LaunchRecords:
     """The records of one launch."""
 
     begin: journal_records.LaunchBegin | None = None
@@ -296,16 +292,20 @@ class _LaunchRecords:
 
     @property
     def is_measured(self) -> bool:
+        """True if there is a record of the values of a tensor."""
         return bool(self.stats or self.files or self.replayed)
 
     def all_stats(self) -> tuple[journal_records.TensorStats, ...]:
+        """The statistics of tensors, those of replays last."""
         return (*self.stats, *(record.stats for record in self.replayed)) if self.replayed else self.stats
 
     def tensor(self, slot: int) -> Tensor | None:
+        """The tensor of an argument: what the launch left, or what it was passed."""
         before, changed = self._values()
         return _tensor(before.get(slot), changed.get(slot))
 
     def tensors(self, count: int) -> list[Tensor | None]:
+        """The tensors of all arguments."""
         before, changed = self._values()
         if changed:
             return [_tensor(before.get(slot), changed.get(slot)) for slot in range(count)]
@@ -317,6 +317,7 @@ class _LaunchRecords:
         return before, self.end.values.decode() if self.end and self.end.values.length else {}
 
     def arguments(self, site: Site) -> tuple[Argument, ...]:
+        """The recorded values, one for each of the site's args."""
         before, changed = self._values()
         after = {**before, **changed} if changed else before
         # by name: a tensor that is passed twice is recorded once
@@ -342,6 +343,7 @@ class _LaunchRecords:
         )
 
     def status(self) -> LaunchStatus:
+        """The end of the launch on the host."""
         if self.end is None:
             return LaunchStatus.FAILED if self.fault else LaunchStatus.OPEN
         if self.end.not_started:
@@ -371,114 +373,6 @@ class Timeline:
     damages: tuple[journal_records.GuardDamage, ...]  # to guards around buffers; on a device in the order of detection
     watchpoints: tuple[Watchpoint, ...]
     ended: bool  # by a normal unload of the package
-
-
-def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> Timeline:
-    """Joins records that are ordered by time; those of a launch whose beginning was overwritten are dropped.
-
-    Raises:
-        RunDirError: a record names a site that the manifest does not have.
-    """
-    records: dict[LaunchKey, _LaunchRecords] = defaultdict(_LaunchRecords)
-    begins: list[journal_records.LaunchBegin] = []
-    call_begins: list[journal_records.CallBegin] = []
-    call_ends: dict[tuple[CallKind, int], journal_records.CallEnd] = {}
-    faults: list[Fault] = []
-    notes: list[journal_records.NoteRecord] = []
-    damages: list[journal_records.GuardDamage] = []
-    watched: list[WatchpointRecord] = []
-    replays: dict[tuple[CallKind, int], int] = {}
-    ended = False
-    for record in ordered:
-        match record:
-            case journal_records.LaunchBegin():
-                records[record.key].begin = record
-                begins.append(record)
-            case journal_records.LaunchEnd():
-                records[record.key].end = record
-            case journal_records.TensorStats():
-                records[record.key].stats += (record,)
-            case journal_records.GridRecord():
-                records[record.key].grids += (record,)
-            case journal_records.TensorFile():
-                records[record.key].files += (record,)
-            case journal_records.ReplayStats():
-                records[record.stats.key].replayed += (record,)
-                replays[record.stats.key.kind, record.stats.key.call] = record.begun
-            case journal_records.FaultRecord():
-                fault = Fault(
-                    record.domain, record.code, record.text, record.launch, record.kind, record.call, record.time_ns
-                )
-                faults.append(fault)
-                if record.launch is not None:
-                    records[record.launch].fault = fault
-            case journal_records.PrintRecord():
-                records[record.key].printed = record.text
-            case journal_records.CallBegin():
-                call_begins.append(record)
-            case journal_records.CallEnd():
-                call_ends[record.kind, record.call] = record
-            case journal_records.NoteRecord():
-                notes.append(record)
-            case journal_records.GuardDamage():
-                damages.append(record)
-            case journal_records.WatchRecord() | journal_records.WatchHitRecord() | journal_records.WatchCountRecord():
-                watched.append(record)
-            case journal_records.RunEnd():
-                ended = True
-    kernels = {kernel.id: kernel for kernel in manifest.kernels}
-    return Timeline(
-        calls=tuple(
-            _call(begin, call_ends.get(key := (begin.kind, begin.call)), replays.get(key)) for begin in call_begins
-        ),
-        launches=tuple(_launch(begin, records[begin.key], manifest, kernels) for begin in begins),
-        faults=tuple(faults),
-        notes=tuple(notes),
-        damages=tuple(damages),
-        watchpoints=watchpoints.join(watched, manifest),
-        ended=ended,
-    )
-
-
-def _call(begin: journal_records.CallBegin, end: journal_records.CallEnd | None, replays: int | None) -> ModelCall:
-    return ModelCall(
-        kind=begin.kind,
-        call=begin.call,
-        thread=begin.thread,
-        level=begin.level,
-        capturing=begin.capturing,
-        stream_slot=begin.stream_slot,
-        stream=begin.stream,
-        ended=end is not None,
-        failed=end is not None and end.failed,
-        begin_ns=begin.time_ns,
-        end_ns=None if end is None else end.time_ns,
-        replays=replays,
-    )
-
-
-def _launch(
-    begin: journal_records.LaunchBegin, records: _LaunchRecords, manifest: Manifest, kernels: Mapping[int, Kernel]
-) -> Launch:
-    if begin.site >= len(manifest.sites):
-        raise RunDirError(
-            f"the journal names site {begin.site}, but the manifest has {len(manifest.sites)}",
-            hint="the manifest belongs to another package: run the package again",
-        )
-    site = manifest.sites[begin.site]
-    if records.is_measured:
-        _check_slots(begin.key, records, site)
-    return Launch(begin.key, site, records.status(), begin, records, kernels)
-
-
-def _check_slots(key: LaunchKey, records: _LaunchRecords, site: Site) -> None:
-    count = len(site.args)
-    for slot in chain((file.slot for file in records.files), (stats.slot for stats in records.all_stats())):
-        if not 0 <= slot < count:  # one of a rescued tensor may be negative
-            raise RunDirError(
-                f"the run is damaged: a tensor of argument {slot} of launch {key}, which has {count} arguments",
-                hint="run the package again",
-            )
 
 
 def _grid(record: journal_records.GridRecord, kernel: Kernel | None) -> Grid:

@@ -103,7 +103,7 @@ _PHASES = {Phase.BEFORE: "before", Phase.AFTER: "after"}
 
 
 def detail(
-    run: RunDir, launch: Launch, width: int, choice: Sequence[Phase] | None, unfolded: bool = False
+    run: RunDir, launch: Launch, width: int, choice: Sequence[Phase] | None, *, unfolded: bool = False
 ) -> list[str]:
     """A launch with all arguments and their values, grid and model lines.
 
@@ -116,7 +116,7 @@ def detail(
     """
     lines = [f"launch {launch.id}  {launch.kernel}"]
     lines += _facts(run, launch, width)
-    lines += _provenance(run, launch, width, unfolded)
+    lines += _provenance(run, launch, width, unfolded=unfolded)
     if launch.printed is not None:
         lines += ["  printed", *(f"    {line}" for line in launch.printed.splitlines())]
     for grid in launch.grids:
@@ -205,18 +205,18 @@ def _labelled(label: str, fact: str, width: int) -> list[str]:
     return [f"  {label:<11}{first[len(indent) :]}", *rest]
 
 
-def _provenance(run: RunDir, launch: Launch, width: int, unfolded: bool) -> list[str]:
+def _provenance(run: RunDir, launch: Launch, width: int, *, unfolded: bool) -> list[str]:
     provenance = launch.site.provenance
     lines = model_lines(provenance, width)
     post, pre = provenance.post_grad_nodes, provenance.pre_grad_nodes
     own = post if unfolded else own_nodes(launch.site, run.manifest.sites)
     lines += _labelled("module", ", ".join(provenance.modules), width) if provenance.modules else []
-    lines += _nodes("fx nodes", own, len(post), width, unfolded)
-    lines += _nodes("traced as", pre, len(pre), width, unfolded)
+    lines += _nodes("fx nodes", own, len(post), width, unfolded=unfolded)
+    lines += _nodes("traced as", pre, len(pre), width, unfolded=unfolded)
     return lines + (whole_stacks(provenance) if unfolded else stack_lines(provenance, width))
 
 
-def _nodes(label: str, nodes: Sequence[str], total: int, width: int, unfolded: bool) -> list[str]:
+def _nodes(label: str, nodes: Sequence[str], total: int, width: int, *, unfolded: bool) -> list[str]:
     shown = nodes if unfolded else nodes[:_MAX_NODES]
     more = f" and {total - len(shown)} more (--all)" if len(shown) < total else ""
     return _labelled(label, f"{', '.join(shown)}{more}", width) if shown else []

@@ -13,9 +13,9 @@ from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.runs.rundir.device_activity import Activity, DeviceActivity
+from aoti_debug.runs.rundir.formats.journal import WallClock
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch, ModelCall
-from aoti_debug.runs.rundir.wall_clock import WallClock
 from aoti_debug.views.profile.measured_call import MeasuredCall, complete_calls
 
 _OURS = "aoti_debug_"  # the names of kernels that are not the model's begin with this

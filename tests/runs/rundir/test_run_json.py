@@ -114,4 +114,4 @@ def test_the_poison_in_force(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert run_json.poison_in_force(guards, poison) == expected
+    assert run_json.poison_in_force(poison, guards=guards) == expected

@@ -15,7 +15,7 @@ from tests.runs.show.recorded import crashed, device_fault, hashes, level_2, rep
 
 
 def lines(run: RunDir, launch: str, *phases: Phase, unfolded: bool = False) -> list[str]:
-    return detail(run, run.launch(launch), 100, phases or None, unfolded)
+    return detail(run, run.launch(launch), 100, phases or None, unfolded=unfolded)
 
 
 def test_values_of_level_2(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
 @click.pass_context
 def command(
     context: click.Context,
+    *,
     good: Path,
     bad: Path | None,
     settings: bool,

@@ -89,6 +89,7 @@ STAGES = {
     help="Keep the generated C++ in this directory, original and instrumented.",
 )
 def command(
+    *,
     model: Path,
     level: int,
     filters: tuple[str, ...],

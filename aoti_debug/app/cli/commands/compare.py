@@ -57,6 +57,7 @@ from aoti_debug.views.report import report
 @click.pass_context
 def command(
     context: click.Context,
+    *,
     model: Path,
     inputs: Path | None,
     random_inputs: int | None,

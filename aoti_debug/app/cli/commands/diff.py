@@ -66,6 +66,7 @@ from aoti_debug.package.recording import levels
 @click.pass_context
 def command(
     context: click.Context,
+    *,
     a: Path,
     b: Path,
     inputs: Path | None,

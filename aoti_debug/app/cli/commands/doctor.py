@@ -23,7 +23,7 @@ _LABELS = 9, 19  # columns
 @click.command("doctor")
 @options.json_output()
 @click.pass_context
-def command(context: click.Context, as_json: bool) -> None:
+def command(context: click.Context, *, as_json: bool) -> None:
     """List what this machine has for building, running and debugging models, and what to do about the rest.
 
     Exit code 4: something is missing that every build or run needs.

@@ -34,6 +34,7 @@ from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 @click.pass_context
 def command(
     context: click.Context,
+    *,
     what: Path,
     inputs: Path | None,
     calls: int,

@@ -43,6 +43,7 @@ from aoti_debug.triage.minify.text import minified_lines
 @click.pass_context
 def command(
     context: click.Context,
+    *,
     program: Path,
     inputs: Path | None,
     calls: int,

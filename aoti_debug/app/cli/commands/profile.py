@@ -64,6 +64,7 @@ LIMIT = 40  # rows
 @click.pass_context
 def command(
     context: click.Context,
+    *,
     model: Path,
     inputs: Path | None,
     calls: int,

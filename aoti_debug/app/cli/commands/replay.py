@@ -50,6 +50,7 @@ from aoti_debug.runs.show.detail import detail
 @click.pass_context
 def command(
     context: click.Context,
+    *,
     run: Path | None,
     substitutions: tuple[str, ...],
     to: str,

@@ -56,6 +56,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
 @click.option("--issue", is_flag=True, help="As --fx, with an issue text for PyTorch: script, observed, versions.")
 @options.trust
 def command(
+    *,
     kernel: str,
     launch: str | None,
     run: str | None,

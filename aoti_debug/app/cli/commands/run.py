@@ -194,6 +194,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
 @click.pass_context
 def command(
     context: click.Context,
+    *,
     package: Path,
     inputs: Path | None,
     random_inputs: int | None,

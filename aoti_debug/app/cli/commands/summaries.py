@@ -40,6 +40,7 @@ LIMIT = 100  # rows
 @options.json_output("docs/summaries.schema.json", " It has every call.")
 @options.wide
 def command(
+    *,
     what: str | None,
     filters: tuple[str, ...],
     modules: tuple[str, ...],

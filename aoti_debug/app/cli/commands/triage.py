@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines, width
@@ -87,6 +86,7 @@ _OF_RANKS = ("model", "verbose", "as_json")
 @click.pass_context
 def command(
     context: click.Context,
+    *,
     model: Path,
     inputs: Path | None,
     random_inputs: int | None,
@@ -188,12 +188,10 @@ def _analyse_ranks(context: click.Context, path: Path) -> RanksAnalysis:
         UsageError: such an option was given.
         RunDirError: a record of a rank cannot be read.
     """
-    for parameter in context.command.params:
-        is_given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-        if is_given and parameter.name not in _OF_RANKS:
+    for name, option in options.given(context).items():
+        if name not in _OF_RANKS:
             raise UsageError(
-                f"{parameter.opts[0]} needs a model; {path} is a run of ranks",
-                hint="aoti-debug triage MODEL.pt2, or leave it out",
+                f"{option} needs a model; {path} is a run of ranks", hint="aoti-debug triage MODEL.pt2, or leave it out"
             )
     return analyse(ranks_run.open_ranks(path))
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.app.cli import main
-from aoti_debug.app.cli.commands import show as show_command
+from aoti_debug.app.cli import main, show_run
 from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
@@ -123,7 +122,7 @@ def test_a_pattern_is_a_table(base: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_a_long_table_is_cut_unless_all_is_asked_for(
     base: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(show_command, "LIMIT", 2)
+    monkeypatch.setattr(show_run, "LIMIT", 2)
     assert show() == 0
     assert capsys.readouterr().out.splitlines()[-1] == "launches 1 to 2 of 5; --all shows them all"
     assert show("--all") == 0

@@ -1,10 +1,12 @@
-"""`aoti-debug show --calls`: the launches of a run, or its program in eager, as call text."""
+"""Launches of a run as code: `show --source`, `--ptx` and `--sass`, and as call text: `show --calls`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import groupby
+from typing import Any
 
 from aoti_debug.base.abi import CallKind, Level
 from aoti_debug.base.errors import AotiDebugError, UsageError
@@ -20,15 +22,95 @@ from aoti_debug.views.call_text.call import Call, CallCondition, call_lines, par
 from aoti_debug.views.call_text.eager_calls import eager_calls
 from aoti_debug.views.call_text.options import CallOptions
 from aoti_debug.views.call_text.recorded_calls import RecordedCalls
+from aoti_debug.views.kernel_code.kernel_code import document, launch_code, launch_kernels, listing
+from aoti_debug.views.kernel_code.machine_code import ptx, sass, triton_caches
+from aoti_debug.views.kernel_code.options import CodeOptions
+
+
+class RunCode:
+    """The code of the kernels of a run, in the forms that are asked for."""
+
+    def __init__(self, run: RunDir, options: CodeOptions) -> None:
+        self._run = run
+        self._options = options
+        self._documents: dict[tuple[int, str], list[dict[str, Any]]] = {}
+
+    def lines(self, launch: Launch, columns: int) -> Iterator[str]:
+        """Yields the code of a launch's kernels.
+
+        Raises:
+            AotiDebugError: PTX or SASS are asked for and cannot be had; SASS of an untrusted run is refused.
+        """
+        kernels = launch_kernels(self._run, launch)
+        if not kernels:
+            self._require_kernel(launch)
+            operator = launch.site.op or "an operator of torch"
+            yield from ("", f"{launch.kernel} has no source of its own: it is {operator}")
+        if self._options.source:
+            for code in launch_code(self._run, launch, *self._reference):
+                yield from ("", *listing(code, launch.site.provenance, columns))
+        for kernel in kernels:
+            if self._options.ptx:
+                yield from ("", f"PTX of {kernel.name}", *ptx(self._run, kernel, triton_caches()).splitlines())
+            if self._options.sass:
+                yield from (
+                    "",
+                    f"SASS of {kernel.name}",
+                    *sass(self._run, kernel, trusted=self._options.trusted).splitlines(),
+                )
+
+    def document(self, launch: Launch) -> list[dict[str, Any]]:
+        """The code of a launch's kernels for JSON; launches of one site that ran the same kernel share it.
+
+        Raises:
+            AotiDebugError: PTX or SASS are asked for and cannot be had; SASS of an untrusted run is refused.
+        """
+        key = (launch.site.id, launch.grid.kernel if launch.grid else "")
+        if key not in self._documents:
+            self._documents[key] = self._document(launch)
+        return self._documents[key]
+
+    def _document(self, launch: Launch) -> list[dict[str, Any]]:
+        codes = launch_code(self._run, launch, *self._reference)
+        if not codes:
+            self._require_kernel(launch)
+        return [
+            {
+                **document(code),
+                "ptx": ptx(self._run, code.kernel, triton_caches()) if self._options.ptx else None,
+                "sass": sass(self._run, code.kernel, trusted=self._options.trusted) if self._options.sass else None,
+            }
+            for code in codes
+        ]
+
+    def _require_kernel(self, launch: Launch) -> None:
+        if self._options.ptx or self._options.sass:
+            raise UsageError(
+                f"{launch.kernel} is no generated kernel: it is {launch.site.op or 'an operator of torch'}",
+                hint="--ptx and --sass need a Triton kernel",
+            )
+
+    @cached_property
+    def _reference(self) -> tuple[Reference | None, str]:
+        return _reference_of(self._run)
+
+
+def _reference_of(run: RunDir) -> tuple[Reference | None, str]:
+    """The graphs of the package of a run, or the reason why there are none."""
+    try:
+        return reference_of(run)[0], ""
+    except AotiDebugError as error:
+        return None, str(error)
 
 
 def lines_of_calls(
-    run: RunDir, launches: Sequence[Launch], chosen: SiteFilter, options: CallOptions, limit: int | None
+    run: RunDir, launches: Sequence[Launch], options: CallOptions, chosen: SiteFilter, limit: int | None
 ) -> Iterator[str]:
     """Yields the lines.
 
     Args:
         launches: those that are asked for.
+        options: how they are printed.
         chosen: the modules and lines that are asked for.
         limit: how many launches are worded; None for all.
 
@@ -56,7 +138,7 @@ def lines_of_calls(
             f"run {run.path.name} holds no values of tensors: it was recorded at level {levels.written(run.level)}",
             hint=f"--where {options.where} needs a run at level 2, or at level 1, which also saves the tensors",
         )
-    reference, missing = _reference(run)
+    reference, missing = _reference_of(run)
     words = RecordedCalls(run, reference, Measurer(run, BUDGET) if needs_values else None, hashes=options.hashes)
     shown = launches if limit is None else launches[:limit]
     wanted = {launch.key for launch in shown}
@@ -89,11 +171,3 @@ def _matches(call: Call, pattern: str) -> bool:
     """True if a pattern takes a call for its operator, with or without overload, or for one that it holds."""
     names = [call.operator, *(operator.operator for operator in call.operators)]
     return any(fnmatchcase(name, pattern) or fnmatchcase(name.partition(".")[0], pattern) for name in names)
-
-
-def _reference(run: RunDir) -> tuple[Reference | None, str]:
-    """The graph of the package of a run, or the reason why there is none."""
-    try:
-        return reference_of(run)[0], ""
-    except AotiDebugError as error:
-        return None, str(error)

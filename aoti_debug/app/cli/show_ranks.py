@@ -1,16 +1,16 @@
-"""The text that `aoti-debug show` prints of a run of several ranks."""
+"""The output of `aoti-debug show` for a run of several ranks."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.show_run import ShowOptions
 from aoti_debug.base.errors import UsageError
 from aoti_debug.runs.ranks import agreement, ranks_run
 from aoti_debug.runs.ranks.agreement import Expectation
@@ -19,38 +19,34 @@ from aoti_debug.runs.ranks.ranks_analysis import analyse
 from aoti_debug.runs.ranks.text import ranks_lines
 
 
-def require_no_option_of_one_rank(path: Path, options: Mapping[str, Any]) -> None:
-    """Checks that the command line of a run of ranks has no option that only one rank can answer.
+def require_none(options: Sequence[str], path: Path) -> None:
+    """Checks that none of the options is given that only one rank can answer.
 
     Args:
-        options: the values of those options by name; a false one was not given.
+        options: those that are given.
 
     Raises:
-        UsageError: one was given.
+        UsageError: there is one.
         RunDirError: the run cannot be read.
     """
-    for option, value in options.items():
-        if value:
-            rank = ranks_run.open_ranks(path).recorded[0].path
-            raise UsageError(f"{option} needs one rank", hint=shlex.join(["aoti-debug", "show", str(rank)]))
+    if options:
+        rank = ranks_run.open_ranks(path).recorded[0].path
+        raise UsageError(f"{options[0]} needs one rank", hint=shlex.join(["aoti-debug", "show", str(rank)]))
 
 
-def print_ranks(path: Path, agree: tuple[str, ...], sharded: tuple[str, ...], as_json: bool, columns: int) -> None:
+def show_ranks(path: Path, asked: ShowOptions) -> None:
     """Prints a run of ranks in lines or as JSON, after a warning of the patterns that match nothing.
-
-    Args:
-        agree, sharded: patterns of the options of these names.
 
     Raises:
         RunDirError: a record of a run cannot be read.
     """
-    run, expected = ranks_run.open_ranks(path), Expectation(agree, sharded)
+    run, expected = ranks_run.open_ranks(path), Expectation(asked.agree, asked.sharded)
     print_lines(_unmatched_warning(agreement.unmatched(run.recorded, expected)), err=True)
     analysis = analyse(run, expected)
-    if as_json:
+    if asked.as_json:
         click.echo(json.dumps(document(analysis), indent=1, allow_nan=False))
     else:
-        print_lines(ranks_lines(analysis, columns))
+        print_lines(ranks_lines(analysis, asked.columns))
 
 
 def _unmatched_warning(unmatched: Expectation) -> list[str]:

@@ -1,0 +1,223 @@
+"""The output of `aoti-debug show` for one run: the launches that the command line names, as text or as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.ranks import one_rank
+from aoti_debug.base.abi import Phase
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.package.recording import site_filter
+from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
+from aoti_debug.runs.rundir import breadcrumbs, run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.show.argument_statistics import Measurer
+from aoti_debug.runs.show.overview import BUDGET, excerpt, header, overview, table
+from aoti_debug.views.call_text.options import CallOptions
+from aoti_debug.views.kernel_code.options import CodeOptions
+
+if TYPE_CHECKING:
+    from aoti_debug.app.cli.show_code import RunCode  # a plain `show` starts without it
+
+LIMIT = 400  # rows of a table
+MAX_IN_FULL = 3  # launches of one kernel that are shown in full
+
+
+@dataclass(frozen=True)
+class ShowOptions:
+    """The options of `aoti-debug show`.
+
+    Attributes:
+        what: a run, a kernel, a launch or a pattern; None for the run as a whole.
+        run: a run directory, or its name; None for the newest one.
+        phases: to show of each argument; None: inputs before, outputs after, in-out arguments both.
+        launches: the modules and lines that launches are of.
+        calls: how launches are printed in DebugMode's format; None if they are not.
+        code: the forms of the code of kernels.
+        is_whole: show every launch; of a launch, every FX node and every stack.
+        columns: of a line.
+        agree, sharded: of several ranks: patterns of what should be equal, and of what should not.
+    """
+
+    what: str | None
+    run: str | None
+    phases: Sequence[Phase] | None
+    launches: SiteFilter
+    calls: CallOptions | None
+    code: CodeOptions
+    is_whole: bool
+    columns: int
+    as_json: bool
+    agree: tuple[str, ...] = ()
+    sharded: tuple[str, ...] = ()
+
+    @property
+    def limit(self) -> int | None:
+        """The most launches of a table; None for all."""
+        return None if self.is_whole else LIMIT
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The run, and the launches of it, that the command line asks for.
+
+    Attributes:
+        launches: those that it names; None for the run as a whole.
+        in_full: True if it names them (a launch, a kernel); False for a pattern.
+    """
+
+    diagnosed: DiagnosedRun
+    launches: tuple[Launch, ...] | None
+    in_full: bool = True
+
+    @property
+    def run(self) -> RunDir:
+        """The run without its diagnosis."""
+        return self.diagnosed.run
+
+    @property
+    def shown(self) -> tuple[Launch, ...]:
+        """The launches that are named; all of the run if none is."""
+        return self.run.launches if self.launches is None else self.launches
+
+
+def show_run(asked: ShowOptions) -> None:
+    """Prints a run, or launches of it.
+
+    Raises:
+        UsageError: nothing is named that the options fit.
+        RunDirError: the run cannot be read.
+    """
+    selected = select(asked.what, asked.run)
+    _keep_crumbs(selected.run)
+    if asked.calls is not None:
+        from aoti_debug.app.cli.show_code import lines_of_calls  # a plain `show` starts without it
+
+        selection = narrowed(selected, asked.launches) if asked.calls.eager is None else selected
+        print_lines(lines_of_calls(selection.run, selection.shown, asked.calls, asked.launches, asked.limit))
+        return
+    selection = narrowed(selected, asked.launches)
+    if asked.code and not (selection.in_full and selection.launches):
+        raise UsageError("--source, --ptx and --sass need a launch", hint="aoti-debug show KERNEL, or NUMBER, --source")
+    if asked.as_json:
+        _print_document(selection, asked.code)
+    elif selection.launches is None:
+        _print_overview(selection.diagnosed, asked)
+    else:
+        _print_launches(selection, asked)
+
+
+def select(what: str | None, run: str | None) -> Selection:
+    """Opens the run and selects the launches that the command line names.
+
+    Raises:
+        UsageError: `what` is neither a run, nor a kernel, nor a launch; the hint lists similar names.
+        RunDirError: there is no such run or launch, or the run is damaged.
+    """
+    if run is None and what is not None and names_a_run(what):
+        return Selection(open_diagnosed(what), None)
+    diagnosed = open_diagnosed(one_rank(run))
+    opened = diagnosed.run
+    if what is None:
+        return Selection(diagnosed, None)
+    if run_directory.is_launch_id(what):
+        return Selection(diagnosed, (opened.launch(what),))
+    launches = opened.launches_of(what)
+    if launches:
+        return Selection(diagnosed, launches, in_full=all(launch.kernel == what for launch in launches))
+    known = (*opened.kernels(), *dict.fromkeys(site.kernel for site in opened.manifest.sites))
+    if what in known:
+        raise UsageError(f"{what} was not launched in run {opened.path.name}", hint=name_hint(what, opened.kernels()))
+    raise UsageError(
+        f"{what!r} is neither a run, nor a kernel, nor a launch of run {opened.path.name}",
+        hint=name_hint(what, dict.fromkeys((*known, *run_directory.runs(opened.path.parent)))),
+    )
+
+
+def narrowed(selection: Selection, chosen: SiteFilter) -> Selection:
+    """The selection without the launches that do not pass a filter.
+
+    Raises:
+        UsageError: no launch passes it, or the run holds no module paths or model lines.
+    """
+    if not chosen:
+        return selection
+    run = selection.run
+    site_filter.check_patterns(chosen)
+    site_filter.require_names(run.manifest, chosen, f"run {run.path.name}")
+    sites = chosen.site_ids(run.manifest.sites)
+    launches = tuple(launch for launch in selection.shown if launch.site.id in sites)
+    if not launches:
+        criterion, pattern = chosen.patterns()[0]
+        known = site_filter.known_names({launch.site.id: launch.site for launch in run.launches}.values(), criterion)
+        raise UsageError(f"no launch of run {run.path.name} passes {chosen.options}", hint=name_hint(pattern, known))
+    return replace(selection, launches=launches, in_full=selection.launches is not None and selection.in_full)
+
+
+def _keep_crumbs(run: RunDir) -> None:
+    """Copies the breadcrumbs of a process that died without a parent from shared memory into the run directory."""
+    if run.state is not ExitKind.RUNNING and os.access(run.path, os.W_OK):
+        breadcrumbs.preserve(run.path)
+
+
+def names_a_run(what: str) -> bool:
+    """True if the word is a run or a directory, not a kernel or a launch."""
+    if run_directory.is_run(what):
+        return True
+    with contextlib.suppress(OSError, ValueError):  # too long for a file, or with a null character
+        return Path(what).is_dir()
+    return False
+
+
+def _print_overview(diagnosed: DiagnosedRun, asked: ShowOptions) -> None:
+    run, verdict = diagnosed.run, diagnosed.verdict
+    around = verdict.suspects[0] if verdict is not None and verdict.suspects else None
+    print_lines(overview(run, verdict, excerpt(run.launches, asked.limit, around), asked.columns))
+
+
+def _print_launches(selection: Selection, asked: ShowOptions) -> None:
+    run, launches, columns = selection.run, selection.shown, asked.columns
+    if selection.in_full and len(launches) <= MAX_IN_FULL:
+        in_full = launches
+    else:
+        part = excerpt(launches, asked.limit, None)
+        print_lines([*header(run, columns), "", *table(run, selection.diagnosed.verdict, part, columns), ""])
+        in_full = launches[:1] if selection.in_full else ()
+    from aoti_debug.runs.show.detail import detail  # the table of a run does without it
+
+    for launch in in_full:
+        code_lines = _code(run, asked.code).lines(launch, columns) if asked.code else ()
+        print_lines([*detail(run, launch, columns, asked.phases, unfolded=asked.is_whole), *code_lines, ""])
+
+
+def _print_document(selection: Selection, code: CodeOptions) -> None:
+    from aoti_debug.runs.show.document import document  # what is shown as text does without it
+
+    run, launches = selection.run, selection.shown
+    measurer = Measurer(run, BUDGET if selection.launches is None else None)
+    whole = document(run, selection.diagnosed.verdict, launches, measurer)
+    if code:
+        run_code = _code(run, code)
+        for launch, described in zip(launches, whole["launches"], strict=True):
+            described["code"] = run_code.document(launch)
+    click.echo(json.dumps(whole, indent=1, allow_nan=False))
+
+
+def _code(run: RunDir, options: CodeOptions) -> RunCode:
+    from aoti_debug.app.cli.show_code import RunCode
+
+    return RunCode(run, options)

@@ -75,7 +75,7 @@ class ReproArguments:
     tensors: tuple[TensorArgument, ...]
     results: tuple[AllocatedResult, ...]
 
-    def missing(self, fault: bool) -> Iterator[str]:
+    def missing(self, *, fault: bool) -> Iterator[str]:
         """Yields one text for each tensor that a replay needs and the run did not save.
 
         Args:

@@ -10,9 +10,9 @@ from aoti_debug.base.abi import LAYOUTS, device_name
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.manifest import Form, Kind, Manifest, OperatorSchema, Parameter
 from aoti_debug.package.recording.values import Number
-from aoti_debug.repro import literals, schema
+from aoti_debug.repro import literals, operators
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.custom_operators import is_operator, with_operator_libraries
+from aoti_debug.repro.operators import is_operator, with_operator_libraries
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call
 
@@ -27,7 +27,7 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     if site.op and not is_operator(site.op):
         return f"{site.op!r} is not the name of an operator"
     if site.op:
-        return schema.missing(site.op, manifest)
+        return operators.missing(site.op, manifest)
     if site.kind is Kind.CUSTOM_SHIM:
         return "the package does not say which operator it is; build it again with this version"
     return f"the operator behind {site.callee} is not known"
@@ -44,18 +44,18 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments
         return WRITTEN_BY_HAND[site.callee](launch, arguments)
     operator = manifest.operator(site.op)
     assert operator is not None
-    called = script_for(schema.of_version(operator, site.callee), launch, arguments)
+    called = script_for(operators.of_version(operator, site.callee), launch, arguments)
     return with_operator_libraries(manifest, site.op, called)
 
 
 def script_for(signature: OperatorSchema, launch: RecordedLaunch, arguments: ReproArguments) -> Script:
     """Returns the call of an operator with this schema."""
     outputs = [s.arg.value for s in launch.slots if s.arg.form is Form.OUTPUT_SLOT]
-    first_result = min([schema.width(signature), *outputs])
+    first_result = min([operators.width(signature), *outputs])
     positional: list[str] = []
     named: list[str] = []
     values: dict[str, str] = {}
-    for at, parameter in sorted(schema.in_c(signature), key=lambda item: signature.parameters.index(item[1])):
+    for at, parameter in sorted(operators.in_c(signature), key=lambda item: signature.parameters.index(item[1])):
         if at >= first_result:
             if not parameter.default:
                 raise _misfit(launch, f"{parameter.name} has no default and is not passed")
@@ -118,7 +118,7 @@ WRITTEN_BY_HAND: dict[str, Callable[[RecordedLaunch, ReproArguments], Script]] =
 def _random(signature: OperatorSchema, values: dict[str, str]) -> str:
     """The reason why a random operator's values cannot be compared; "" where it draws no numbers in this launch."""
     idle = values.get("dropout_p") == "0.0" or values.get("train") == "False"
-    return "" if idle else schema.random_reason(signature)
+    return "" if idle else operators.random_reason(signature)
 
 
 def _misfit(launch: RecordedLaunch, why: str) -> UsageError:

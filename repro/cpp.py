@@ -7,7 +7,7 @@ import re
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.manifest import Kernel, KernelCompilation, Manifest
 from aoti_debug.package.recording.values import Number
-from aoti_debug.repro import c_numbers, literals
+from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call, tuple_of
@@ -64,10 +64,10 @@ def _value(launch: RecordedLaunch, slot: RecordedSlot, arguments: ReproArguments
     if not isinstance(slot.value, Number):
         raise UsageError(f"launch {launch.id} cannot be replayed: {slot.arg.name} was not recorded")
     declared = re.sub(r"\b(const|std::)\s*|&", "", slot.arg.ctype).strip()
-    ctype = c_numbers.CTYPES.get(declared) if declared else c_numbers.RECORDED.get(slot.value.type)
+    ctype = literals.CTYPES.get(declared) if declared else literals.RECORDED_CTYPES.get(slot.value.type)
     if ctype is None:
         raise UsageError(f"launch {launch.id} cannot be replayed: {slot.arg.name} is passed as {slot.arg.ctype}")
-    return c_numbers.source(ctype, slot.value.value)
+    return literals.ctypes_number(ctype, slot.value.value)
 
 
 def _source(kernel: Kernel, compiler: KernelCompilation) -> str:

@@ -132,7 +132,7 @@ class Machine:
     address_sanitizer: str = ""
 
 
-def this_machine(compiler: KernelCompilation, cuda: bool) -> Machine:
+def this_machine(compiler: KernelCompilation, *, cuda: bool) -> Machine:
     """Looks for the tools on this machine.
 
     Args:

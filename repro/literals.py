@@ -7,10 +7,12 @@ import math
 import re
 from collections.abc import Iterable
 
-_AVAILABLE = "available_device"  # of replay.devices
+from aoti_debug.package.manifest import CType
+
+_AVAILABLE = "available_device"  # of replay.memory
 
 
-def number(value: int | float | bool) -> str:
+def number(value: int | float) -> str:
     """Python source of a number; it evaluates to the same bits, NaN's payload apart."""
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
@@ -80,4 +82,42 @@ def device(name: str) -> str:
 
 def imports_of(statement: str) -> tuple[str, ...]:
     """The import statements that a statement with such literals needs."""
-    return (f"from replay.devices import {_AVAILABLE}",) if f"torch.device({_AVAILABLE}(" in statement else ()
+    return (f"from replay.memory import {_AVAILABLE}",) if f"torch.device({_AVAILABLE}(" in statement else ()
+
+
+CTYPES = {  # C++ type -> the type of ctypes
+    "bool": "c_bool",
+    "int8_t": "c_int8",
+    "int16_t": "c_int16",
+    "int32_t": "c_int32",
+    "int": "c_int",
+    "int64_t": "c_int64",
+    "long": "c_long",
+    "long long": "c_longlong",
+    "uint8_t": "c_uint8",
+    "uint16_t": "c_uint16",
+    "uint32_t": "c_uint32",
+    "uint64_t": "c_uint64",
+    "size_t": "c_size_t",
+    "float": "c_float",
+    "double": "c_double",
+}
+RECORDED_CTYPES = {  # of a number whose C++ type is not known
+    CType.BOOL: "c_bool",
+    CType.I8: "c_int8",
+    CType.I16: "c_int16",
+    CType.I32: "c_int32",
+    CType.I64: "c_int64",
+    CType.U8: "c_uint8",
+    CType.U16: "c_uint16",
+    CType.U32: "c_uint32",
+    CType.U64: "c_uint64",
+    CType.F32: "c_float",
+    CType.F64: "c_double",
+}
+
+
+def ctypes_number(ctype: str, value: float) -> str:
+    """A value as an instance of a type of ctypes."""
+    converted = float(value) if ctype in ("c_float", "c_double") else bool(value) if ctype == "c_bool" else int(value)
+    return f"ctypes.{ctype}({number(converted)})"

@@ -13,9 +13,9 @@ from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.package.manifest import Manifest, ProxyArgument
 from aoti_debug.package.recording.values import Number
-from aoti_debug.repro import literals, schema
+from aoti_debug.repro import literals, operators
 from aoti_debug.repro.arguments import ReproArguments
-from aoti_debug.repro.custom_operators import is_of_torch, is_operator, with_operator_libraries
+from aoti_debug.repro.operators import is_of_torch, is_operator, with_operator_libraries
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call
 
@@ -76,7 +76,7 @@ def refusal(launch: RecordedLaunch, manifest: Manifest) -> str:
     held = [operand.name for operand in launch.site.operands if _kind(operand) in _HELD]
     if held:
         return f"its argument {held[0]} is an object that only the package holds"
-    return schema.missing(launch.site.op, manifest) if is_of_torch(launch.site.op) else ""
+    return operators.missing(launch.site.op, manifest) if is_of_torch(launch.site.op) else ""
 
 
 def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments) -> Script:
@@ -95,7 +95,7 @@ def script(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArguments
     op = launch.site.op.replace("::", ".")
     line = call(f"{_assignment(results)}torch.ops.{op}", passed)
     operator = manifest.operator(op)  # None of a custom operator that was not registered when the package was built
-    random = schema.random_reason(operator) if operator else ""
+    random = operators.random_reason(operator) if operator else ""
     written = Script((line,), made=tuple(reader.made), random=random, imports=literals.imports_of(line))
     return with_operator_libraries(manifest, op, written)
 

@@ -1,13 +1,20 @@
-"""One recorded launch, as a repro needs it: the site, and each slot's value with its saved tensors."""
+"""One recorded launch, as a repro needs it: the site, each slot's value with its saved tensors, the machine code."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
+import aoti_debug
+from aoti_debug.base.abi import Phase, SaveStatus
+from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.package.manifest import Arg, Form, Site
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.manifest import Arg, Form, Kernel, Site
+from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording.values import Absent, Tensor, Value
-from aoti_debug.runs.rundir.timeline import Grid
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 
 
 @dataclass(frozen=True)
@@ -87,3 +94,54 @@ class RecordedLaunch:
     def by_value(self, value: int) -> tuple[RecordedSlot, ...]:
         """The slots behind one expression of the call."""
         return tuple(slot for slot in self.slots if slot.arg.value == value)
+
+
+def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:
+    """Returns a launch with what the run directory holds of it.
+
+    Args:
+        fault: what this launch ended in; "" if it ended well.
+    """
+    torch_version = run.info.torch_version or run.manifest.torch_version
+    where = RecordedRun(run.path, run.info.started, torch_version, run.manifest.device, aoti_debug.__version__)
+    started = launch.status is not LaunchStatus.NOT_STARTED
+    slots = tuple(_slot(run, argument, started=started) for argument in launch.args)
+    binary, no_binary = _binary(run, launch)
+    return RecordedLaunch(launch.id, launch.site, slots, where, fault, launch.grid, started, binary, no_binary)
+
+
+def _binary(run: RunDir, launch: Launch) -> tuple[bytes | None, str]:
+    """The machine code of a launch's Triton kernel from the package that was run, or the reason why it is missing."""
+    if traits_of(launch.site.kind).replay != "triton":
+        return None, ""
+    names = [grid.kernel for grid in launch.grids] or list(launch.site.launches)
+    return kernel_binary(run, run.manifest.kernel(names[0]) if names else None)
+
+
+def _slot(run: RunDir, argument: Argument, *, started: bool) -> RecordedSlot:
+    made = argument.before is Absent.UNDEFINED and isinstance(argument.after, Tensor)
+    value = argument.after if made or argument.spec.form is Form.OUTPUT_SLOT else argument.before
+    paths = {
+        phase: run.tensor_path(saved)
+        for phase, saved in argument.files.items()
+        if saved.status is not SaveStatus.SKIPPED
+    }
+    reason = next((s.reason for s in argument.files.values() if s.status is SaveStatus.SKIPPED), "")
+    before = paths.get(Phase.BEFORE)
+    after = paths.get(Phase.AFTER, None if started else before)  # what did not start wrote nothing
+    return RecordedSlot(argument.spec, value, before, after, reason, made)
+
+
+def kernel_binary(run: RunDir, kernel: Kernel | None) -> tuple[bytes | None, str]:
+    """The cubin of a Triton kernel, or None and the reason why it is missing."""
+    if kernel is None or not kernel.cubin:
+        return None, "it is embedded in the package's library"
+    if run.package is None:
+        return None, f"the package that was run was not found: {run.found_package.problem}"
+    try:
+        code = archive.inspect(run.package).read(f"{archive.AOTINDUCTOR}{run.manifest.model}/{kernel.cubin}")
+    except ArtifactError as error:
+        return None, str(error)
+    if kernel.cubin_sha256 and hashlib.sha256(code).hexdigest() != kernel.cubin_sha256:
+        return None, f"{run.package} was rebuilt after the run"
+    return code, ""

@@ -6,65 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import aoti_debug
-from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
-from aoti_debug.package.manifest import Form, Kind, Manifest
+from aoti_debug.package.manifest import Kind, Manifest
 from aoti_debug.package.recording import levels
-from aoti_debug.package.recording.values import Absent, Tensor
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
-from aoti_debug.repro.find_launch import fault_of, find_launch
+from aoti_debug.repro.find_launch import fault_of, find_launch, require_trust
 from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
-from aoti_debug.repro.generate_texts import generate
-from aoti_debug.repro.kernel_binary import kernel_binary
-from aoti_debug.repro.kinds import kind_of
-from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedRun, RecordedSlot
-from aoti_debug.repro.required_trust import require_trust
+from aoti_debug.repro.generate_texts import generate, kind_of
+from aoti_debug.repro.recorded_launch import RecordedLaunch, recorded_launch
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
-from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
+from aoti_debug.runs.rundir.timeline import Launch
 
 if TYPE_CHECKING:
     from aoti_debug.repro.kernel_header import KernelHeader
-
-
-def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:
-    """Returns a launch with what the run directory holds of it.
-
-    Args:
-        fault: what this launch ended in; "" if it ended well.
-    """
-    torch_version = run.info.torch_version or run.manifest.torch_version
-    where = RecordedRun(run.path, run.info.started, torch_version, run.manifest.device, aoti_debug.__version__)
-    started = launch.status is not LaunchStatus.NOT_STARTED
-    slots = tuple(_slot(run, argument, started) for argument in launch.args)
-    binary, no_binary = _binary(run, launch)
-    return RecordedLaunch(launch.id, launch.site, slots, where, fault, launch.grid, started, binary, no_binary)
-
-
-def _binary(run: RunDir, launch: Launch) -> tuple[bytes | None, str]:
-    """The machine code of a launch's Triton kernel from the package that was run, or the reason why it is missing."""
-    if traits_of(launch.site.kind).replay != "triton":
-        return None, ""
-    names = [grid.kernel for grid in launch.grids] or list(launch.site.launches)
-    return kernel_binary(run, run.manifest.kernel(names[0]) if names else None)
-
-
-def _slot(run: RunDir, argument: Argument, started: bool) -> RecordedSlot:
-    made = argument.before is Absent.UNDEFINED and isinstance(argument.after, Tensor)
-    value = argument.after if made or argument.spec.form is Form.OUTPUT_SLOT else argument.before
-    paths = {
-        phase: run.tensor_path(saved)
-        for phase, saved in argument.files.items()
-        if saved.status is not SaveStatus.SKIPPED
-    }
-    reason = next((s.reason for s in argument.files.values() if s.status is SaveStatus.SKIPPED), "")
-    before = paths.get(Phase.BEFORE)
-    after = paths.get(Phase.AFTER, None if started else before)  # what did not start wrote nothing
-    return RecordedSlot(argument.spec, value, before, after, reason, made)
 
 
 @dataclass(frozen=True)
@@ -121,19 +77,19 @@ def write_repro(
     diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)
     opened, verdict = diagnosed.run, diagnosed.verdict
     selected = find_launch(opened, kernel, launch, verdict.suspects if verdict else ())
-    require_trust(opened, selected, trusted)
+    require_trust(opened, selected, trusted=trusted)
     recorded = _recorded(diagnosed, selected)
     kind_of(recorded, opened.manifest)
     path = output or Path(default_folder(recorded) + ("" if one_file is None else ".py"))
     check_free(path)
 
     arguments = arguments_of(recorded)
-    if any(arguments.missing(bool(recorded.fault))):
+    if any(arguments.missing(fault=bool(recorded.fault))):
         say(f"{opened.path.name} (level {levels.written(opened.level)}) has no tensors of launch {selected.id}")
         say("running the package again at level 1 for this launch")
         from aoti_debug.repro.run_again import run_again  # imports all that runs a package
 
-        diagnosed = run_again(opened, selected, trusted)
+        diagnosed = run_again(opened, selected, trusted=trusted)
         opened = diagnosed.run
         say(f"recorded in {opened.path}")
         recorded = _recorded(diagnosed, opened.launch(selected.id))
@@ -166,7 +122,7 @@ def _header(recorded: RecordedLaunch, manifest: Manifest) -> KernelHeader | None
 
 
 def _check_complete(recorded: RecordedLaunch, arguments: ReproArguments) -> None:
-    missing = list(arguments.missing(bool(recorded.fault)))
+    missing = list(arguments.missing(fault=bool(recorded.fault)))
     if missing:
         raise RunDirError(
             f"launch {recorded.id} of {recorded.site.kernel} cannot be replayed; not saved: {'; '.join(missing)}",

@@ -15,7 +15,7 @@ from aoti_debug.runs.rundir.timeline import Launch
 HANG_SECONDS = 300.0  # for the package to run again where the first run was ended by its time-out
 
 
-def run_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRun:
+def run_again(run: RunDir, launch: Launch, *, trusted: bool) -> DiagnosedRun:
     """Repeats the run at level 1 for one launch, with the same inputs.
 
     Args:
@@ -24,15 +24,15 @@ def run_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRu
     Raises:
         RunDirError: the package is not known or gone, or the launch did not come again.
     """
-    return _again(run, launch, launch.id, trusted)
+    return _again(run, launch, launch.id, trusted=trusted)
 
 
-def run_all_again(run: RunDir, launch: Launch, trusted: bool = False) -> DiagnosedRun:
+def run_all_again(run: RunDir, launch: Launch, *, trusted: bool) -> DiagnosedRun:
     """Repeats the run at level 1 for all launches, of which one has to come again; raises as `run_again` does."""
-    return _again(run, launch, None, trusted)
+    return _again(run, launch, None, trusted=trusted)
 
 
-def _again(run: RunDir, launch: Launch, saved: str | None, trusted: bool) -> DiagnosedRun:
+def _again(run: RunDir, launch: Launch, saved: str | None, *, trusted: bool) -> DiagnosedRun:
     """Repeats the run.
 
     Args:

@@ -24,10 +24,10 @@ class Script:
         source: statements before the arguments: the kernel's source, how it is compiled. "" if there are none.
         launch: the statements that launch it; arguments are variables of their own names.
         made: names of the tensors that they bind, for the launch to return.
-        kernel: the object that `source` makes of the kernel, for main (templates/kernel.py); "" if there is none.
+        kernel: the object that `source` makes of the kernel, for Job (templates/kernel.py); "" if there is none.
         needs: what a machine needs to replay it, beside torch, safetensors and numpy; "" if nothing.
-        random, libraries: as main takes them.
-        modules: as main takes `imports`.
+        random, libraries: as Job has them.
+        modules: as Job has `imports`.
         about: lines for the header.
         ways: other command lines for the README, each with what it does.
         files: what lies in the folder beside repro.py, by name.
@@ -117,7 +117,7 @@ def _imports(script: Script) -> str:
             "FOLDER = Path(__file__).resolve().parent",
             "sys.path.insert(0, str(FOLDER))",
             "",
-            f"from replay import LaunchArgument, {'Result, ' if script.made else ''}Storage, main",
+            f"from replay import Job, LaunchArgument, {'Result, ' if script.made else ''}Storage, main",
             *script.imports,
         ]
     )
@@ -201,4 +201,4 @@ def _main(title: str, script: Script, fault: str) -> str:
         *([f"imports={tuple_of(script.modules, 8)}"] if script.modules else []),
     ]
     lines = [f"        {option}," for option in options]
-    return "\n".join(["", 'if __name__ == "__main__":', "    main(", *lines, "    )"])
+    return "\n".join(["", 'if __name__ == "__main__":', "    job = Job(", *lines, "    )", "    main(job)"])

@@ -8,7 +8,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.package.manifest import ConfigOrigin, Kernel, Manifest, PackageOrigin
 from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.package.triton_config.infer import result_affecting_parameters
-from aoti_debug.repro import c_numbers, literals
+from aoti_debug.repro import literals
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedSlot
 from aoti_debug.repro.script import Script, call, mapping_of, tuple_of
@@ -66,10 +66,10 @@ def _pointer(launch: RecordedLaunch, parameter: str, slot: RecordedSlot | None, 
 
 
 def _number(launch: RecordedLaunch, parameter: str, declared: str, given: Number) -> str:
-    ctype = _CTYPES.get(declared) or c_numbers.CTYPES.get(declared)
+    ctype = _CTYPES.get(declared) or literals.CTYPES.get(declared)
     if ctype is None:
         raise UsageError(f"launch {launch.id} cannot be replayed: its argument {parameter} is passed as {declared}")
-    return c_numbers.source(ctype, given.value)
+    return literals.ctypes_number(ctype, given.value)
 
 
 BINARY = "kernel.cubin"

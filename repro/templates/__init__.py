@@ -6,12 +6,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .job import Job
     from .memory import LaunchArgument, Result, Storage
     from .process import main
 
-__all__ = ["LaunchArgument", "Result", "Storage", "main"]
+__all__ = ["Job", "LaunchArgument", "Result", "Storage", "main"]
 
-_MODULES = {"LaunchArgument": ".memory", "Result": ".memory", "Storage": ".memory", "main": ".process"}
+_MODULES = {
+    "Job": ".job",
+    "LaunchArgument": ".memory",
+    "Result": ".memory",
+    "Storage": ".memory",
+    "main": ".process",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,13 +1,14 @@
-"""Finds the argument and the element that an address belongs to."""
+"""Finds the argument and the element that an address belongs to, and groups a sanitizer's reports that are alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 
 import torch
 
-from .access_text import place_text
+from .accesses import Access, CodeLine
 from .memory import LaunchArgument, LaunchMemory
 
 
@@ -41,29 +42,6 @@ class Extent:
         return (address - self.begin) // self.item_bytes
 
 
-@dataclass(frozen=True)
-class ArgumentPlace:
-    """An address as an element of an argument, or relative to one.
-
-    Attributes:
-        element: from the argument's first element, as the kernel counts.
-        elements: of the argument, gaps included.
-        beyond: elements outside of the argument: > 0 past its end, < 0 before its beginning, 0 inside.
-        in_storage: outside of the argument, inside the storage behind it.
-    """
-
-    extent: Extent
-    element: int
-    elements: int
-    beyond: int
-    in_storage: bool
-
-    @property
-    def text(self) -> str:
-        """The place in words: "element 1024 of in_ptr0, 1 element past its end (1024 elements)"."""
-        return place_text(self.extent.name, self.element, self.elements, self.beyond, self.in_storage)
-
-
 def extents_of(arguments: Iterable[LaunchArgument], memory: LaunchMemory) -> list[Extent]:
     """Returns the address ranges of the arguments that have elements."""
     extents = []
@@ -85,10 +63,10 @@ def reach(view: torch.Tensor) -> int:
     return 1 + sum((int(size) - 1) * int(step) for size, step in zip(view.shape, view.stride(), strict=True))
 
 
-def place_of(address: int, extents: Sequence[Extent]) -> ArgumentPlace | None:
-    """The argument that an address lies in, or else the one that it is nearest to; None without arguments."""
+def placed(access: Access, address: int, extents: Sequence[Extent]) -> Access:
+    """The access with the argument that an address lies in, or else is nearest to; unchanged without arguments."""
     if not extents:
-        return None
+        return access
 
     def distance(extent: Extent) -> int:
         if address >= extent.end:
@@ -99,4 +77,38 @@ def place_of(address: int, extents: Sequence[Extent]) -> ArgumentPlace | None:
     element, count = nearest.element(address), (nearest.end - nearest.begin) // nearest.item_bytes
     beyond = element - count + 1 if element >= count else min(element, 0)
     in_storage = beyond != 0 and nearest.storage_begin <= address < nearest.storage_end
-    return ArgumentPlace(nearest, element, count, beyond, in_storage)
+    return replace(access, argument=nearest.name, element=element, elements=count, beyond=beyond, in_storage=in_storage)
+
+
+def locate_accesses(
+    accesses: Sequence[Access], extents: Sequence[Extent], text: Mapping[str, str], named: Mapping[str, str]
+) -> Iterator[Access]:
+    """Yields one access for each source line and kind: the first one, with the count of all.
+
+    Args:
+        text: "repro.py:23" -> the text there.
+        named: "repro.py:23" -> the argument whose pointer the access there starts from. Without it, an address belongs
+            to the argument that it lies in or is nearest to.
+    """
+    counts = Counter(_alike(access) for access in accesses)
+    for access in dict.fromkeys(accesses):
+        count = counts.pop(_alike(access), 0)
+        if not count:
+            continue
+        line = _line(access.source)
+        own = [extent for extent in extents if extent.name == named.get(line)]
+        told = replace(access, source=_told(access.source, text), count=count)
+        wild = access.bytes == 0  # the processor does not say where an address that cannot be one leads
+        yield told if access.address is None or wild else placed(told, access.address, own or extents)
+
+
+def _alike(access: Access) -> Access:
+    return replace(access, address=None, thread="", program=None, notes=() if access.address else access.notes)
+
+
+def _line(source: CodeLine | None) -> str:
+    return "" if source is None else f"{source.file}:{source.line}"
+
+
+def _told(source: CodeLine | None, text: Mapping[str, str]) -> CodeLine | None:
+    return None if source is None else replace(source, text=text.get(_line(source), ""))

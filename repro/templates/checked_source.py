@@ -100,18 +100,17 @@ def _with_divisions(text: str) -> str:
             parts = _split(text[found.end() : end])
             if len(parts) != 2 or not text[found.end() : end].strip():
                 continue
-            checks_both = found[1] == "floor_divide_integral"
-            made = _checked_divisor(parts[0], parts[1], checks_both)
+            made = _checked_divisor(parts[0], parts[1], checks_both=found[1] == "floor_divide_integral")
             text = f"{text[: found.end()]}{parts[0]}, {made}{text[end:]}"
         else:
             begin, end = _expression_before(text, found.start()), _primary(text, found.end())
             if begin < found.start() and end > found.end():
-                made = _checked_divisor(text[begin : found.start()], text[found.end() : end], True)
+                made = _checked_divisor(text[begin : found.start()], text[found.end() : end], checks_both=True)
                 text, at = f"{text[: found.end()]}{made}{text[end:]}", found.end() + len(made)
     return text
 
 
-def _checked_divisor(dividend: str, divisor: str, checks_both: bool) -> str:
+def _checked_divisor(dividend: str, divisor: str, *, checks_both: bool) -> str:
     both = f"divisor_of({dividend.strip()}, {divisor.strip()})" if checks_both else f"divisor({divisor.strip()})"
     return f"::replay::{both}"
 

@@ -32,13 +32,13 @@ def compare(got: torch.Tensor, recorded: torch.Tensor, tolerance: float = 0.0) -
     """
     text = difference(got, recorded)
     if not text:
-        return OutputComparison(True, "equal bit for bit")
+        return OutputComparison(passes=True, text="equal bit for bit")
     continuous = got.is_floating_point() or got.is_complex()
     if tolerance > 0.0 and continuous and got.dtype == recorded.dtype and got.shape == recorded.shape:
         mine, theirs = _row(got), _row(recorded)
         if bool(_within(mine, theirs, tolerance).all()):
-            return OutputComparison(True, f"within {tolerance:g}: {text}")
-    return OutputComparison(False, text)
+            return OutputComparison(passes=True, text=f"within {tolerance:g}: {text}")
+    return OutputComparison(passes=False, text=text)
 
 
 def difference(got: torch.Tensor, recorded: torch.Tensor) -> str:

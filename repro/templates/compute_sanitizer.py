@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 from .accesses import Access, CodeLine
-from .cuda_programs import find_cuda_program
 
 PACKAGES = ("nvidia-cuda-sanitizer-api", "nvidia-cuda-sanitizer-api-cu13", "nvidia-cuda-sanitizer-api-cu12")
 CUDA = "CUDA"  # the text for a CUDA call that failed
@@ -22,6 +22,14 @@ _AT = re.compile(r"^\s+at (?:(?P<kernel>.+?)[+:])?0x[0-9a-f]+(?: in (?P<source>.
 _THREAD = re.compile(r"^\s+by (thread \([\d,]+\) in block \([\d,]+\))")
 _ADDRESS = re.compile(r"^\s+(?:Access to|Access at|Address) (0x[0-9a-f]+)(.*)$")
 _RACE_AT = re.compile(r"access at (?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<source>\S+:\d+))?")
+
+
+def find_cuda_program(name: str) -> str | None:
+    """The path of a program on PATH or in a CUDA toolkit; None if there is none."""
+    toolkits = [Path(os.environ[variable]) for variable in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(variable)]
+    toolkits += [Path("/usr/local/cuda"), *sorted(Path("/usr/local").glob("cuda-*"), reverse=True)]
+    places = [shutil.which(name), *(str(toolkit / "bin" / name) for toolkit in toolkits)]
+    return next((place for place in places if place and os.access(place, os.X_OK)), None)
 
 
 def find() -> str:

@@ -14,9 +14,9 @@ import torch
 
 from . import guilty_program, verdict
 from .child import ReplayReport, run_child
+from .compute_sanitizer import find_cuda_program
 from .cpp_build import build_directory
 from .cpp_kernel import CHECKED, CppKernel
-from .cuda_programs import find_cuda_program
 from .debugger_commands import Breakpoint, cuda_commands, gdb_commands, variables
 from .job import AS_RECORDED, Job
 from .kernel import ReplayKernel
@@ -70,7 +70,8 @@ def debugger(job: Job, options: Options) -> NoReturn:
         )
     commands = build_directory(job.folder) / "debugger.gdb"
     commands.write_text(text, encoding="utf-8")
-    _become(program, commands, [*_without_programs(options).words(), "--here", "--trial", f"{TRIAL}{compiled}"], batch)
+    words = [*_without_programs(options).words(), "--here", "--trial", f"{TRIAL}{compiled}"]
+    _become(program, commands, words, batch=batch)
 
 
 def trial(job: Job, options: Options, report: ReplayReport) -> int:
@@ -152,7 +153,7 @@ def _without_programs(options: Options) -> Options:
     return replace(options, programs=())
 
 
-def _become(program: str, commands: Path, words: list[str], batch: bool) -> NoReturn:
+def _become(program: str, commands: Path, words: list[str], *, batch: bool) -> NoReturn:
     isolated = ["-I"] if sys.flags.isolated else []
     launched = [sys.executable, *isolated, os.path.abspath(sys.argv[0]), *words]
     print(f"{Path(program).name} with {commands}", flush=True)

@@ -52,10 +52,10 @@ def gdb_commands(stop: Breakpoint, *, batch: bool) -> str:
         batch: continue to the end or the fault, show where that is, and leave.
     """
     lines = [
-        *_settings(batch),
+        *_settings(batch=batch),
         f"break {stop.function}",
         "run",
-        *_unless_ended(batch),
+        *_unless_ended(batch=batch),
         *(f"set ${name} = {parameter}" for parameter, name in stop.names.items()),
         f"echo \\n{stop.title}: stopped at the kernel; its arguments are listed above\\n",
         *([f"echo in gdb they are {_listed(stop.names)}\\n"] if stop.names else []),
@@ -79,11 +79,11 @@ def cuda_commands(stop: Breakpoint, *, batch: bool) -> str:
     focus = f"cuda block {_triple(stop.block)} thread {_triple(stop.thread or (0, 0, 0))}" if stop.block else ""
     place = f" in block {_triple(stop.block)}" if stop.block else ""
     lines = [
-        *_settings(batch),
+        *_settings(batch=batch),
         "set environment CUDA_LAUNCH_BLOCKING 1",
         f"break {stop.function}{condition}",
         "run",
-        *_unless_ended(batch),
+        *_unless_ended(batch=batch),
         f"echo \\n{stop.title}: stopped at the kernel{place}; its arguments are listed above\\n",
         *([focus] if focus else []),
         "info cuda kernels",
@@ -103,13 +103,13 @@ def cuda_commands(stop: Breakpoint, *, batch: bool) -> str:
     return _text(f"cuda-gdb -x FILE --args python repro.py --here, for {stop.title}", lines)
 
 
-def _settings(batch: bool) -> list[str]:
+def _settings(*, batch: bool) -> list[str]:
     """Lines for every debugger: ask nothing, wait for libraries that are loaded later."""
     quiet = ["set pagination off"] if batch else []
     return [*quiet, "set confirm off", "set breakpoint pending on", "set print thread-events off", "set width 0"]
 
 
-def _unless_ended(batch: bool) -> list[str]:
+def _unless_ended(*, batch: bool) -> list[str]:
     """Lines that say that the process ended before the kernel, and leave with exit code 1."""
     leave = ["  quit 1"] if batch else []
     return [

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from .access_text import lines_of
+from .accesses import lines_of
 from .child import ReplayReport
 from .job import AS_RECORDED, DIFFERS, FAILED, FAULT, NO_FAULT, Job
 from .options import Options

@@ -21,7 +21,6 @@ import triton.language as tl
 from triton.runtime.jit import mangle_type
 
 from .interpreter_builder import CheckedBuilder, Handle
-from .interpreter_errors import NotInterpretableError
 from .interpreter_formats import encode, is_encoded, numpy_dtype
 from .interpreter_language import Language, python_function
 from .interpreter_memory import CheckedMemory
@@ -33,6 +32,7 @@ from .interpreter_report import (
     line_of,
 )
 from .interpreter_shadow import Shadow, with_shadow
+from .kernel import NotInterpretableError
 
 __all__ = ["Interpretation", "NotInterpretableError", "interpret"]
 

@@ -9,9 +9,17 @@ import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 
 from .accesses import Access, LoadedIndex
-from .interpreter_atomic import Combine, atomic_function
-from .interpreter_errors import NotInterpretableError
-from .interpreter_formats import Array, decode, encode, encode_towards_zero, is_encoded, numpy_dtype, to_integers
+from .interpreter_formats import (
+    Array,
+    Combine,
+    atomic_function,
+    decode,
+    encode,
+    encode_towards_zero,
+    is_encoded,
+    numpy_dtype,
+    to_integers,
+)
 from .interpreter_libdevice import asm_function, fused, library_function
 from .interpreter_memory import CheckedMemory, OutOfBounds
 from .interpreter_report import AccessCollector, current_line
@@ -27,6 +35,7 @@ from .interpreter_shadow import (
     shadow_of,
     with_shadow,
 )
+from .kernel import NotInterpretableError
 
 Handle = triton_interpreter.TensorHandle
 WRAPPING = (numpy.add, numpy.subtract, numpy.multiply)
@@ -71,7 +80,7 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
     def create_expand_dims(self, arg: Any, axis: int) -> Any:
         return self._reshaped(super().create_expand_dims(arg, axis), arg, lambda a: numpy.expand_dims(a, axis))
 
-    def create_reshape(self, arg: Any, shape: Any, allow_reorder: bool) -> Any:
+    def create_reshape(self, arg: Any, shape: Any, allow_reorder: Any) -> Any:
         result = super().create_reshape(arg, shape, allow_reorder)
         return self._reshaped(result, arg, lambda a: a.reshape(shape))
 
@@ -193,12 +202,12 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         return Handle(numpy.matmul(left, right, dtype=d.data.dtype) + d.data, d.dtype.scalar)
 
     def create_extern_elementwise(
-        self, library: str, path: str, symbol: str, arguments: Any, return_type: Any, is_pure: bool
+        self, library: str, path: str, symbol: str, arguments: Any, return_type: Any, is_pure: Any
     ) -> Any:
         result = library_function(symbol)(*(argument.data for argument in arguments))
         return Handle(result.astype(numpy_dtype(return_type.scalar), copy=False), return_type.scalar)
 
-    def create_inline_asm(self, asm: str, constraints: str, values: Any, types: Any, is_pure: bool, pack: int) -> Any:
+    def create_inline_asm(self, asm: str, constraints: str, values: Any, types: Any, is_pure: Any, pack: int) -> Any:
         if asm.startswith("griddepcontrol."):  # launches do not overlap here
             return _AsmResult(Handle(numpy.zeros(1, dtype=numpy.int32), tl.int32))
         if pack != 1 or len(types) != 1:
@@ -219,7 +228,7 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
 
     # Memory
 
-    def get_int1(self, value: bool) -> Any:
+    def get_int1(self, value: Any) -> Any:
         handle = super().get_int1(value)
         if value:
             handle.attr[ALWAYS] = True

@@ -17,9 +17,9 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter as triton_interpreter
 from triton.runtime.jit import JITFunction
 
-from .interpreter_errors import NotInterpretableError
 from .interpreter_reduce import reduce_blocks, scan_blocks
 from .interpreter_rewrite import rewrite, rewrite_namespace
+from .kernel import NotInterpretableError
 
 BUILTIN = tl.core.TRITON_BUILTIN
 _ABSENT = object()
@@ -141,11 +141,11 @@ class Language:
                 self._replaced[id(stub)] = getattr(cuda, name, None) or _missing(name)
                 self.set_attr(declared, name, self._replaced[id(stub)])
 
-    def _reduce(self, input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False, **_: Any) -> Any:
-        return reduce_blocks(self.call, input, axis, combine_fn, keep_dims)
+    def _reduce(self, input: Any, axis: Any, combine_fn: Any, keep_dims: Any = None, **_: Any) -> Any:
+        return reduce_blocks(self.call, input, axis, combine_fn, keep_dims=bool(keep_dims))
 
-    def _scan(self, input: Any, axis: Any, combine_fn: Any, reverse: bool = False, **_: Any) -> Any:
-        return scan_blocks(self.call, input, axis, combine_fn, reverse)
+    def _scan(self, input: Any, axis: Any, combine_fn: Any, reverse: Any = None, **_: Any) -> Any:
+        return scan_blocks(self.call, input, axis, combine_fn, reverse=bool(reverse))
 
     def _rewritten(self, python: FunctionType) -> Callable[..., Any]:
         namespace = self._namespace(python)

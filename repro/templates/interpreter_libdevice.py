@@ -16,9 +16,9 @@ import numpy
 import torch
 from triton.runtime import interpreter as triton_interpreter
 
-from .interpreter_errors import NotInterpretableError
 from .interpreter_formats import Array, to_integers
 from .interpreter_integer import INTEGER
+from .kernel import NotInterpretableError
 
 Function = Callable[..., Array]
 
@@ -218,8 +218,9 @@ def library_function(symbol: str) -> Function:
         return _conversion(numpy.dtype(_TYPES[conversion[2]]), conversion[3])
     arithmetic = re.fullmatch(r"(fmaf?|[fd](?:add|sub|mul|div|rcp|sqrt|rsqrt))_(r[nzud])", name)
     if arithmetic:
-        stem = "fma" if arithmetic[1].startswith("fma") else arithmetic[1][1:]
-        return _directed(_ARITHMETIC[stem], arithmetic[2], arithmetic[1].startswith("d") or arithmetic[1] == "fma")
+        name, rounding = arithmetic.groups()
+        stem = "fma" if name.startswith("fma") else name[1:]
+        return _directed(_ARITHMETIC[stem], rounding, double=name.startswith("d") or name == "fma")
     raise NotInterpretableError(f"the libdevice function {symbol} is not known")
 
 
@@ -261,7 +262,7 @@ def _rounded(function: Function) -> Function:
     return computed
 
 
-def _directed(function: Function, rounding: str, double: bool) -> Function:
+def _directed(function: Function, rounding: str, *, double: bool) -> Function:
     """Arithmetic that rounds towards zero (rz), up (ru), down (rd) or to nearest (rn).
 
     Raises:

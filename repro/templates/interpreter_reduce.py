@@ -28,7 +28,7 @@ def block(values: Array, dtype: Any) -> Any:
     return tl.tensor(triton_interpreter.TensorHandle(values, scalar), tl.block_type(scalar, list(values.shape)))
 
 
-def reduce_blocks(call: Call, inputs: Any, axis: Any, function: Any, keep_dims: bool) -> Any:
+def reduce_blocks(call: Call, inputs: Any, axis: Any, function: Any, *, keep_dims: bool) -> Any:
     """Computes tl.reduce: pairs of neighbours are combined until one is left.
 
     Sums, maxima and minima of `triton.language` are numpy's: a float sum adds in pairs, not one after another.
@@ -52,7 +52,7 @@ def reduce_blocks(call: Call, inputs: Any, axis: Any, function: Any, keep_dims: 
     return blocks if several else blocks[0]
 
 
-def scan_blocks(call: Call, inputs: Any, axis: Any, function: Any, reverse: bool) -> Any:
+def scan_blocks(call: Call, inputs: Any, axis: Any, function: Any, *, reverse: bool) -> Any:
     """Computes tl.associative_scan: each element is combined with what lies 1, 2, 4, … before it."""
     several = isinstance(inputs, tuple | tl.tuple)
     tensors = list(inputs) if several else [inputs]

@@ -10,8 +10,7 @@ from types import FrameType
 
 import triton
 
-from .access_text import lines_of
-from .accesses import Access, CodeLine
+from .accesses import Access, CodeLine, lines_of
 
 # Files whose frames are not the kernel's: Triton's own, and this interpreter's.
 MACHINERY = (str(Path(triton.__file__).parent), str(Path(__file__).with_name("interpreter")))

@@ -13,7 +13,7 @@ from typing import Any
 
 import triton.language as tl
 
-from .interpreter_errors import NotInterpretableError
+from .kernel import NotInterpretableError
 
 PREFIX = "_interpreted_"
 
@@ -39,7 +39,7 @@ def rewrite(python: FunctionType) -> CodeType:
 def rewrite_namespace(semantic: Any) -> dict[str, Any]:
     """The functions that rewritten code calls, and the built-in functions that differ in a kernel."""
     functions: dict[str, Any] = {
-        "value": lambda value: semantic.to_tensor(value, False),
+        "value": lambda value: semantic.to_tensor(value, check_type=False),
         "not": _not,
         "and": _and,
         "or": _or,

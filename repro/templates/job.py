@@ -13,9 +13,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from .devices import available_device
 from .kernel import Findings, ReplayKernel, Settings
-from .memory import LaunchArgument, LaunchMemory, Result, Storage, fill, load, memory_of
+from .memory import LaunchArgument, LaunchMemory, Result, Storage, available_device, fill, load, memory_of
 
 AS_RECORDED, FAILED, DIFFERS, FAULT, NO_FAULT = 0, 1, 10, 11, 12
 
@@ -24,10 +23,15 @@ Launch = Callable[..., "dict[str, torch.Tensor] | None"]
 
 @dataclass(frozen=True)
 class Job:
-    """A launch with its arguments and recorded values; `main` describes each part.
+    """A launch with its arguments and recorded values.
 
     Attributes:
-        folder: holds tensors/.
+        launch: takes the arguments by name and returns the tensors that it allocated, by name.
+        folder: where the script lies, with tensors/.
+        kernel: what it launches, where that must be compiled or loaded first.
+        fault: what the recorded launch ended in; "" if it ended well.
+        random: why its values cannot be compared; "" if they can.
+        libraries, imports: shared libraries and Python modules that define its operator.
     """
 
     launch: Launch

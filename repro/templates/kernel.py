@@ -9,8 +9,7 @@ from typing import Literal, Protocol
 
 import torch
 
-from .access_text import lines_of
-from .accesses import Access
+from .accesses import Access, lines_of
 
 NATIVE = "native"  # the back end that runs a kernel as the package does; where it is the default, nothing names it
 
@@ -67,6 +66,10 @@ class Findings:
 
 class RefusalError(Exception):
     """A launch cannot be run in this way; it is no fault of the launch."""
+
+
+class NotInterpretableError(RuntimeError):
+    """The kernel does something that the interpreter cannot do; the text says what."""
 
 
 class ReplayKernel(Protocol):

@@ -1,12 +1,43 @@
-"""Reads the instructions of a kernel out of a cubin, an ELF file."""
+"""Machine code of Triton kernels: its instructions, the ptxas that made it, and its launch through the driver."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import re
+import shutil
 import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")  # Elf64_Ehdr
 _SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
 _NO_BITS = 8  # SHT_NOBITS
+VARIABLE = "TRITON_PTXAS_PATH"  # Triton's own
+WARP = 32  # threads
+MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+SPARE_PARAMETERS = 4  # null pointers behind the known parameters; the driver reads as many as the kernel has
+
+Value: TypeAlias = (
+    ctypes.c_bool
+    | ctypes.c_int8
+    | ctypes.c_int16
+    | ctypes.c_int32
+    | ctypes.c_int64
+    | ctypes.c_uint8
+    | ctypes.c_uint16
+    | ctypes.c_uint32
+    | ctypes.c_uint64
+    | ctypes.c_float
+    | ctypes.c_double
+    | ctypes.c_void_p
+)
 
 
 def instructions(image: bytes, kernel: str) -> bytes:
@@ -25,3 +56,98 @@ def instructions(image: bytes, kernel: str) -> bytes:
         if image[begin : image.index(b"\0", begin)] == f".text.{kernel}".encode() and kind != _NO_BITS:
             return image[offset : offset + size]
     raise ValueError(f"the machine code has no kernel {kernel}")
+
+
+def use_ptxas_of(image: bytes) -> None:
+    """Has Triton compile with the ptxas that made this machine code, if it is here and the user has not chosen one."""
+    version = version_in(image)
+    if version is None or VARIABLE in os.environ:
+        return
+    for path in candidates():
+        if version_of(path) == version:
+            os.environ[VARIABLE] = str(path)
+            return
+
+
+def version_in(image: bytes) -> str | None:
+    """Returns the version "13.0.88" that ptxas writes into a cubin since CUDA 13; None if there is none."""
+    version = re.search(rb"Cuda compilation tools, release [\d.]+, V([\d.]+)", image)
+    return version[1].decode() if version else None
+
+
+def version_of(ptxas: Path) -> str | None:
+    """The version of a ptxas; None where it cannot be run."""
+    try:
+        output = subprocess.run([str(ptxas), "--version"], capture_output=True, timeout=30, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return version_in(output)
+
+
+def candidates() -> Iterator[Path]:
+    """Yields each ptxas on this machine: Triton's, torch's, those of NVIDIA's packages and of the CUDA toolkit."""
+    import triton
+
+    torch_dir, triton_dir = Path(torch.__file__).parent, Path(triton.__file__).parent
+    places = [triton_dir / "backends/nvidia/bin", torch_dir / "bin", torch_dir / "_inductor/bin"]
+    places += sorted(Path(p) for site in sys.path for p in Path(site or ".").glob("nvidia/*/bin"))
+    places += [Path(os.environ[name]) / "bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    places += [Path("/usr/local/cuda/bin")]
+    on_path = shutil.which("ptxas")
+    for path in [*(place / "ptxas" for place in places), *([Path(on_path)] if on_path else [])]:
+        if path.is_file():
+            yield path
+
+
+class Function:
+    """A kernel in machine code, loaded on the current CUDA device.
+
+    Args:
+        image: the bytes of a cubin.
+        name: of the kernel in it.
+        shared_bytes: dynamic shared memory of a block.
+    """
+
+    def __init__(self, image: bytes, name: str, *, num_warps: int, shared_bytes: int) -> None:
+        self.name = name
+        self.threads = num_warps * WARP
+        self.shared_bytes = shared_bytes
+        torch.cuda.current_stream().synchronize()  # makes the device's context
+        module = ctypes.c_void_p()
+        self._function = ctypes.c_void_p()
+        _check("cuModuleLoadData", ctypes.byref(module), image)
+        _check("cuModuleGetFunction", ctypes.byref(self._function), module, name.encode())
+        if shared_bytes > 0:
+            attribute = (ctypes.c_int(MAX_DYNAMIC_SHARED_SIZE_BYTES), ctypes.c_int(shared_bytes))
+            _check("cuFuncSetAttribute", self._function, *attribute)
+
+    def launch(self, grid: Sequence[int], values: Sequence[Value]) -> None:
+        """Starts it on torch's current stream.
+
+        Args:
+            values: one a parameter, each with its exact type.
+
+        Raises:
+            RuntimeError: the driver refuses.
+        """
+        spare = [ctypes.c_void_p() for _ in range(SPARE_PARAMETERS)]
+        parameters = [*values, *spare]
+        addresses = (ctypes.c_void_p * len(parameters))(*(ctypes.addressof(value) for value in parameters))
+        blocks = [ctypes.c_uint(size) for size in grid]
+        threads = [ctypes.c_uint(self.threads), ctypes.c_uint(1), ctypes.c_uint(1)]
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        shared = ctypes.c_uint(self.shared_bytes)
+        _check("cuLaunchKernel", self._function, *blocks, *threads, shared, stream, addresses, None)
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _check(function: str, *arguments: object) -> None:
+    code = getattr(_driver(), function)(*arguments)
+    if code != 0:
+        text = ctypes.c_char_p()
+        _driver().cuGetErrorString(code, ctypes.byref(text))
+        raise RuntimeError(f"{function}: {(text.value or b'unknown').decode()} ({code})")

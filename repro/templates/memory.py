@@ -1,4 +1,4 @@
-"""The memory of a recorded launch: storages, and arguments that are views of them."""
+"""The memory of a recorded launch: storages, and arguments that are views of them, on the devices that are here."""
 
 from __future__ import annotations
 
@@ -113,6 +113,16 @@ def separate_memory(arguments: Sequence[LaunchArgument], storages: Sequence[Stor
     uninitialised reads are found.
     """
     return _viewed(arguments, {s.name: _separate(s) for s in storages})
+
+
+def available_device(name: str) -> str:
+    """Returns the device itself, or the first GPU in place of one that this machine lacks. Without any GPU: the name.
+
+    Args:
+        name: as torch writes it: "cpu", "cuda:1".
+    """
+    index = torch.device(name).index or 0
+    return "cuda:0" if name.startswith("cuda") and index >= torch.cuda.device_count() > 0 else name
 
 
 def fill(view: torch.Tensor, values: torch.Tensor) -> None:

@@ -122,6 +122,7 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     if kernel is not None and any(kernel.part(b) == "any" for b in kernel.backends or ("",)):
         parser.add_argument(
             "--program",
+            dest="programs",
             type=_program,
             action="append",
             default=[],
@@ -133,13 +134,14 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     )
     parser.add_argument(
         "--load-library",
+        dest="libraries",
         action="append",
         default=[],
         metavar="PATH",
         help=_default("operators' library", job.libraries),
     )
     parser.add_argument(
-        "--import", dest="module", action="append", default=[], metavar="MODULE", help=_default("module", job.imports)
+        "--import", dest="imports", action="append", default=[], metavar="MODULE", help=_default("module", job.imports)
     )
     parser.add_argument(
         "--tolerance",
@@ -151,30 +153,20 @@ def parse(job: Job, arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--report", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument("--trial", default="", help=argparse.SUPPRESS)
     parsed = parser.parse_args(arguments)
-    backend, programs = getattr(parsed, "backend", ""), tuple(getattr(parsed, "program", ()))
+    backend, programs = getattr(parsed, "backend", ""), tuple(getattr(parsed, "programs", ()))
     if programs and kernel is not None and kernel.part(backend) != "any" and not parsed.debugger:
         parser.error(f"--program: the back end {backend} runs the whole grid")
     if parsed.debugger and parsed.evidence is not None:
         parser.error("--debugger cannot be combined with --evidence")
     if programs and (parsed.repeat or parsed.bench or parsed.reduce):
         parser.error("--program cannot be combined with --repeat, --bench or --reduce")
-    return Options(
-        backend=backend,
-        programs=programs,
-        repeat=parsed.repeat,
-        sanitize=parsed.sanitize,
-        poison=parsed.poison,
-        bench=parsed.bench,
-        reduce=parsed.reduce,
-        debugger=parsed.debugger,
-        here=parsed.here,
-        libraries=tuple(parsed.load_library),
-        imports=tuple(parsed.module),
-        tolerance=parsed.tolerance,
-        report=parsed.report,
-        evidence=None if parsed.evidence is None else parsed.evidence.absolute(),
-        trial=parsed.trial,
-    )
+    given = {
+        "programs": programs,
+        "libraries": tuple(parsed.libraries),
+        "imports": tuple(parsed.imports),
+        "evidence": None if parsed.evidence is None else parsed.evidence.absolute(),
+    }
+    return Options(**{**vars(parsed), **given})
 
 
 def _default(what: str, recorded: Sequence[str]) -> str:

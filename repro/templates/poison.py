@@ -14,9 +14,8 @@ from typing import Literal
 
 import torch
 
-from .access_text import lines_of
-from .accesses import Access
-from .addresses import Extent, extents_of, place_of
+from .accesses import Access, lines_of
+from .addresses import Extent, extents_of, placed
 from .child import ReplayReport
 from .compare import index_of, unequal_bits
 from .job import AS_RECORDED, DIFFERS, FAULT, Job
@@ -136,19 +135,15 @@ def _changed(block: Block, before: torch.Tensor, covered: torch.Tensor, extents:
             continue
         first, last = int(bytes_[0]), int(bytes_[-1])
         own = [e for e in extents if e.storage_begin == block.whole.data_ptr() + begin]
-        place = place_of(block.whole.data_ptr() + (last if zone == "before" else first), own or extents)
-        yield Access(
+        access = Access(
             "guard",
             "overrun",
             zone,
-            argument=block.described.name if place is None else place.extent.name,
-            element=None if place is None else place.element,
-            elements=0 if place is None else place.elements,
-            beyond=0 if place is None else place.beyond,
-            in_storage=place is not None and place.in_storage,
+            argument=block.described.name,
             bytes=int(bytes_.numel()),
             reach={"before": begin - first, "between": 0, "past": last - end + 1}[zone],
         )
+        yield placed(access, block.whole.data_ptr() + (last if zone == "before" else first), own or extents)
 
 
 def _dependent(job: Job, one: Poisoned, other: Poisoned) -> Iterator[Access]:

@@ -7,18 +7,17 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import NoReturn
 
 import torch
 
-from . import bench, debugger, evidence, operator_indices, poison, reduce, repeat, sanitize, trial, verdict
-from .access_text import lines_of
+from . import bench, debugger, evidence, operator_indices, poison, reduce, repeat, sanitize, verdict
+from .accesses import lines_of
 from .child import ReplayReport, run_child
-from .job import AS_RECORDED, FAILED, FAULT, NO_FAULT, Job, Launch
-from .kernel import RefusalError, ReplayKernel
-from .memory import LaunchArgument, LaunchMemory, Result, Storage
+from .job import AS_RECORDED, FAILED, FAULT, NO_FAULT, Job
+from .kernel import RefusalError
+from .memory import LaunchMemory
 from .options import Options, parse
 
 Mode = Callable[[Job, Options, ReplayReport], int]
@@ -27,38 +26,15 @@ SLOW = ("interpret", "checked")  # back ends that may take any time
 CUDA_ERROR = "CUDA error"
 
 
-def main(
-    launch: Launch,
-    *,
-    title: str,
-    folder: Path,
-    arguments: Sequence[LaunchArgument],
-    storages: Sequence[Storage],
-    results: Sequence[Result] = (),
-    kernel: ReplayKernel | None = None,
-    fault: str = "",
-    random: str = "",
-    libraries: Sequence[str] = (),
-    imports: Sequence[str] = (),
-) -> NoReturn:
-    """Replays the launch and exits: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault was not reproduced.
-
-    Args:
-        launch: takes the arguments by name and returns the tensors that it allocated, by name.
-        folder: where the script lies, with tensors/.
-        kernel: what it launches, where that must be compiled or loaded first.
-        fault: what the recorded launch ended in; "" if it ended well.
-        random: why its values cannot be compared; "" if they can.
-        libraries, imports: shared libraries and Python modules that define its operator.
-    """
+def main(recorded: Job) -> NoReturn:
+    """Replays the launch and exits: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault was not reproduced."""
     gc.freeze()  # the end of the process need not visit the objects of the imported modules
-    recorded = Job(launch, title, folder, arguments, storages, results, kernel, fault, random, libraries, imports)
     options = parse(recorded)
     job = options.applied(recorded)
     if options.report is not None:
         sys.exit(_as_child(job, options, ReplayReport(options.report)))
     if job.cuda_devices and job.cuda_devices != recorded.cuda_devices:
-        print(f"{title}: recorded on {', '.join(recorded.cuda_devices)}, replayed on {', '.join(job.cuda_devices)}")
+        print(f"{job.title}: recorded on {', '.join(recorded.cuda_devices)}, replayed on {', '.join(job.cuda_devices)}")
     if options.evidence is not None:
         sys.exit(evidence.run_with_evidence(job, options, options.evidence, lambda report: _run(job, options, report)))
     sys.exit(_run(job, options, ReplayReport(None)))
@@ -89,7 +65,7 @@ def _mode(options: Options) -> Mode:
     if options.trial.startswith(debugger.TRIAL):
         return debugger.trial
     if options.trial:
-        return sanitize.trial if options.trial.startswith(sanitize.TRIAL) else trial.trial
+        return sanitize.trial if options.trial.startswith(sanitize.TRIAL) else reduce.trial
     if options.repeat:
         return repeat.repeat
     if options.poison:

@@ -13,21 +13,106 @@ import json
 import math
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .child import run_child
+import torch
+
+from .child import ChildExit, ReplayReport, run_child
+from .compare import compare, unequal_bits
 from .cpp_kernel import CppKernel
-from .interrupts import Interrupts
-from .job import AS_RECORDED, FAILED, Job
+from .job import AS_RECORDED, DIFFERS, FAILED, FAULT, Job
 from .options import Options
-from .part import LaunchPart, Rows
-from .reduced import write_reduced
+from .part import LaunchPart, Rows, write_reduced
 from .shrink import smallest_count, smallest_set, smallest_window
-from .trial import outcome
 
 STATE = "reduction"  # the folder of its state, in the repro's
+WHOLE = "whole.pt"  # in the state's folder: the outputs of the whole launch
+
+
+class Interrupts:
+    """Remembers an interrupt while it is entered, and raises KeyboardInterrupt for it, as Python does."""
+
+    def __init__(self) -> None:
+        self._has_come = False
+        self._before: signal._HANDLER = None
+
+    def __enter__(self) -> Interrupts:
+        self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt if an interrupt has come."""
+        if self._has_come:
+            raise KeyboardInterrupt
+
+    def _handle(self, *_: object) -> None:
+        self._has_come = True
+        raise KeyboardInterrupt
+
+
+def trial(job: Job, options: Options, report: ReplayReport) -> int:
+    """Runs a part of the launch in the child.
+
+    An output of a part counts as different only where it equals the whole launch's output and differs from the
+    recorded one: a part that computes other values than the whole launch shows nothing.
+
+    Args:
+        options: its `trial` is the file of the part.
+    """
+    path = Path(options.trial)
+    part = LaunchPart.from_json(path.read_text())
+    grid = () if job.kernel is None else job.kernel.grid
+    job.prepare(part.settings(options.settings(job), grid))
+    memory = job.memory()
+    report.send("begin")
+    made = job.run(part.narrowed(memory))
+    findings = job.findings()
+    if findings is not None and findings.outside:
+        return FAULT
+    if job.fault or job.random:
+        return AS_RECORDED
+    tensors = {name: tensor.detach().cpu().clone() for name, tensor in made.items()}
+    whole_path = path.parent / WHOLE
+    if part == LaunchPart():
+        torch.save({output.name: tensors[output.name] for output in job.outputs}, whole_path)
+    if not whole_path.exists():  # the whole launch did not get this far
+        return AS_RECORDED
+    return DIFFERS if _differs(job, options, part, tensors, torch.load(whole_path)) else AS_RECORDED
+
+
+def _differs(
+    job: Job, options: Options, part: LaunchPart, tensors: dict[str, torch.Tensor], whole: dict[str, torch.Tensor]
+) -> bool:
+    """True if an output is wrong in the part."""
+    tolerance = options.tolerance_of(job)
+    befores = {a.name: part.cut(job.before(a)) for a in job.arguments if a.written}
+    wrong = False
+    for output in job.outputs:
+        if part.rows and part.rows_of(output.shape) is None:
+            return False
+        got, expected, recorded = tensors[output.name], part.cut(whole[output.name]), part.cut(job.after(output))
+        before = befores.get(output.name)
+        written = torch.ones(got.numel(), dtype=torch.bool) if before is None else unequal_bits(got, before)
+        if got.shape != expected.shape or bool((unequal_bits(got, expected) & written).any()):
+            return False
+        chosen = written if part.programs or part.grid else torch.ones_like(written)
+        mine, theirs = got.contiguous().reshape(-1)[chosen], recorded.contiguous().reshape(-1)[chosen]
+        wrong = wrong or not compare(mine, theirs, tolerance).passes
+    return wrong
+
+
+def outcome(ended: ChildExit) -> str:
+    """Returns the failure that a trial showed, as a text that is equal for equal failures; "" if none."""
+    if ended.fault:
+        return "fault: " + re.sub(r"0x[0-9a-f]+|\d+", "#", ended.fault)[:120]
+    code = int((ended.message("end") or ("", AS_RECORDED))[1])
+    return {DIFFERS: "a difference", FAULT: "an out-of-bounds access"}.get(code, "")
 
 
 class ReductionTrials:
@@ -93,7 +178,7 @@ def _reduce(job: Job, options: Options, trials: ReductionTrials, axes: Sequence[
             return FAILED
         part = _programs(trials, shown, kernel.grid, parts) if kernel is not None and parts != "none" else LaunchPart()
         for size, scalars in axes:
-            part = _rows(trials, shown, part, size, scalars)
+            part = _rows(trials, shown, part, size, scalars=scalars)
     except KeyboardInterrupt:
         print(f"\ninterrupted; run the same command again to continue from {trials.path}")
         return FAILED
@@ -119,7 +204,7 @@ def _programs(trials: ReductionTrials, shown: str, grid: tuple[int, ...], parts:
     return LaunchPart(grid=tuple(least)) if tuple(least) != tuple(grid) else LaunchPart()
 
 
-def _rows(trials: ReductionTrials, shown: str, part: LaunchPart, size: int, scalars: bool) -> LaunchPart:
+def _rows(trials: ReductionTrials, shown: str, part: LaunchPart, size: int, *, scalars: bool) -> LaunchPart:
     """The fewest rows of one size that show it, beside what is reduced already."""
 
     def holds(begin: int, end: int) -> bool:

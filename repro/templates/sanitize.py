@@ -12,13 +12,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from . import address_sanitizer, compute_sanitizer, guilty_program
-from .access_text import lines_of
-from .accesses import Access
-from .addresses import Extent, extents_of
+from .accesses import Access, lines_of
+from .addresses import Extent, extents_of, locate_accesses
 from .child import ChildExit, ReplayReport, run_child
 from .cpp_kernel import CHECKED, CppKernel
 from .job import AS_RECORDED, FAILED, FAULT, Job
-from .locate import locate_accesses
 from .memory import LaunchMemory, fill, separate_memory
 from .options import Options
 

@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -17,10 +17,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from .driver import WARP, Function, Value
 from .kernel import Findings, Programs, RefusalError, Settings
-from .machine_code import instructions
-from .ptxas import use_ptxas_of, version_in
+from .machine_code import WARP, Function, Value, instructions, use_ptxas_of, version_in
 
 DIVISOR = 16  # what Triton compiles addresses and integers for that are said to be divisible
 
@@ -54,10 +52,11 @@ class Binary:
     profile_scratch: int = 0
 
 
+@dataclass(eq=False)
 class TritonKernel:
     """A `triton.jit` function as it was compiled and launched.
 
-    Args:
+    Attributes:
         signature: parameter -> Triton's name of its type, in order; "constexpr" for one that is compiled in.
         constants: the values of those that are compiled in; a launch takes the others.
         divisible: parameters whose address or value Triton takes for a multiple of 16.
@@ -71,41 +70,30 @@ class TritonKernel:
             compiles to the package's own instructions. To launch it with values of your own, leave this out.
     """
 
-    def __init__(
-        self,
-        function: Any,
-        *,
-        signature: Mapping[str, str],
-        constants: Mapping[str, object],
-        divisible: Sequence[str],
-        grid: tuple[int, int, int],
-        num_warps: int,
-        num_stages: int = 0,
-        options: Mapping[str, object] | None = None,
-        binary: Binary | None = None,
-        without: Mapping[str, str] | None = None,
-        others: Sequence[Mapping[str, object]] = (),
-        decisive: Sequence[str] = (),
-    ) -> None:
-        self.function = function
-        self.signature = dict(signature)
-        self.constants = dict(constants)
-        self.divisible = tuple(divisible)
-        self.grid: tuple[int, ...] = grid
-        self.num_warps = num_warps
-        self.num_stages = num_stages
-        self.options = dict(options or {})
-        self.binary = binary
-        self.without = dict(without or {})
-        self.others = tuple(others)
-        self.decisive = tuple(decisive)
-        self.backends = tuple(b for b in ("jit", "cubin", "interpret") if b not in self.without)
-        self._settings = Settings(Path())
-        self._image: _Image | None = None
-        self._loaded: dict[int, Function] = {}
-        self._findings: Findings | None = None
-        self._names: dict[int, str] = {}
-        self._passed: Mapping[str, TritonArgument] | None = None
+    function: Any
+    _: KW_ONLY
+    signature: Mapping[str, str]
+    constants: Mapping[str, object]
+    divisible: Sequence[str]
+    grid: tuple[int, ...]
+    num_warps: int
+    num_stages: int = 0
+    options: Mapping[str, object] = field(default_factory=dict)
+    binary: Binary | None = None
+    without: Mapping[str, str] = field(default_factory=dict)
+    others: Sequence[Mapping[str, object]] = ()
+    decisive: Sequence[str] = ()
+    _settings: Settings = field(init=False, default=Settings(Path()))
+    _image: _Image | None = field(init=False, default=None)
+    _loaded: dict[int, Function] = field(init=False, default_factory=dict)
+    _findings: Findings | None = field(init=False, default=None)
+    _names: dict[int, str] = field(init=False, default_factory=dict)
+    _passed: Mapping[str, TritonArgument] | None = field(init=False, default=None)
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The back ends that can run it."""
+        return tuple(b for b in ("jit", "cubin", "interpret") if b not in self.without)
 
     def default_backend(self) -> str:
         """ "jit" or "cubin" with a CUDA device, else "interpret", as far as they are available."""

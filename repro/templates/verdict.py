@@ -60,7 +60,7 @@ def _compare(
 ) -> OutputComparison:
     comparison = compare(got, recorded, tolerance)
     if comparison.passes and isinstance(output, Result) and _strides(got) != _strides(output):
-        return OutputComparison(False, f"has strides {tuple(got.stride())}, recorded {output.stride}")
+        return OutputComparison(passes=False, text=f"has strides {tuple(got.stride())}, recorded {output.stride}")
     return comparison
 
 

@@ -12,7 +12,7 @@ from aoti_debug.package.manifest import CType, Form, Kind, OperatorSchema, Param
 from aoti_debug.package.recording.values import Absent
 from aoti_debug.repro import aten
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.kinds import kind_of
+from aoti_debug.repro.generate_texts import kind_of
 from aoti_debug.repro.script import Script
 from tests.operator_schemas import registered
 from tests.repro.repro_launches import LaunchBuilder, manifest
@@ -92,7 +92,7 @@ def test_dtypes_layouts_formats_and_devices(tmp_path: Path) -> None:
     launch.absent("pin_memory", Form.SCALAR_REF).result("buf1", torch.zeros(2))
     written = script(launch)
     (line,) = written.launch
-    assert written.imports == ("from replay.devices import available_device",)
+    assert written.imports == ("from replay.memory import available_device",)
     assert line.split("\n")[1:-1] == [
         "        size=[2],",
         '        fill_value=float("inf"),',

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.repro.templates.access_text import lines_of
-from aoti_debug.repro.templates.accesses import Access, LoadedIndex
+from aoti_debug.repro.templates.accesses import Access, LoadedIndex, lines_of
 from aoti_debug.repro.templates.cpp_kernel import CppCompiler, CppKernel
 from aoti_debug.repro.templates.kernel import Settings
 

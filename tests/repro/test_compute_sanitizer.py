@@ -11,10 +11,8 @@ import torch
 
 from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.repro.templates import address_sanitizer, compute_sanitizer, sanitize
-from aoti_debug.repro.templates.access_text import lines_of
-from aoti_debug.repro.templates.accesses import Access, CodeLine
-from aoti_debug.repro.templates.addresses import Extent, extents_of, place_of
-from aoti_debug.repro.templates.locate import locate_accesses
+from aoti_debug.repro.templates.accesses import Access, CodeLine, lines_of, place_text
+from aoti_debug.repro.templates.addresses import Extent, extents_of, locate_accesses, placed
 from aoti_debug.repro.templates.memory import LaunchArgument, Storage, memory_of, separate_memory
 from tests.repro.repro_launches import LaunchBuilder, replay, write
 
@@ -112,8 +110,8 @@ def test_a_far_address_belongs_to_the_pointer_that_its_line_names(tmp_path: Path
     access = Access(
         "sanitizer", "read", "Invalid __global__ read", bytes=4, address=(1 << 20) + (1 << 40), source=source
     )
-    (placed,) = locate_accesses([access], extents, {}, named)
-    line = lines_of(placed)[0]
+    (located,) = locate_accesses([access], extents, {}, named)
+    line = lines_of(located)[0]
     assert line.endswith(f"element {1 << 38} of buf1, {(1 << 38) - 1023} elements past its end (1024 elements)")
 
 
@@ -131,10 +129,9 @@ def test_a_far_address_belongs_to_the_pointer_that_its_line_names(tmp_path: Path
 )
 def test_an_address_belongs_to_the_nearest_argument(address: int, text: str) -> None:
     extents = [Extent("a", 100, 120, 90, 140, 4), Extent("b", 200, 208, 200, 208, 4)]
-    place = place_of(address, extents)
-    assert place is not None
-    assert place.text == text
-    assert place_of(address, []) is None
+    access = Access("sanitizer", address=address)
+    assert place_text(placed(access, address, extents)) == text
+    assert placed(access, address, []) == access
 
 
 @pytest.mark.parametrize("make", [memory_of, separate_memory])

@@ -11,7 +11,7 @@ from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
 from aoti_debug.package.manifest import Form, Kind, Role
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import default_folder
-from aoti_debug.repro.kinds import kind_of
+from aoti_debug.repro.generate_texts import kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.repro.replay_modules import modules_of
 from tests.repro.repro_launches import LaunchBuilder, manifest, write

@@ -12,8 +12,7 @@ from triton.language.extra import libdevice
 from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder
 from triton.runtime.jit import JITFunction
 
-from aoti_debug.repro.templates.access_text import lines_of
-from aoti_debug.repro.templates.accesses import Access, LoadedIndex
+from aoti_debug.repro.templates.accesses import Access, LoadedIndex, lines_of
 from aoti_debug.repro.templates.interpreter import Interpretation, NotInterpretableError, interpret
 from tests.repro import interpreter_inductor_kernels as inductor
 from tests.repro import interpreter_kernels as kernels

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import struct
 
 import pytest
@@ -63,3 +64,24 @@ def test_identifiers_are_unique_and_legal() -> None:
 )
 def test_c_strings(expression: str, value: str | None) -> None:
     assert literals.c_string(expression) == value
+
+
+@pytest.mark.parametrize("ctype", sorted({*literals.CTYPES.values(), *literals.RECORDED_CTYPES.values()}))
+def test_ctypes_has_the_types(ctype: str) -> None:
+    assert hasattr(ctypes, ctype)
+    made = eval(literals.ctypes_number(ctype, 1))
+    assert type(made) is getattr(ctypes, ctype)
+    assert made.value == 1
+
+
+@pytest.mark.parametrize(
+    ("ctype", "value", "text"),
+    [
+        ("c_int64", 16, "ctypes.c_int64(16)"),
+        ("c_bool", 1, "ctypes.c_bool(True)"),
+        ("c_float", 2, "ctypes.c_float(2.0)"),
+        ("c_int32", True, "ctypes.c_int32(1)"),
+    ],
+)
+def test_numbers_become_what_the_type_holds(ctype: str, value: float, text: str) -> None:
+    assert literals.ctypes_number(ctype, value) == text

@@ -14,8 +14,7 @@ from aoti_debug.package.manifest import CType, Form, Kind, OperatorSchema, Param
 from aoti_debug.repro import proxy
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import write_folder
-from aoti_debug.repro.generate_texts import generate
-from aoti_debug.repro.kinds import kind_of
+from aoti_debug.repro.generate_texts import generate, kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from tests.operator_schemas import registered
 from tests.repro.repro_launches import LaunchBuilder, manifest, replay

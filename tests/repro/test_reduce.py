@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,11 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from aoti_debug.package.manifest import Form, Kind, Role
 from aoti_debug.repro.templates.part import LaunchPart, Rows
+from aoti_debug.repro.templates.reduce import Interrupts
 from aoti_debug.repro.templates.shrink import smallest_count, smallest_set, smallest_window
 from tests.repro.planted_triton import row_maxima_repro
 from tests.repro.repro_launches import LaunchBuilder, cpp_repro, replay, write
@@ -186,3 +189,19 @@ def test_a_wrong_program_is_found(tmp_path: Path) -> None:
     folder = row_maxima_repro(tmp_path, lambda source: source.replace("(tmp2 + alpha).to(tl.float32)", wrong))
     done = replay(folder, "--backend", "interpret", "--reduce")
     assert "a difference, still shown by program 1\n" in done.stdout, done
+
+
+def test_an_interrupt_whose_exception_was_dropped_is_not_lost() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupts() as interrupts:
+        interrupts.check()
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_is_raised_at_once() -> None:
+    with pytest.raises(KeyboardInterrupt), Interrupts():
+        os.kill(os.getpid(), signal.SIGINT)

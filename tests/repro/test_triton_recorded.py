@@ -193,4 +193,4 @@ def test_what_a_launch_that_did_not_start_wrote_is_what_was_there(recorded: Call
     saved = [slot for slot in found.slots if slot.before]
     assert saved
     assert [slot.after for slot in saved] == [slot.before for slot in saved]
-    assert list(arguments_of(found).missing(False)) == []
+    assert list(arguments_of(found).missing(fault=False)) == []

@@ -25,9 +25,8 @@ from aoti_debug.compare.protocol.request import Region
 from aoti_debug.compare.regions.regions import UNRETURNED, fault_region, find_regions
 from aoti_debug.package.recording import levels
 from aoti_debug.package.reference.program import Reference
-from aoti_debug.repro.find_launch import fault_of, find_launch
+from aoti_debug.repro.find_launch import fault_of, find_launch, require_trust
 from aoti_debug.repro.folder import check_free, default_folder, unfinished
-from aoti_debug.repro.required_trust import require_trust
 from aoti_debug.repro.run_again import run_all_again
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
@@ -98,7 +97,7 @@ def write_fx_repro(
     """
     diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)
     selected = find_launch(diagnosed.run, kernel, launch, diagnosed.verdict.suspects if diagnosed.verdict else ())
-    require_trust(diagnosed.run, selected, trusted)
+    require_trust(diagnosed.run, selected, trusted=trusted)
     path = output or Path(default_folder(selected, PREFIX))
     check_free(path)
     recorded, reference, region = recorded_region(diagnosed.run, selected, trusted, say)
@@ -204,7 +203,7 @@ def recorded_region(
     if region is None and not _is_whole(run):
         say(f"{run.path.name} (level {levels.written(run.level)}) has not all tensors of launch {launch.id}")
         say("running the package again at level 1")
-        run = run_all_again(run, launch, trusted).run
+        run = run_all_again(run, launch, trusted=trusted).run
         say(f"recorded in {run.path}")
         region, reason = _region(run, run.launch(launch.id), reference)
     if region is None:

@@ -16,7 +16,7 @@ from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
 from aoti_debug.base.machine import cache, cuda_toolkit
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.package.pt2.trust import TRUST_HINT
-from aoti_debug.repro.kernel_binary import kernel_binary
+from aoti_debug.repro.recorded_launch import kernel_binary
 from aoti_debug.runs.rundir.run_directory import RunDir
 
 _NO_FILE_NAME = re.compile(r'[\\/:*?"<>|]')  # the characters that torch replaces in a user's name

@@ -9,7 +9,7 @@ from enum import Enum
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.native.elf import Library
 from aoti_debug.package.manifest import ConfigOrigin, Kernel
-from aoti_debug.repro.kernel_binary import kernel_binary
+from aoti_debug.repro.recorded_launch import kernel_binary
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Grid, Launch
 

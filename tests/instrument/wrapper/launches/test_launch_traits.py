@@ -4,14 +4,14 @@ import pytest
 
 from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
 from aoti_debug.package.manifest import Kind
-from aoti_debug.repro import kinds
+from aoti_debug.repro import generate_texts
 
 
 @pytest.mark.parametrize("kind", Kind)
 def test_a_kind_is_replayed_or_says_why_not(kind: Kind) -> None:
     traits = traits_of(kind)
     assert bool(traits.replay) != bool(traits.not_replayed)
-    assert not traits.replay or traits.replay in kinds.REPLAYS
+    assert not traits.replay or traits.replay in generate_texts.REPLAYS
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""What a repro hands to the CUDA driver, seen by a library that stands in for it."""
+"""Machine code of Triton kernels: what a library that stands in for the CUDA driver is handed; the ptxas."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import struct
 import subprocess
 from collections.abc import Callable
@@ -14,9 +15,9 @@ import pytest
 import torch
 
 from aoti_debug.base.machine.compiler import find_compiler
-from aoti_debug.repro.templates import driver
-from aoti_debug.repro.templates.driver import Function
+from aoti_debug.repro.templates import machine_code
 from aoti_debug.repro.templates.kernel import Settings
+from aoti_debug.repro.templates.machine_code import Function
 from aoti_debug.repro.templates.triton_kernel import Binary, TritonKernel
 
 STREAM = 0x7EEDC0FFEE
@@ -73,7 +74,7 @@ def cuda(library: Path, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(library))
     (ctypes.c_int * 16).in_dll(loaded, "sizes")[:] = [0] * 16
     ctypes.c_int.in_dll(loaded, "refuse_launch").value = 0
-    monkeypatch.setattr(driver, "_driver", lambda: loaded)
+    monkeypatch.setattr(machine_code, "_driver", lambda: loaded)
     stream = SimpleNamespace(cuda_stream=STREAM, synchronize=lambda: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
     return loaded
@@ -155,3 +156,52 @@ def test_the_packages_code_gets_the_arguments_in_the_order_of_the_signature(
     kernel.prepare(Settings(tmp_path, backend="cubin", grid=(2, 1, 1)))
     kernel(n=ctypes.c_int32(9), none=None, alpha=ctypes.c_double(0.5))
     assert seen("launched", 1) == [2]
+
+
+CUBIN = b"\x7fELF\0ptxas\0Cuda compilation tools, release 13.0, V13.0.88\0Build cuda_13.0\0"
+
+
+def tool(folder: Path, version: str) -> Path:
+    """A ptxas that says its version."""
+    folder.mkdir(parents=True)
+    path = folder / "ptxas"
+    path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V{version}'\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(machine_code.VARIABLE, "")
+    monkeypatch.delenv(machine_code.VARIABLE)
+
+
+def test_version() -> None:
+    assert machine_code.version_in(CUBIN) == "13.0.88"
+    assert machine_code.version_in(b"\x7fELF, and nothing of its tool") is None
+
+
+def test_the_one_of_the_machine_code_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, same = tool(tmp_path / "other", "12.8.93"), tool(tmp_path / "same", "13.0.88")
+    monkeypatch.setattr(machine_code, "candidates", lambda: iter([tmp_path / "missing", other, same]))
+    machine_code.use_ptxas_of(CUBIN)
+    assert os.environ[machine_code.VARIABLE] == str(same)
+
+
+def test_the_users_choice_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(machine_code.VARIABLE, "/mine")
+    monkeypatch.setattr(machine_code, "candidates", lambda: iter([tool(tmp_path / "same", "13.0.88")]))
+    machine_code.use_ptxas_of(CUBIN)
+    assert os.environ[machine_code.VARIABLE] == "/mine"
+
+
+def test_without_a_fitting_one_tritons_own_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_code, "candidates", lambda: iter([tool(tmp_path / "other", "12.8.93")]))
+    machine_code.use_ptxas_of(CUBIN)
+    assert machine_code.VARIABLE not in os.environ
+
+
+def test_cuda_home_is_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tool(tmp_path / "cuda" / "bin", "13.0.88")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    assert path in list(machine_code.candidates())

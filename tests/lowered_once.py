@@ -15,7 +15,7 @@ from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import find_torch
-from aoti_debug.instrument.frontend import exported_program, inductor_cache
+from aoti_debug.instrument.frontend import exported_program, worker_process
 from aoti_debug.instrument.frontend.protocol.messages import Request
 
 
@@ -35,7 +35,7 @@ def lower() -> None:
     with tempfile.TemporaryDirectory() as folder:
         exported_program.lower_in_process(program, Request(program="", folder=folder), find_torch())
     # For processes that compile and load packages without our cache.
-    inductor_cache.link_new(inductor_cache.shared(find_torch()), Path(default_cache_dir()))
+    worker_process.link_new(worker_process.shared(find_torch()), Path(default_cache_dir()))
 
 
 with FileLock(cache.directory() / "lowered-once.lock"):  # the first finds out what the machine can do

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.instrument.frontend.protocol.messages import LeftOut
 from aoti_debug.package.recording.site_filter import EVERYTHING, SiteFilter
 
 BASE = "aoti_debug_compares"

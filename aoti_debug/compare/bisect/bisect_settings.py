@@ -33,9 +33,8 @@ from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import output_text, state_text
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildFailureError, BuildStage
-from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
-from aoti_debug.instrument.frontend.protocol.part_text import part_text
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildFailureError, BuildStage, part_text
+from aoti_debug.instrument.frontend.protocol.messages import Applied
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
 

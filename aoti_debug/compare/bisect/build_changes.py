@@ -9,7 +9,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut, TunedChoice
+from aoti_debug.instrument.frontend.protocol.messages import LeftOut, TunedChoice
 
 _DISABLED = "disabled_passes"
 _MAX_NAMES = 3  # names in a line

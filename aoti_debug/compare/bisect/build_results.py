@@ -11,7 +11,7 @@ from typing import Any
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome, interrupted
-from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
+from aoti_debug.instrument.frontend.protocol.messages import Applied
 
 FORMAT = 2
 NAME = "bisect.json"

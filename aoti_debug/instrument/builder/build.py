@@ -25,7 +25,13 @@ from aoti_debug.instrument.builder.compiling.toolchain import CompileError, Tool
 from aoti_debug.instrument.builder.instrument import instrument
 from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions, CheckedOptions, check
 from aoti_debug.instrument.builder.package_manifest import analyse
-from aoti_debug.instrument.frontend import compiled_package, example_inputs, exported_program, torch_mismatch
+from aoti_debug.instrument.frontend import (
+    compiled_package,
+    exported_program,
+    lowered_model,
+    torch_mismatch,
+    worker_process,
+)
 from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Request, name_operators
@@ -70,9 +76,6 @@ class BuildSummary:
     comparison: KernelComparison | None = None
     joined_sites: int | None = None
     program_difference: str = ""
-
-
-INPUTS_WORKER = "aoti_debug.instrument.frontend.worker.make_inputs"
 
 
 def lower_or_unpack(checked: CheckedOptions, torch: Torch, work: Path) -> LoweredModel:
@@ -131,7 +134,7 @@ def make_random_inputs(
     folder = lowered.signature_file.parent
     (folder / messages.MANIFEST).write_text(manifest_json, encoding="utf-8")
     request = Request(program="", folder=str(folder), random_inputs=seed)
-    return embedded_inputs(folder, exported_program.run_worker(INPUTS_WORKER, request, torch, timeout))
+    return embedded_inputs(folder, worker_process.run_worker(worker_process.WITHOUT_LOWERING, request, torch, timeout))
 
 
 class BuildProgress(Protocol):
@@ -228,7 +231,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         if checked.exported is not None:
             with stages.stage("exported"):
                 program = lower_exported(checked.exported, options, tools.torch, work)
-                inputs = example_inputs.choose_inputs(lowered, program, checked.exported.path)
+                inputs = lowered_model.choose_inputs(lowered, program, checked.exported.path)
         joined_sites, difference = None, ""
         library = work / f"{lowered.sources.stem}.so"
         with _explained_errors(lowered, tools, work), _compilation(tools, lowered, work) as (compilation, kernels):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.instrument.builder import write_package
-from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.instrument.frontend.protocol.messages import LeftOut
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind

@@ -12,7 +12,7 @@ from aoti_debug.instrument.builder import kernel_details
 from aoti_debug.instrument.builder.compiling import compile_library
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.instrument.builder.options import BuildOptions
-from aoti_debug.instrument.frontend import example_inputs
+from aoti_debug.instrument.frontend import lowered_model
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.wrapper import promised_layouts
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS, Analysis
@@ -122,7 +122,7 @@ def _input_names(
     signature: ModelSignature, program: ModelSignature | None, variables: Sequence[str]
 ) -> tuple[str, ...]:
     """The names of the tensors in the model's signature; empty if they do not match the inputs one to one."""
-    if program is not None and example_inputs.may_be_compiled_from(signature, program):
+    if program is not None and lowered_model.may_be_compiled_from(signature, program):
         signature = program
     names = tuple(leaf.name for leaf in signature.leaves if leaf.is_tensor)
     if len(names) != len(variables):

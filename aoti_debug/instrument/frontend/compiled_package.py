@@ -17,11 +17,12 @@ from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.base.native.elf import Library
 from aoti_debug.base.version import __version__
-from aoti_debug.instrument.frontend import compile_commands, exported_program, sources, torch_mismatch
+from aoti_debug.instrument.frontend import compile_commands, sources, torch_mismatch
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
 from aoti_debug.instrument.frontend.sources import Sources
+from aoti_debug.instrument.frontend.worker_process import WITHOUT_LOWERING, run_worker
 from aoti_debug.instrument.wrapper import input_checks, model_variables
 from aoti_debug.instrument.wrapper.callees.proxy_operators import proxy_targets
 from aoti_debug.package.inputs import signature
@@ -34,7 +35,6 @@ WEIGHTS = "_binary_constants_bin_start"
 WEIGHTS_END = "_binary_constants_bin_end"
 _EMPTY_WEIGHTS = 1  # bytes of the weights symbol in a library without weights
 _MAPPED_WEIGHTS_MACRO = "USE_MMAP_SELF"
-_WORKER = "aoti_debug.instrument.frontend.worker.query_operators"
 _KERNEL_TEXT = ".kernel.cpp"
 _ATEN = ("aten.", "aten::")
 _COMPILED_FROM = (".cpp", "kernel_information.json")
@@ -200,11 +200,11 @@ def _query_operators(package: Artifact, request: Request, extern_nodes: str, tor
     worker_request = replace(request, program=str(package.path.resolve()))
     targets = sorted(target.removeprefix("torch.ops.") for target in proxy_targets(extern_nodes))
     if request.inputs or not all(target.startswith(_ATEN) for target in targets):
-        return exported_program.run_worker(_WORKER, worker_request, torch, timeout)
+        return run_worker(WITHOUT_LOWERING, worker_request, torch, timeout)
 
     def fill(folder: Path) -> None:
         folder_request = replace(worker_request, folder=str(folder))
-        messages.write_answer(folder, exported_program.run_worker(_WORKER, folder_request, torch, timeout))
+        messages.write_answer(folder, run_worker(WITHOUT_LOWERING, folder_request, torch, timeout))
 
     answer = messages.read_answer(cache.entry("operators", cache.key(torch.fingerprint, __version__, *targets), fill))
     assert isinstance(answer, Answer)

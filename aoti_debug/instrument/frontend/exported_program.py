@@ -1,16 +1,16 @@
 """Lowers an exported program to C++ sources with Inductor's `package_cpp_only` setting, in a child process.
 
 Inductor may run kernels to tune them; if it crashes or hangs, only the child process is lost.
+
+In that mode kernel binaries are named by kernel, so that two specialisations of one kernel share a file and the second
+silently runs the first one's machine code. A default package names them by the hash of their content: then source and
+binaries are taken from such a second lowering of the same program; flags and weights stay those of the first.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import pickle
 import shutil
-import subprocess
-import time
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,28 +18,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
-from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch
-from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import PythonCommand
-from aoti_debug.base.machine.processes import child_process
-from aoti_debug.base.machine.processes.child_process import Child
-from aoti_debug.instrument.frontend import hashed_kernels, inductor_cache, sources
+from aoti_debug.instrument.frontend import sources, worker_process
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel, embedded_inputs
-from aoti_debug.instrument.frontend.protocol import build_failure, messages
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, Ending
-from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request
-from aoti_debug.instrument.frontend.protocol.part_text import part_text
+from aoti_debug.instrument.frontend.protocol import messages
+from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
+from aoti_debug.instrument.frontend.sources import Sources
+from aoti_debug.instrument.frontend.worker_process import answered, run_worker
 from aoti_debug.instrument.wrapper.callees.kernels import shared_cubins
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive as pt2_archive
-from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.package.pt2.archive import KERNEL_BINARIES, MODEL_FOLDER, Artifact
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-LINE_WIDTH = 300
-_STACK_SECONDS, _POLL_SECONDS = 1.0, 0.05
+
 SAVE_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, pickle.PicklingError)
 WORKER = "aoti_debug.instrument.frontend.worker.lower"
 MODEL = "model"  # its name in the archive that Inductor writes
@@ -98,9 +92,9 @@ def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -
     from aoti_debug.instrument.frontend.worker.lower import run
 
     def answer_to(worker_request: Request) -> Answer:
-        return _answered(run(worker_request, program), Path(request.folder), _no_log, lambda: "")
+        return answered(run(worker_request, program), Path(request.folder), _no_log, lambda: "")
 
-    with inductor_cache.environment(Path(request.folder), torch) as changes, inductor_cache.apply(changes):
+    with worker_process.environment(Path(request.folder), torch) as changes, worker_process.apply(changes):
         return _lower(request, answer_to)
 
 
@@ -120,7 +114,7 @@ def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> LoweredM
     if shared_cubins(lowered_sources.wrapper):
         configs = answer_to(replace(request, hashed_kernels=True)).triton_configs
         hashed_archive = pt2_archive.inspect(folder / messages.HASHED_ARCHIVE)
-        lowered_sources = hashed_kernels.use_hashed_binaries(lowered_sources, hashed_archive)
+        lowered_sources = use_hashed_binaries(lowered_sources, hashed_archive)
     return LoweredModel(
         sources=lowered_sources,
         archive=archive,
@@ -141,93 +135,6 @@ def _check_configs(configs: Mapping[str, Any]) -> None:
             raise UsageError(
                 f"a package with {key}={value} cannot be instrumented", hint=f"leave out --inductor-config {key}"
             )
-
-
-def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> Answer:
-    """Runs `python -m <module> REQUEST.json` in a child process and returns its answer.
-
-    Raises:
-        The errors of `lower`.
-    """
-    folder = Path(request.folder)
-    log = folder / messages.LOG
-    command = PythonCommand(module, arguments=(str(messages.write_request(request)),))
-    with contextlib.suppress(FileNotFoundError):
-        (folder / messages.ANSWER).unlink()
-    with inductor_cache.environment(folder, torch) as environment, log.open("ab") as output:
-        variables = {**os.environ, **environment}
-        with python_process.start(
-            command, variables, stdout=output.fileno(), stderr=subprocess.STDOUT, after="torch._inductor.compile_fx"
-        ) as child:
-            try:
-                status = child.wait(timeout)
-            except subprocess.TimeoutExpired:
-                _request_stack(child, folder / messages.STACK)
-                error = ToolchainError(
-                    f"lowering gave no answer for {timeout:g} s and was stopped{_keep_log(log)}",
-                    hint="more time: aoti-debug triage --build-timeout SECONDS, aoti_debug.build(…, timeout=SECONDS)",
-                )
-                what = f"no end within {timeout:g} s"
-                raise _explained(error, folder, Ending.TIMEOUT, what, _stack(folder)) from None
-    answer = messages.read_answer(folder)
-    if answer is None:
-        ended = child_process.describe_exit(status)
-        error = ToolchainError(
-            f"the process that lowered the model ended without an answer ({ended}){_keep_log(log)}",
-            hint="see whether torch._inductor.aoti_compile_and_package alone crashes as well",
-        )
-        raise _explained(error, folder, Ending.DEATH, ended, _stack(folder))
-    return _answered(answer, folder, lambda lines: _keep_log(log, lines), lambda: _text(log))
-
-
-def _request_stack(child: Child, file: Path) -> None:
-    """Makes a worker that hangs write its Python stack to a file, if it can within a moment."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(child.pid, messages.STACK_SIGNAL)
-    size, end = -1, time.monotonic() + _STACK_SECONDS
-    while time.monotonic() < end and (size <= 0 or size != file.stat().st_size):  # it is written in several pieces
-        size = file.stat().st_size if file.exists() else 0
-        time.sleep(_POLL_SECONDS)
-
-
-def _stack(folder: Path) -> str:
-    """The Python stack that a worker has written; "" if it has not."""
-    file = folder / messages.STACK
-    return _text(file) if file.exists() else ""
-
-
-def _answered(
-    answer: Answer | Failure, folder: Path, keep_log: Callable[[int], str], output: Callable[[], str]
-) -> Answer:
-    """An answer that is no failure.
-
-    Args:
-        keep_log: makes the end of the message, with the given number of last lines.
-        output: the text that the lowering has printed.
-
-    Raises:
-        AotiDebugError: it is one.
-    """
-    if isinstance(answer, Answer):
-        return answer
-    error = messages.error_of(answer, keep_log)
-    if not isinstance(error, ToolchainError):
-        raise error
-    what = build_failure.innermost_exception(f"{answer.error}: {answer.message}")
-    raise _explained(error, folder, Ending.EXCEPTION, what, output(), answer.hint) from None
-
-
-def _explained(
-    error: ToolchainError, folder: Path, ending: Ending, what: str, output: str, note: str = ""
-) -> ToolchainError:
-    """The error of a lowering, with the part of Inductor that was at work, which its hint names, too."""
-    found = build_failure.explain(error, folder, ending, what, output, note)
-    if not isinstance(found, BuildFailureError):
-        return found
-    position, how = found.failure.position, "it came out of" if ending is Ending.EXCEPTION else "at work was"
-    line = found.failure.line(position)
-    at = "" if line is None else f", {line.place}: {line.text.strip()}"
-    return BuildFailureError(str(found), found.failure, hint=f"{how} the {part_text(position)}{at}; {found.hint}")
 
 
 def _unpack(archive: Artifact, directory: Path, folder: Path) -> None:
@@ -251,17 +158,48 @@ def _unpack(archive: Artifact, directory: Path, folder: Path) -> None:
             path.rename(directory / name)
 
 
-def _keep_log(log: Path, lines: int = messages.LOG_LINES) -> str:
-    """Keeps the log; returns its path and last lines, as the end of an error message."""
-    text = _text(log)
-    last = text.strip().splitlines()[-lines:] if lines else []
-    return "\n".join([f"\nlog: {cache.keep_log('lower', text)}", *(f"  | {line[:LINE_WIDTH]}" for line in last)])
-
-
-def _text(file: Path) -> str:
-    return file.read_text(errors="replace")
-
-
 def _no_log(_: int) -> str:
     """The end of an error message without a log: this process has printed everything on its stderr."""
     return ""
+
+
+def use_hashed_binaries(first: Sources, archive: Artifact) -> Sources:
+    """Replaces the C++ source and the kernel binaries of `first` by those of a default package, also on disk.
+
+    Args:
+        archive: the default package.
+
+    Raises:
+        ToolchainError: the two lowerings laid the weights out differently.
+    """
+    members = _members(archive)
+    wrapper = next(text for name, text in members.items() if name.endswith(".wrapper.cpp")).decode()
+    kernels = next(text for name, text in members.items() if name.endswith(".kernel.cpp")).decode()
+    if _weights_layout(wrapper) != _weights_layout(first.wrapper):
+        raise ToolchainError(
+            "two lowerings of the model laid its weights out differently",
+            hint="give its Triton kernels different names, so that one lowering is enough",
+        )
+    for path in first.shipped:
+        if path.suffix in KERNEL_BINARIES:
+            path.unlink()
+    for name, content in members.items():
+        if name.endswith(KERNEL_BINARIES):
+            (first.directory / name).write_bytes(content)
+    (first.directory / f"{first.stem}.cpp").write_text(wrapper + kernels)
+    return sources.read(first.directory, wrapper_opt=first.wrapper_opt)
+
+
+def _members(archive: Artifact) -> dict[str, bytes]:
+    """The model's text files and kernel binaries by name."""
+    prefix = f"{archive.root}/{MODEL_FOLDER}"
+    with zipfile.ZipFile(archive.path) as file:
+        return {
+            info.filename.removeprefix(prefix): file.read(info)
+            for info in file.infolist()
+            if info.filename.startswith(prefix) and info.filename.endswith((".cpp", *KERNEL_BINARIES))
+        }
+
+
+def _weights_layout(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "constants_info_[" in line]

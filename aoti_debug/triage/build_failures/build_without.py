@@ -16,9 +16,15 @@ from aoti_debug.compare.bisect.build_changes import Build, LeaveOut, Part, SkipC
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildSummary
 from aoti_debug.instrument.builder.options import BuildOptions
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildFailureError, BuildStage, Position
-from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut, TunedChoice
-from aoti_debug.instrument.frontend.protocol.part_text import nodes_text, part_text
+from aoti_debug.instrument.frontend.protocol.build_failure import (
+    BuildFailure,
+    BuildFailureError,
+    BuildStage,
+    Position,
+    nodes_text,
+    part_text,
+)
+from aoti_debug.instrument.frontend.protocol.messages import LeftOut, TunedChoice
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.build_failures.finding import blamed_of, finding_of
 from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO, Replay, replay

@@ -8,9 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildStage, Ending, Position
-from aoti_debug.instrument.frontend.protocol.part_text import nodes_text, part_text
-from aoti_debug.instrument.frontend.protocol.python_stack import is_of_user
+from aoti_debug.instrument.frontend.protocol.build_failure import (
+    BuildFailure,
+    BuildStage,
+    Ending,
+    Position,
+    is_of_user,
+    nodes_text,
+    part_text,
+)
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.build_failures.proof_script import Replay

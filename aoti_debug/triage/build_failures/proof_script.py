@@ -28,8 +28,9 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
     Ending,
     Position,
     innermost_exception,
+    nodes_text,
+    part_text,
 )
-from aoti_debug.instrument.frontend.protocol.part_text import nodes_text, part_text
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, TensorType, ValueKey

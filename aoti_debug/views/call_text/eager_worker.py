@@ -16,7 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from aoti_debug.base import dtypes
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes.error_data import ErrorData
-from aoti_debug.instrument.frontend.worker.reference_graphs import module_path
+from aoti_debug.instrument.frontend.worker.graph_nodes import module_path
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.printing import registration

@@ -26,7 +26,7 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
     Ending,
     Position,
 )
-from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
+from aoti_debug.instrument.frontend.protocol.messages import Applied
 from tests.compare import chains
 from tests.wrong_model import CONFIGS, Wrong
 

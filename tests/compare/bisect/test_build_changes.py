@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.compare.bisect.build_changes import Build, LeaveOut, Part, SettingChange, applied, lines_of, name_of
-from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut
+from aoti_debug.instrument.frontend.protocol.messages import LeftOut
 
 RELU, CAT = (LeaveOut(Part.LOWERING, f"aten.{name}.default") for name in ("relu", "cat"))
 NOOPS, FOLDING = (LeaveOut(Part.PASS, name) for name in ("remove_noop_ops", "constant_folding"))

@@ -9,7 +9,7 @@ import pytest
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.compare.bisect.build_results import NAME, BuildFault, BuildTrial, BuildTrials
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome
-from aoti_debug.instrument.frontend.protocol.inductor_parts import Applied
+from aoti_debug.instrument.frontend.protocol.messages import Applied
 
 BASELINE = BuildTrial(
     "baseline",

@@ -16,14 +16,16 @@ import torch
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.base.machine import cache, compiler
 from aoti_debug.base.machine.compiler import Torch
-from aoti_debug.instrument.frontend import exported_program
+from aoti_debug.instrument.frontend import exported_program, sources
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, BuildStage, Ending
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request, TritonConfig
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import Artifact
 from tests import archives
-from tests.unpacked_archive import KERNELS, WRAPPER, unpacked
+from tests.unpacked_archive import COMMANDS, KERNELS, WRAPPER, unpacked
 
 OPERATOR = """
 import torch
@@ -311,3 +313,45 @@ def test_a_program_that_only_this_process_can_load(folder: Path) -> None:
     ]
     assert lowered.answer.schemas["aoti_debug_test.twice.default"].text == "aoti_debug_test::twice(Tensor x) -> Tensor"
     assert not lowered.log.exists()  # there was no child
+
+
+WEIGHTS = 'constants_info_[0].name = "w";\n'
+FIRST = WEIGHTS + WRAPPER + COMMANDS
+SECOND = "// loads c9.cubin and c8.cubin\n" + WEIGHTS + WRAPPER
+
+
+def default_package(path: Path, wrapper: str) -> Artifact:
+    members = {
+        "c5.wrapper.cpp": (wrapper + COMMANDS).encode(),
+        "c6.kernel.cpp": (KERNELS + COMMANDS).encode(),
+        "c5.wrapper.so": b"\x7fELF",
+        "c8.cubin": b"eight",
+        "c9.cubin": b"nine",
+        "c7.fatbin": b"seven",
+    }
+    archives.write(path, {f"{archives.MODEL}{name}": content for name, content in members.items()})
+    return archive.inspect(path)
+
+
+def test_text_and_binaries_come_from_the_default_package(tmp_path: Path) -> None:
+    first = sources.read(unpacked(tmp_path / "first", FIRST), wrapper_opt="O2")
+    replaced = exported_program.use_hashed_binaries(first, default_package(tmp_path / "p.pt2", SECOND))
+    assert (replaced.wrapper, replaced.kernels) == (SECOND, f"\n{KERNELS}\n")
+    assert [path.name for path in replaced.shipped] == [
+        "c1.wrapper.json",
+        "c1.wrapper_metadata.json",
+        "c7.fatbin",
+        "c8.cubin",
+        "c9.cubin",
+    ]
+    assert replaced.shipped[-1].read_bytes() == b"nine"
+    assert (replaced.stem, replaced.wrapper_opt) == ("c1.wrapper", "O2")
+    assert (replaced.compile_flags, replaced.objects) == (first.compile_flags, first.objects)
+
+
+def test_weights_must_lie_where_they_lay(tmp_path: Path) -> None:
+    first = sources.read(unpacked(tmp_path / "first", FIRST), wrapper_opt="O1")
+    other = default_package(tmp_path / "p.pt2", SECOND.replace('"w"', '"v"'))
+    with pytest.raises(ToolchainError, match="laid its weights out differently"):
+        exported_program.use_hashed_binaries(first, other)
+    assert (tmp_path / "first" / "triton_poi_fused_0.cubin").exists()

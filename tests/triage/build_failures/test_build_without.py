@@ -20,7 +20,7 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
     Ending,
     Position,
 )
-from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut, TunedChoice
+from aoti_debug.instrument.frontend.protocol.messages import LeftOut, TunedChoice
 from aoti_debug.triage.build_failures import build_without as build
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.proof_script import Replay

@@ -1,9 +1,11 @@
-"""The part of Inductor, or the compiler, that is at work in a build, and what stopped it there."""
+"""The part of Inductor, or the compiler, that is at work in a build, and what stopped it there; both in words."""
 
 from __future__ import annotations
 
 import contextlib
 import re
+import sysconfig
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
@@ -11,7 +13,6 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError, ToolchainError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.instrument.frontend.protocol.python_stack import innermost_frames
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import MODEL, Reference
@@ -19,6 +20,14 @@ from aoti_debug.package.reference.program import MODEL, Reference
 POSITION = "position.json"  # these lie in the folder of a lowering
 LOWERED_GRAPHS = "lowered_graphs.json"
 HINT = "aoti-debug triage MODEL.pt2 names what is to blame, and goes on without it"
+_MAX_FRAMES = 12
+_OWN = Path(__file__).parents[3]
+_INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_TRACEBACK = "Traceback (most recent call last):"
+_STACK = re.compile(r"^(?:Current thread .*|Stack) \(most recent call first\):$")
+_MAX_NODES = 4  # nodes in a line
+_FRAME = re.compile(r'^(?:  \| )?  File "(?P<file>[^"]*)", line (?P<line>\d+),? in (?P<function>.*)$')
+_WRAPPED_BY = re.compile(r"(?:(?:\w+\.)*(?:InductorError|LoweringException|BackendCompilerFailed): )*")
 
 
 class BuildStage(str, Enum):
@@ -118,9 +127,6 @@ class BuildFailureError(ToolchainError):
         self.failure = failure
 
 
-_WRAPPED_BY = re.compile(r"(?:(?:\w+\.)*(?:InductorError|LoweringException|BackendCompilerFailed): )*")
-
-
 def innermost_exception(raised: str) -> str:
     """ "RuntimeError: no such layout" of "InductorError: LoweringException: RuntimeError: no such layout": one line."""
     return wording.first_line(raised[_WRAPPED_BY.match(raised).end() :])  # type: ignore[union-attr]  # it may be empty
@@ -165,3 +171,48 @@ def read_position(folder: Path) -> Position | None:
     with contextlib.suppress(json_data.DamagedJsonError):  # its process ended while it was written
         return json_data.parse(Position, line) if line else None
     return None
+
+
+def part_text(position: Position) -> str:
+    """The part of a build in words: "lowering of aten.silu.default", "graph pass remove_noop_ops".
+
+    Where code of several nodes was generated, it names all: "code generation of nodes relu, erf".
+    """
+    of = " of" if position.stage in (BuildStage.TRACING, BuildStage.LOWERING, BuildStage.CODE) else ""
+    name = f"{of} {position.name}" if position.name else ""
+    if position.stage is BuildStage.CODE and not position.name and position.nodes:
+        name = f"{of} {nodes_text(position.nodes)}"
+    return f"{position.stage.value}{name}{f' with {position.candidate}' if position.candidate else ''}"
+
+
+def nodes_text(names: Sequence[str]) -> str:
+    """ "node erf", "nodes relu, erf, sin, sub and 3 more"."""
+    return f"node{'' if len(names) == 1 else 's'} {wording.join_truncated(names, _MAX_NODES)}"
+
+
+def innermost_frames(text: str) -> tuple[str, ...]:
+    """The frames of the last stack in a text, the innermost first: "ops.py:12 in apply", with whole paths.
+
+    It understands the tracebacks of exceptions, and the stacks of the faulthandler module. Frames of aoti-debug are
+    left out: they watch the build.
+    """
+    frames: list[str] = []
+    is_innermost_first = False
+    for line in text.splitlines():
+        if line.strip(" |+") == _TRACEBACK or _STACK.match(line):
+            frames, is_innermost_first = [], line.strip(" |+") != _TRACEBACK
+        elif (match := _FRAME.match(line)) and not _lies_in(match["file"], _OWN):
+            frames.append(f"{match['file']}:{match['line']} in {match['function']}")
+    return tuple(frames[:_MAX_FRAMES] if is_innermost_first else frames[: -_MAX_FRAMES - 1 : -1])
+
+
+def is_of_user(frame: str) -> bool:
+    """True for a frame of a file that is neither of Python nor of an installed package."""
+    file = frame.rpartition(":")[0]
+    is_installed = "/site-packages/" in file or "/dist-packages/" in file or file.startswith("<")
+    return not is_installed and not any(_lies_in(file, folder) for folder in (_OWN, *_INSTALLED))
+
+
+def _lies_in(file: str, folder: Path) -> bool:
+    """True for a file in a folder, whether or not links lead there."""
+    return Path(file).is_relative_to(folder) or Path(file).resolve().is_relative_to(folder.resolve())

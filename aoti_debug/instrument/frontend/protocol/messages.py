@@ -1,4 +1,4 @@
-"""The request to a worker process and its answer, exchanged as JSON files."""
+"""The request to a worker process and its answer, exchanged as JSON files, with the parts of Inductor to leave out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
-from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut
 from aoti_debug.package.manifest import OperatorSchema, Promise
 
 ARCHIVE = "lowered.pt2"
@@ -26,6 +25,54 @@ ANSWER = "answer.json"
 LOG = "lower.log"
 STACK = "stack.txt"
 STACK_SIGNAL = signal.SIGUSR1  # a worker that lowers writes its Python stack to that file
+OPERATOR_KEYS = "aot_inductor.custom_ops_to_c_shims"  # the setting whose keys are operators
+_OPERATOR_NAME = re.compile(r"\w+(?:::|\.)\w+(?:\.\w+)?")
+_OTHER_TORCH = "install torch 2.11 or newer"
+LOG_LINES = 20
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The parts of Inductor that a program was lowered with, each once, in order.
+
+    Attributes:
+        passes: names of graph passes that can be left out with the setting `disabled_passes`.
+        decompositions, lowerings: operators that were decomposed, or lowered, "aten.silu.default", and that can be
+            called as they are.
+    """
+
+    passes: tuple[str, ...] = ()
+    decompositions: tuple[str, ...] = ()
+    lowerings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TunedChoice:
+    """A candidate of autotuning.
+
+    Attributes:
+        name: of the kernel or the template, "triton_poi_fused_0", "cpp_CppMicroGemmFP32Vec_0".
+        configuration: "XBLOCK: 128, num_warps: 4, num_stages: 1"; "" where the name says all.
+    """
+
+    name: str
+    configuration: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Operators that are called as they are, and candidates that are not tried.
+
+    Attributes:
+        decompositions, lowerings: those that are not decomposed, and those that are not lowered.
+        candidates: those that are neither compiled nor timed.
+        log: a file for what is applied, an `Applied` as JSON; "" for none.
+    """
+
+    decompositions: tuple[str, ...] = ()
+    lowerings: tuple[str, ...] = ()
+    candidates: tuple[TunedChoice, ...] = ()
+    log: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,10 +166,6 @@ class Failure:
     hint: str = ""
 
 
-OPERATOR_KEYS = "aot_inductor.custom_ops_to_c_shims"  # the setting whose keys are operators
-_OPERATOR_NAME = re.compile(r"\w+(?:::|\.)\w+(?:\.\w+)?")
-
-
 def name_operators(configs: Mapping[str, Any]) -> dict[str, Any]:
     """Replaces operators in the settings by their names: "mylib::op", "mylib.op.default".
 
@@ -202,8 +245,6 @@ class _StepError:
     log_lines: int | None = None
 
 
-_OTHER_TORCH = "install torch 2.11 or newer"
-LOG_LINES = 20
 ERRORS = {
     "torch": _StepError(ToolchainError, "this torch cannot lower models: {error}: {message}", _OTHER_TORCH, LOG_LINES),
     "import": _StepError(

@@ -1,4 +1,4 @@
-"""Shows a recorder the scheduled operations of every graph that Inductor lowers, in the same process.
+"""Shows a recorder the scheduled operations of every graph that Inductor lowers; records the layouts of buffers.
 
 Inductor calls the setting `_post_fusion_custom_pass` with them, after it has fused them.
 """
@@ -6,7 +6,7 @@ Inductor calls the setting `_post_fusion_custom_pass` with them, after it has fu
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 _SETTING = "_post_fusion_custom_pass"
@@ -56,3 +56,30 @@ class _Pass:
         except Exception as error:  # noqa: BLE001 - Inductor's own classes change from one version to the next
             self._recorder.failure = f"{type(error).__name__}: {error}"
         return operations
+
+
+class BufferLayouts:
+    """The layouts recorded so far.
+
+    Attributes:
+        graphs: text of one graph each, a buffer a line: "buf3.layout = FixedLayout(…)"; the program's own graph first,
+            then those of its branches and loops.
+        failure: why the layouts of a graph are missing; "" if they are not.
+    """
+
+    def __init__(self) -> None:
+        self.graphs: list[str] = []
+        self.failure = ""
+
+    def record(self, operations: Sequence[Any]) -> None:
+        """Records the layouts of the buffers that scheduled operations write."""
+        buffers = [buffer for operation in operations for buffer in operation.get_outputs()]
+        self.graphs.append("".join(f"{buffer.get_name()}.layout = {buffer.node.layout}\n" for buffer in buffers))
+
+
+@contextlib.contextmanager
+def record_layouts() -> Iterator[BufferLayouts]:
+    """Yields the layouts of the programs that are lowered inside the `with`."""
+    layouts = BufferLayouts()
+    with shown_to(layouts):
+        yield layouts

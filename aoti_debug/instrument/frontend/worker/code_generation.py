@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildStage, Position
-from aoti_debug.instrument.frontend.worker.patched_method import replaced
-from aoti_debug.instrument.frontend.worker.position_file import Positions
+from aoti_debug.instrument.frontend.worker.position_file import Positions, replaced
 from aoti_debug.package.reference.program import FOLDING, MODEL
 
 _META = "aoti_debug_position"  # of a node in the graph of a kernel's loops

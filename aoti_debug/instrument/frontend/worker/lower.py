@@ -6,7 +6,6 @@ parent process does not import torch.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import json
 import sys
@@ -20,13 +19,12 @@ from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.build_failure import read_position
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request, TritonConfig
 from aoti_debug.instrument.frontend.worker import (
-    after_fusion,
-    autotuning_candidates,
     code_generation,
     instruction_sets,
     position_file,
     prints,
 )
+from aoti_debug.instrument.frontend.worker.after_fusion import BufferLayouts, record_layouts
 from aoti_debug.instrument.frontend.worker.answer_request import (
     StepError,
     answer_or_failure,
@@ -35,15 +33,23 @@ from aoti_debug.instrument.frontend.worker.answer_request import (
     step,
 )
 from aoti_debug.instrument.frontend.worker.called_operators import find_overload, operator_stacks, shims_and_schemas
-from aoti_debug.instrument.frontend.worker.decompositions_and_lowerings import leaving_out
-from aoti_debug.instrument.frontend.worker.node_at_work import node_at_work
-from aoti_debug.instrument.frontend.worker.overwritten_operands import overwritten_operands
+from aoti_debug.instrument.frontend.worker.failed_lowering import node_at_work, overwritten_operands
+from aoti_debug.instrument.frontend.worker.parts_to_leave_out import candidates_noted, leaving_out
 from aoti_debug.instrument.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.instrument.wrapper import promised_layouts
 from aoti_debug.package.inputs import signature
 from aoti_debug.package.inputs.input_files import Inputs, check, read, write
 from aoti_debug.package.printing import registration
 from aoti_debug.package.reference import program as reference_program
+
+FORCED = {
+    "trace.provenance_tracking_level": 1,
+    "aot_inductor.debug_intermediate_value_printer": "0",
+    "aot_inductor.precompile_headers": False,
+}
+NEEDED = ("aot_inductor.package_cpp_only", "aot_inductor.compile_wrapper_opt_level", *FORCED)
+_EXAMPLES_HINT = "export it again and leave the example inputs in, or pass --inputs FILE"
+_REGISTER_HINT = "pass --import MODULE or --load-library PATH"
 
 
 def triton_configs() -> dict[str, TritonConfig]:
@@ -59,41 +65,6 @@ def _config(params: Mapping[str, Any]) -> TritonConfig:
         int(params.get("global_scratch") or 0),
         int(params.get("profile_scratch") or 0),
     )
-
-
-class BufferLayouts:
-    """The layouts recorded so far.
-
-    Attributes:
-        graphs: text of one graph each, a buffer a line: "buf3.layout = FixedLayout(…)"; the program's own graph first,
-            then those of its branches and loops.
-        failure: why the layouts of a graph are missing; "" if they are not.
-    """
-
-    def __init__(self) -> None:
-        self.graphs: list[str] = []
-        self.failure = ""
-
-    def record(self, operations: Sequence[Any]) -> None:
-        """Records the layouts of the buffers that scheduled operations write."""
-        buffers = [buffer for operation in operations for buffer in operation.get_outputs()]
-        self.graphs.append("".join(f"{buffer.get_name()}.layout = {buffer.node.layout}\n" for buffer in buffers))
-
-
-@contextlib.contextmanager
-def record_layouts() -> Iterator[BufferLayouts]:
-    """Yields the layouts of the programs that are lowered inside the `with`."""
-    layouts = BufferLayouts()
-    with after_fusion.shown_to(layouts):
-        yield layouts
-
-
-FORCED = {
-    "trace.provenance_tracking_level": 1,
-    "aot_inductor.debug_intermediate_value_printer": "0",
-    "aot_inductor.precompile_headers": False,
-}
-NEEDED = ("aot_inductor.package_cpp_only", "aot_inductor.compile_wrapper_opt_level", *FORCED)
 
 
 def run(request: Request, program: Any = None) -> Answer | Failure:
@@ -141,7 +112,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     with (
         step("lower", times, hint=lambda: _failure_hint(program, sys.exc_info()[1], folder)),
         position_file.watched(folder, nodes) as noted,
-        autotuning_candidates.noted(noted),
+        candidates_noted(noted),
         code_generation.noted(noted),
         record_layouts() as layouts,
         record_graphs(program) as graphs,
@@ -166,10 +137,6 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         promises=promises,
         without_promises=_missing_promises_reason(layouts, unparsed_lines),
     )
-
-
-_EXAMPLES_HINT = "export it again and leave the example inputs in, or pass --inputs FILE"
-_REGISTER_HINT = "pass --import MODULE or --load-library PATH"
 
 
 def _failure_hint(program: Any, error: BaseException | None, folder: Path) -> str:

@@ -1,13 +1,14 @@
 """Keeps a file that says which part of Inductor is at work, in the process that lowers a program.
 
 The process may crash or never end: the file is there at any time. It begins with one line, a Position as JSON, which is
-empty where no part that can be named is at work.
+empty where no part that can be named is at work. Methods of torch's classes are wrapped for it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import mmap
 import os
 import sys
@@ -19,8 +20,7 @@ from typing import Any
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.instrument.frontend.protocol.build_failure import LOWERED_GRAPHS, POSITION, BuildStage, Position
-from aoti_debug.instrument.frontend.worker.node_at_work import traced_node
-from aoti_debug.instrument.frontend.worker.patched_method import replaced
+from aoti_debug.instrument.frontend.worker.failed_lowering import traced_node
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import FOLDING, MODEL
@@ -231,6 +231,28 @@ def _lowerings(positions: Positions, graphs: _Graphs) -> Iterator[None]:
 
     with replaced(GraphLowering, "run", run), replaced(GraphLowering, "run_node", run_node):
         yield
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Wraps a method inside the `with`; where this torch's class has no such method, nothing is done.
+
+    Args:
+        wrap: makes the new method of the one in a `__dict__`: of the class, or of the one that it inherits it from.
+    """
+    original = inspect.getattr_static(owner, name, None)
+    if original is None:
+        yield
+        return
+    is_own = name in vars(owner)
+    setattr(owner, name, wrap(original))
+    try:
+        yield
+    finally:
+        if is_own:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,20 +1,19 @@
 """Records the graphs that kernels are generated from while Inductor lowers a program, in the same process.
 
-When a graph's operations are scheduled, it is the one being lowered: `V.graph.module`.
+When a graph's operations are scheduled, it is the one being lowered: `V.graph.module`. Recorded graphs are completed:
+model lines within branches and loops, tensors that are overwritten through views.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aoti_debug.base import dtypes
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.instrument.frontend.worker import after_fusion
-from aoti_debug.instrument.frontend.worker.completed_graphs import with_bases, with_lines_of_callers
+from aoti_debug.instrument.frontend.worker.graph_nodes import flat, node_data
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.recording import stack_frames
 from aoti_debug.package.reference.program import (
@@ -28,17 +27,8 @@ from aoti_debug.package.reference.program import (
     Node,
     NodeKind,
     Reference,
-    TensorType,
+    is_view,
 )
-
-_USER_TRITON = ("triton_kernel_wrapper_mutation",)
-# Operators that overwrite their fourth and fifth argument, running means and variances, if the sixth is true; their
-# schemas do not say so.
-_NORMALIZATIONS = frozenset(
-    f"aten.{name}.default" for name in ("batch_norm", "instance_norm", "native_batch_norm", "cudnn_batch_norm")
-)
-_LARGEST_INLINED = 8  # torch._inductor.graph.GraphLowering.can_inline_constant
-_KINDS = {"placeholder": NodeKind.INPUT, "output": NodeKind.OUTPUT}
 
 
 class ReferenceGraphs:
@@ -78,16 +68,16 @@ class ReferenceGraphs:
         name = lowered.name or ""
         if not name:
             self._function = FOLDING if lowered.is_const_graph else MODEL
-        nodes = with_bases([self._inner_node(node, name, "_") for node in lowered.module.graph.nodes])
+        nodes = _with_bases([self._inner_node(node, name, "_") for node in lowered.module.graph.nodes])
         values = tuple(BufferValue(buffer, node.name) for buffer, node in _buffer_values(operations).items())
         self._graphs[name, self._function] = Graph(name, self._function, nodes, values)
         for path, module in _graph_modules(name, lowered.module, "_"):  # some are lowered as a part of a kernel
-            inner = with_bases([self._inner_node(node, path, "_") for node in module.graph.nodes])
+            inner = _with_bases([self._inner_node(node, path, "_") for node in module.graph.nodes])
             self._graphs.setdefault((path, self._function), Graph(path, self._function, inner, ()))
 
     def of_program(self, nodes: Iterable[Any]) -> None:
         """Records the graph of an exported program, which was not lowered: no buffers hold its values."""
-        self._graphs["", MODEL] = Graph("", MODEL, tuple(map(self._node, nodes)), ())
+        self._graphs["", MODEL] = Graph("", MODEL, tuple(node_data(node, self._line) for node in nodes), ())
 
     def record_exported(self, program: Any) -> None:
         """Records the graphs of an exported program (torch.export.ExportedProgram) that is about to be lowered."""
@@ -104,13 +94,13 @@ class ReferenceGraphs:
         Args:
             separator: as Inductor names the graphs that it lowers (GraphLowering.qualify_name), or of attributes.
         """
-        recorded = self._node(node)
+        recorded = node_data(node, self._line)
         is_body = bool(path) and recorded.kind is NodeKind.SUBGRAPH
         return replace(recorded, target=f"{path}{separator}{recorded.target}") if is_body else recorded
 
     def _exported_node(self, node: Any, given: Mapping[str, str], returned: Returned) -> Node:
         """A node of the whole program: weights are inputs there, and what replaces them is returned."""
-        recorded = self._node(node)
+        recorded = node_data(node, self._line)
         if node.op == "placeholder" and node.name in given:
             return replace(recorded, kind=NodeKind.WEIGHT, target=given[node.name])
         if node.op != "output":
@@ -126,29 +116,11 @@ class ReferenceGraphs:
         return Reference(
             FORMAT,
             str(torch.__version__),
-            tuple(with_lines_of_callers(self._graphs.values())),
+            tuple(_with_lines_of_callers(self._graphs.values())),
             tuple(self._lines),
             failure=self.failure,
-            exported=tuple(with_lines_of_callers(self._exported)),
+            exported=tuple(_with_lines_of_callers(self._exported)),
             exported_failure=self.exported_failure,
-        )
-
-    def _node(self, node: Any) -> Node:
-        value = node.meta.get("val")
-        types, size = _result(value)
-        target, args = _call(node)
-        return Node(
-            name=node.name,
-            kind=_kind(node),
-            target=target,
-            args=tuple(_argument(argument) for argument in args),
-            kwargs={name: _argument(argument) for name, argument in node.kwargs.items()},
-            types=types,
-            size=size,
-            line=self._line(node.meta.get("stack_trace") or ""),
-            module=module_path(node.meta.get("nn_module_stack")),
-            mutates=tuple(dict.fromkeys(_mutated(node))),
-            value=_inlined(node) if node.op == "get_attr" else None,
         )
 
     def _line(self, stack: str) -> int:
@@ -208,152 +180,6 @@ def record_graphs(program: Any) -> Iterator[ReferenceGraphs]:
         yield graphs
 
 
-def _kind(node: Any) -> NodeKind:
-    if node.op != "get_attr":
-        return _KINDS.get(node.op, NodeKind.CALL)
-    return NodeKind.WEIGHT if node.meta.get("val") is not None else NodeKind.SUBGRAPH
-
-
-def _inlined(node: Any) -> tuple[Any, ...] | None:
-    """The elements of a weight that Inductor may write into the source of a kernel; None for others."""
-    import torch
-
-    value: Any = node.graph.owning_module
-    for name in node.target.split("."):
-        value = getattr(value, name, None)
-    is_overwritten = any(node.name in _mutated(user) for user in node.users)
-    if not isinstance(value, torch.Tensor) or value.is_meta or is_overwritten or value.layout is not torch.strided:
-        return None
-    is_small = value.dim() == 0 or (value.dim() == 1 and value.numel() <= _LARGEST_INLINED)
-    return tuple(_argument(item) for item in value.reshape(-1).tolist()) if is_small else None
-
-
-def _call(node: Any) -> tuple[str, Sequence[Any]]:
-    """The target of a node, and its arguments.
-
-    How the functions that modify attention's scores index a tensor before decompositions (`torch._dynamo`'s ModIndex,
-    in a `flat_apply`) is told as the operator that it is.
-    """
-    if node.op not in ("get_attr", "call_function"):
-        return "", node.args
-    target = _target(node.target)
-    if target == f"{HIGHER_ORDER}flat_apply" and str(node.args[2]).endswith(".ModIndex"):
-        table, *indices = node.args[3:]
-        return "aten.index.Tensor", (table, indices)
-    return target, node.args
-
-
-def _target(target: Any) -> str:
-    """The name of an operator, a function or an attribute."""
-    import torch
-
-    if isinstance(target, str | torch._ops.OpOverload):
-        return str(target)
-    if isinstance(target, torch._ops.HigherOrderOperator):
-        return f"{HIGHER_ORDER}{target.name()}"
-    return f"{target.__module__}.{target.__qualname__}"
-
-
-def _argument(value: Any) -> Any:
-    """An argument as JSON (see aoti_debug.package.reference.program)."""
-    import torch
-
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else {"float": str(value)}
-        case complex():
-            return {"complex": [value.real, value.imag]}
-        case list() | tuple():
-            return [_argument(item) for item in value]
-        case dict():
-            return {"dict": {str(name): _argument(item) for name, item in value.items()}}
-        case slice():
-            return {"slice": [_argument(part) for part in (value.start, value.stop, value.step)]}
-        case torch.fx.Node():
-            return {"node": value.name}
-        case torch.SymInt() | torch.SymFloat() | torch.SymBool():
-            return {"size": str(value)}
-        case torch.dtype():
-            return {"dtype": dtypes.bare_name(value)}
-        case torch.device():
-            return {"device": str(value)}
-        case torch.layout():
-            return {"layout": str(value).removeprefix("torch.")}
-        case torch.memory_format():
-            return {"memory_format": str(value).removeprefix("torch.")}
-        case torch._ops.OpOverload():
-            return {"operator": str(value)}
-    return {"unknown": type(value).__name__}
-
-
-def _result(value: Any) -> tuple[tuple[TensorType | None, ...], str]:
-    """The types of a node's result, and its expression if it is a size."""
-    import torch
-
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return (), str(value)
-    if isinstance(value, list | tuple):
-        return tuple(_type(item) for item in value), ""
-    return (_type(value),) if isinstance(value, torch.Tensor) else (), ""
-
-
-def _type(value: Any) -> TensorType | None:
-    import torch
-
-    if not isinstance(value, torch.Tensor):
-        return None
-    strides = value.stride() if value.layout is torch.strided else ()
-    return TensorType(
-        dtypes.bare_name(value.dtype), str(value.device), tuple(map(str, value.shape)), tuple(map(str, strides))
-    )
-
-
-def module_path(stack: Mapping[str, Any] | None) -> str:
-    """The path of the innermost module of a node."""
-    if not stack:
-        return ""
-    path = list(stack.values())[-1][0]
-    return str(path).removeprefix("L['self'].")
-
-
-def _mutated(node: Any) -> Iterator[str]:
-    """The nodes whose tensors a call overwrites; a copy of a tensor to itself overwrites nothing."""
-    import torch
-
-    if str(node.target) in _USER_TRITON:
-        yield from _mutated_by_user_kernel(node)
-    if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() == "wrap_with_set_grad_enabled":
-        yield from _mutated_by_body(getattr(node.graph.owning_module, node.args[1].target), node.args[2:])
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return
-    if str(node.target) == "aten.copy_.default" and node.args[0] is node.args[1]:
-        return
-    if str(node.target) in _NORMALIZATIONS and len(node.args) > 5 and node.args[5] is True:
-        yield from (item.name for item in node.args[3:5] if isinstance(item, torch.fx.Node))
-    for position, parameter in enumerate(node.target._schema.arguments):
-        if parameter.alias_info is None or not parameter.alias_info.is_write:
-            continue
-        value = node.args[position] if position < len(node.args) else node.kwargs.get(parameter.name)
-        for item in _flat([value]):
-            if isinstance(item, torch.fx.Node):
-                yield item.name
-
-
-def _mutated_by_body(body: Any, operands: Sequence[Any]) -> Iterator[str]:
-    """The operands that the body of an operator overwrites, directly or through views."""
-    nodes = {node.name: node for node in body.graph.nodes}
-    given = dict(zip((node for node in nodes.values() if node.op == "placeholder"), operands, strict=False))
-    for node in nodes.values():
-        for name in _mutated(node):
-            base = nodes[name]
-            while base.op == "call_function" and base.all_input_nodes:
-                base = base.all_input_nodes[0]
-            if base in given:
-                yield given[base].name
-
-
 def _buffer_values(operations: Sequence[Any]) -> dict[str, Any]:
     """The node whose value each buffer holds, by the buffer's name."""
     buffers = [output for operation in operations for output in operation.get_outputs()]
@@ -372,7 +198,7 @@ def _realized_inputs(operation: Any) -> Iterator[tuple[str, Any]]:
     call = _call_of(operation)
     if not isinstance(inputs, list | tuple) or call is None:
         return
-    buffers = list(_flat(inputs))
+    buffers = list(flat(inputs))
     nodes = [node for node in call.all_input_nodes if _is_tensor(node)]
     if len(buffers) == len(nodes):
         for buffer, node in zip(buffers, nodes, strict=True):
@@ -390,29 +216,6 @@ def _call_of(operation: Any) -> Any:
     return calls[0] if len(calls) == 1 else None
 
 
-def _mutated_by_user_kernel(node: Any) -> Iterator[str]:
-    """The tensors that a user-defined Triton kernel writes; all that it gets where torch does not tell."""
-    import torch
-
-    tensors = {name: item for name, item in node.kwargs["kwargs"].items() if isinstance(item, torch.fx.Node)}
-    written = list(tensors)
-    with contextlib.suppress(ImportError, AttributeError, TypeError, KeyError, RuntimeError):
-        from torch._higher_order_ops.triton_kernel_wrap import get_mutated_tensors
-
-        values = {name: getattr(item, "meta", {}).get("val", item) for name, item in node.kwargs["kwargs"].items()}
-        indices = (node.kwargs["kernel_idx"], node.kwargs["constant_args_idx"])
-        written = get_mutated_tensors(*indices, values, node.kwargs["tma_descriptor_metadata"])
-    yield from (tensors[name].name for name in written if name in tensors)
-
-
-def _flat(values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from _flat(value)
-        else:
-            yield value
-
-
 def _is_tensor(node: Any) -> bool:
     import torch
 
@@ -425,3 +228,29 @@ def _same_type(buffer: Any, node: Any) -> bool:
     if not _is_tensor(node) or not hasattr(layout, "size"):
         return False
     return list(map(str, value.shape)) == list(map(str, layout.size)) and value.dtype == layout.dtype
+
+
+def _with_lines_of_callers(graphs: Iterable[Graph]) -> Iterator[Graph]:
+    """Graphs whose nodes without a model line, in a branch or loop, have that of the branch or loop itself."""
+    lines: dict[tuple[str, str], int] = {}
+    for graph in sorted(graphs, key=lambda graph: len(graph.name)):  # what calls a graph comes before it
+        own = lines.get((graph.name, graph.function), -1)
+        nodes = [replace(node, line=own) if node.line < 0 <= own else node for node in graph.nodes]
+        for node in nodes:
+            bodies = (graph.by_name[name] for name in node.inputs if node.target.startswith(HIGHER_ORDER))
+            lines |= {(body.target, graph.function): node.line for body in bodies if body.kind is NodeKind.SUBGRAPH}
+        yield replace(graph, nodes=tuple(nodes))
+
+
+def _with_bases(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Nodes that overwrite, with a view, what it is a view of, and its other views so far."""
+    base_of: dict[str, str] = {}
+    found: list[Node] = []
+    for node in nodes:
+        if is_view(node):
+            base_of[node.name] = base_of.get(node.inputs[0], node.inputs[0])
+        bases = {base_of.get(name, name) for name in node.mutates}
+        views = (name for name, base in base_of.items() if base in bases)
+        overwritten = dict.fromkeys((*node.mutates, *sorted(bases), *views)) if node.mutates else ()
+        found.append(replace(node, mutates=tuple(overwritten)))
+    return tuple(found)

@@ -9,8 +9,14 @@ import pytest
 
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.instrument.frontend.protocol import messages
-from aoti_debug.instrument.frontend.protocol.inductor_parts import LeftOut, TunedChoice
-from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request, TritonConfig
+from aoti_debug.instrument.frontend.protocol.messages import (
+    Answer,
+    Failure,
+    LeftOut,
+    Request,
+    TritonConfig,
+    TunedChoice,
+)
 from aoti_debug.package.manifest import OperatorSchema, Parameter, Promise
 from tests.wrong_types import assert_refused
 

@@ -1,6 +1,6 @@
-"""Asks torch about the operators of a compiled package, and checks the inputs to embed.
+"""Asks torch about the operators of a compiled package, and reads or makes the inputs to embed in one.
 
-`python -m aoti_debug.instrument.frontend.worker.query_operators REQUEST.json`
+`python -m aoti_debug.instrument.frontend.worker.without_lowering REQUEST.json`
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request
 from aoti_debug.instrument.frontend.worker.answer_request import answer_or_failure, answer_request, load_operators, step
 from aoti_debug.instrument.frontend.worker.called_operators import shims_and_schemas
-from aoti_debug.package.inputs import signature
+from aoti_debug.package import manifest
+from aoti_debug.package.inputs import random_inputs, signature
 from aoti_debug.package.inputs.input_files import read, write
 
 WITHOUT_INPUTS = "a compiled package holds none"
@@ -19,11 +20,12 @@ WITHOUT_PROMISES = "a compiled package does not say how its buffers were meant t
 
 
 def run(request: Request) -> Answer | Failure:
-    """Answers a request whose program is a compiled package."""
-    return answer_or_failure(lambda times: _run(request, times))
+    """Answers a request whose program is a compiled package, or one for random inputs (`random_inputs`)."""
+    work = _query_operators if request.random_inputs is None else _make_inputs
+    return answer_or_failure(lambda times: work(request, times))
 
 
-def _run(request: Request, times: dict[str, float]) -> Answer:
+def _query_operators(request: Request, times: dict[str, float]) -> Answer:
     folder = Path(request.folder)
     with step("torch", times):
         import torch
@@ -43,6 +45,19 @@ def _run(request: Request, times: dict[str, float]) -> Answer:
         times=times,
         without_promises=WITHOUT_PROMISES,
     )
+
+
+def _make_inputs(request: Request, times: dict[str, float]) -> Answer:
+    """Makes random inputs for the signature and the manifest in the folder of the request."""
+    folder = Path(request.folder)
+    with step("torch", times):
+        import torch
+    with step("inputs", times):
+        model_signature = signature.from_json((folder / messages.SIGNATURE).read_text(encoding="utf-8"))
+        package_manifest = manifest.from_json((folder / messages.MANIFEST).read_bytes())
+        inputs = random_inputs.make(model_signature, package_manifest, request.random_inputs or 0)
+        write(inputs, folder / messages.INPUTS)
+    return Answer(torch.__version__, shim_operators=(), schemas={}, wrapper_opt="", without_inputs="", times=times)
 
 
 def main() -> None:

@@ -1,0 +1,194 @@
+"""Runs worker processes, which ask torch for what a build needs, and explains how they fail.
+
+Every lowering has its own cache of Inductor, because kernel binaries are named by kernel in `package_cpp_only` mode and
+a file that exists is kept: a second specialisation would get the first one's machine code. At the beginning it has hard
+links to the results of earlier lowerings about this machine (instruction sets, autotuning); new results are linked back
+at the end. Triton's cache, whose entries are named by content, is shared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.machine import cache
+from aoti_debug.base.machine.compiler import Torch
+from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.fork_server.python_process import PythonCommand
+from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes.child_process import Child
+from aoti_debug.instrument.frontend.protocol import build_failure, messages
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, Ending, part_text
+from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request
+
+WITHOUT_LOWERING = "aoti_debug.instrument.frontend.worker.without_lowering"
+LINE_WIDTH = 300
+_STACK_SECONDS, _POLL_SECONDS = 1.0, 0.05
+
+
+def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> Answer:
+    """Runs `python -m <module> REQUEST.json` in a child process and returns its answer.
+
+    Raises:
+        AotiDebugError: it failed (messages.ERRORS), crashed or hung; the message names its log.
+    """
+    folder = Path(request.folder)
+    log = folder / messages.LOG
+    command = PythonCommand(module, arguments=(str(messages.write_request(request)),))
+    with contextlib.suppress(FileNotFoundError):
+        (folder / messages.ANSWER).unlink()
+    with environment(folder, torch) as changes, log.open("ab") as output:
+        variables = {**os.environ, **changes}
+        with python_process.start(
+            command, variables, stdout=output.fileno(), stderr=subprocess.STDOUT, after="torch._inductor.compile_fx"
+        ) as child:
+            try:
+                status = child.wait(timeout)
+            except subprocess.TimeoutExpired:
+                _request_stack(child, folder / messages.STACK)
+                error = ToolchainError(
+                    f"lowering gave no answer for {timeout:g} s and was stopped{_keep_log(log)}",
+                    hint="more time: aoti-debug triage --build-timeout SECONDS, aoti_debug.build(…, timeout=SECONDS)",
+                )
+                what = f"no end within {timeout:g} s"
+                raise _explained(error, folder, Ending.TIMEOUT, what, _stack(folder)) from None
+    answer = messages.read_answer(folder)
+    if answer is None:
+        ended = child_process.describe_exit(status)
+        error = ToolchainError(
+            f"the process that lowered the model ended without an answer ({ended}){_keep_log(log)}",
+            hint="see whether torch._inductor.aoti_compile_and_package alone crashes as well",
+        )
+        raise _explained(error, folder, Ending.DEATH, ended, _stack(folder))
+    return answered(answer, folder, lambda lines: _keep_log(log, lines), lambda: _text(log))
+
+
+def _request_stack(child: Child, file: Path) -> None:
+    """Makes a worker that hangs write its Python stack to a file, if it can within a moment."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, messages.STACK_SIGNAL)
+    size, end = -1, time.monotonic() + _STACK_SECONDS
+    while time.monotonic() < end and (size <= 0 or size != file.stat().st_size):  # it is written in several pieces
+        size = file.stat().st_size if file.exists() else 0
+        time.sleep(_POLL_SECONDS)
+
+
+def _stack(folder: Path) -> str:
+    """The Python stack that a worker has written; "" if it has not."""
+    file = folder / messages.STACK
+    return _text(file) if file.exists() else ""
+
+
+def answered(
+    answer: Answer | Failure, folder: Path, keep_log: Callable[[int], str], output: Callable[[], str]
+) -> Answer:
+    """An answer that is no failure.
+
+    Args:
+        keep_log: makes the end of the message, with the given number of last lines.
+        output: the text that the lowering has printed.
+
+    Raises:
+        AotiDebugError: it is one.
+    """
+    if isinstance(answer, Answer):
+        return answer
+    error = messages.error_of(answer, keep_log)
+    if not isinstance(error, ToolchainError):
+        raise error
+    what = build_failure.innermost_exception(f"{answer.error}: {answer.message}")
+    raise _explained(error, folder, Ending.EXCEPTION, what, output(), answer.hint) from None
+
+
+def _explained(
+    error: ToolchainError, folder: Path, ending: Ending, what: str, output: str, note: str = ""
+) -> ToolchainError:
+    """The error of a lowering, with the part of Inductor that was at work, which its hint names, too."""
+    found = build_failure.explain(error, folder, ending, what, output, note)
+    if not isinstance(found, BuildFailureError):
+        return found
+    position, how = found.failure.position, "it came out of" if ending is Ending.EXCEPTION else "at work was"
+    line = found.failure.line(position)
+    at = "" if line is None else f", {line.place}: {line.text.strip()}"
+    return BuildFailureError(str(found), found.failure, hint=f"{how} the {part_text(position)}{at}; {found.hint}")
+
+
+def _keep_log(log: Path, lines: int = messages.LOG_LINES) -> str:
+    """Keeps the log; returns its path and last lines, as the end of an error message."""
+    text = _text(log)
+    last = text.strip().splitlines()[-lines:] if lines else []
+    return "\n".join([f"\nlog: {cache.keep_log('lower', text)}", *(f"  | {line[:LINE_WIDTH]}" for line in last)])
+
+
+def _text(file: Path) -> str:
+    return file.read_text(errors="replace")
+
+
+@contextlib.contextmanager
+def environment(folder: Path, torch: Torch) -> Iterator[dict[str, str]]:
+    """Yields the environment variables of a lowering whose cache is a new directory in `folder`."""
+    triton = cache.directory() / "triton"
+    own = folder / "inductor"
+    for path in (shared(torch), triton, own):
+        path.mkdir(parents=True, exist_ok=True)
+    link_new(shared(torch), own)
+    try:
+        yield {
+            "TORCHINDUCTOR_CACHE_DIR": str(own),
+            "TRITON_CACHE_DIR": str(triton),
+            "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER": "0",
+        }
+    finally:
+        link_new(own, shared(torch))
+
+
+@contextlib.contextmanager
+def apply(changes: Mapping[str, str]) -> Iterator[None]:
+    """Changes this process's environment inside a `with`, and clears Inductor's in-memory caches."""
+    from torch._inductor.utils import clear_caches
+
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    clear_caches()
+    try:
+        yield
+    finally:
+        clear_caches()
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def shared(torch: Torch) -> Path:
+    """The folder of the results about this machine."""
+    return cache.directory() / f"inductor-{torch.version}"
+
+
+def link_new(source: Path, target: Path) -> None:
+    """Hard-links files that `target` lacks, or copies them.
+
+    Only those in two-letter folders: lowered models have folders with longer names.
+    """
+    for folder in source.iterdir():
+        if len(folder.name) != 2 or not folder.is_dir():
+            continue
+        for path in folder.rglob("*"):
+            if path.is_file() and path.suffix not in (".lock", ".tmp"):
+                linked = target / path.relative_to(source)
+                linked.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.link(path, linked)
+                except FileExistsError:
+                    continue
+                except OSError:  # another file system, or one without hard links
+                    partial = linked.with_name(f"{linked.name}.{os.getpid()}.tmp")
+                    shutil.copyfile(path, partial)
+                    partial.replace(linked)

@@ -22,15 +22,15 @@ WINGS = {
     "base": ("lazy", "wording", "version", "errors", "dtypes", "abi", "machine", "native"),
     "package": ("manifest", "printing", "triton_config", "recording", "reference", "pt2", "inputs"),
     "instrument": ("wrapper", "frontend", "builder"),
-    "runs": ("rundir", "diagnosis", "show", "run", "ranks"),
+    "runs": ("rundir", "kernel_source", "diagnosis", "show", "run", "ranks"),
     "repro": (OWN,),
     "compare": (
         *("protocol", "evaluate", "regions", "measure", OWN, "explain", "diff", "worker", "what_if"),
         *("fx_repro", "bisect"),
     ),
     "triage": (
-        *("build_failures", "contracts", "kernel_source", "nonfinite", "memory_errors", "results", "investigation"),
-        *("checks", OWN, "minify"),
+        *("results", "build_failures", "contracts", "nonfinite", "memory_errors", "investigation", "checks", OWN),
+        "minify",
     ),
     "views": ("call_text", "report", "kernel_code", "bundle", "summaries", "memory", "profile"),
     "app": ("doctor", "torch_compile", "cli"),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import InputMismatch, UsageError
+from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.progress.steps import Step, Steps
+from aoti_debug.base.machine.progress.steps import Step, StepListener, Steps
+from aoti_debug.base.machine.versions import installed_versions
+from aoti_debug.base.version import __version__
 from aoti_debug.compare.outcome import incomplete_text
 from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import require_inputs
@@ -17,22 +21,33 @@ from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import archive, extract
 from aoti_debug.package.pt2.archive import ArtifactKind
-from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind
 from aoti_debug.runs.diagnosis.run_findings import finding_of, with_coordinates
 from aoti_debug.runs.run import configuration
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.show.fault import argument_sentences
-from aoti_debug.triage import check_order
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
+from aoti_debug.triage.checks import contract, faults, guards, nonfinite, wrong_value
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.investigation.investigation import Investigation, Outcome
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.investigation.triage_runs import TriageRuns
 from aoti_debug.triage.results import triage_directory
+from aoti_debug.triage.results.triage_directory import Record, TriageDir
 
 PACKAGE = "package.pt2"
+# In the order in which a triage looks: first what the first run shows, then what takes more runs.
+CHECKS: tuple[Check, ...] = (
+    contract.CHECK,
+    faults.HANG_CHECK,
+    faults.FAULT_CHECK,
+    guards.OVERRUN_CHECK,
+    guards.UNINITIALISED_CHECK,
+    nonfinite.CHECK,
+    wrong_value.CHECK,
+)
 
 
 def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
@@ -50,11 +65,8 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         if built.failures and not built.left_out:
             return Outcome(_with_notes(all_failures(built.failures), built.notes), None)
         runs = TriageRuns(folder / PACKAGE, folder / triage_directory.RUNS, options, steps)
-        investigation = Investigation(options, runs, steps, folder / triage_directory.REPRO)
         with contextlib.closing(runs):
-            outcome = _with_remarks(_outcome(investigation), options)
-    shown = {} if outcome.run is None else {outcome.run.path: outcome.run}
-    outcome = replace(outcome, opened={**investigation.opened, **shown})
+            outcome = _with_remarks(_outcome(options, runs, steps, folder), options)
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
     finding = outcome.finding if outcome.run is None else with_coordinates(outcome.finding, outcome.run)
@@ -93,19 +105,33 @@ def _built(manifest: Manifest) -> str:
     return f"{where}, from {wording.article(manifest.source.value)}{same}"
 
 
-def _outcome(investigation: Investigation) -> Outcome:
+def check_of(kind: FindingKind, found_by: Check) -> Check:
+    """The check that confirms findings of a kind: its own, or else the one that found it."""
+    return next((check for check in CHECKS if kind == check.kind), found_by)
+
+
+def _outcome(options: TriageOptions, runs: TriageRuns, steps: Steps, folder: Path) -> Outcome:
+    """The outcome of the first run and of the checks, with the runs that are open."""
     try:
-        first = investigation.first
+        first = runs.names()
     except InputMismatch as error:
         return Outcome(contracts.input_finding(error), None)
     if first.run.manifest.without_source:
-        return Outcome(_from_outside(first), first.run)
+        return Outcome(_from_outside(first), first.run, {first.run.path: first.run})
+    investigation = Investigation(options, runs, steps, folder / triage_directory.REPRO, first)
+    found = _checked(investigation)
+    shown = {} if found.run is None else {found.run.path: found.run}
+    return replace(found, opened={**investigation.opened, **shown})
+
+
+def _checked(investigation: Investigation) -> Outcome:
+    """The outcome of the checks: of the first that finds a fault."""
     warnings: tuple[str, ...] = ()
     seen = ["no fault"]
     open_: Finding | None = None
-    for check in check_order.CHECKS:
-        with investigation.steps.work(f"check: {check.KIND.value}"):
-            suspicion = check.look(investigation, first)
+    for check in CHECKS:
+        with investigation.steps.work(f"check: {check.kind.value}"):
+            suspicion = check.look(investigation)
         if suspicion is None:
             continue
         warnings += suspicion.finding.warnings
@@ -116,14 +142,13 @@ def _outcome(investigation: Investigation) -> Outcome:
         if suspicion.finding.kind.is_fault:
             finding = replace(suspicion.finding, warnings=warnings)
             with investigation.steps.work(f"confirm: {finding.kind.value}"):
-                return check_order.check_of(finding.kind, check).confirm(
-                    investigation, replace(suspicion, finding=finding)
-                )
+                return check_of(finding.kind, check).confirm(investigation, replace(suspicion, finding=finding))
+    measured = investigation.run_measured().run
     calls = wording.pluralize(investigation.options.calls, "call")
-    what = f"{wording.pluralize(len(investigation.measured.run.launches), 'launch')} in {calls}: {', '.join(seen)}"
+    what = f"{wording.pluralize(len(measured.launches), 'launch')} in {calls}: {', '.join(seen)}"
     if open_ is not None:
-        return Outcome(replace(open_, evidence=(what,), warnings=warnings), investigation.measured.run)
-    return Outcome(Finding(CLEAN, what, warnings=warnings), investigation.measured.run)
+        return Outcome(replace(open_, evidence=(what,), warnings=warnings), measured)
+    return Outcome(Finding(CLEAN, what, warnings=warnings), measured)
 
 
 def _with_remarks(found: Outcome, options: TriageOptions) -> Outcome:
@@ -146,3 +171,43 @@ def _from_outside(result: RunResult) -> Finding:
     launches = wording.pluralize(len(result.run.launches), "launch")
     what = incomplete_text(f"0 of {launches}", ("values, which were not looked at",))
     return Finding(INCOMPLETE, what, evidence=(f"{launches} in {calls}: no fault",), warnings=(warning,))
+
+
+def triage(options: TriageOptions, listener: StepListener | None = None, *, command: Sequence[str] = ()) -> TriageDir:
+    """Finds out why a model crashes, hangs or computes what is not finite.
+
+    Args:
+        listener: told of the begin and end of every step.
+        command: the words of the command line, for the record.
+
+    Returns:
+        The triage's directory; its finding is of kind CLEAN if nothing is wrong.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started; no directory is
+            left then.
+    """
+    base_is_new = not options.out.exists()
+    folder = triage_directory.create(options.out)
+    steps = Steps(listener)
+    try:
+        outcome = investigate(options, folder, steps)
+    except BaseException:
+        if not (folder / triage_directory.RUNS).exists():
+            stamped_directories.remove(folder, options.out if base_is_new else None)
+        raise
+    package = folder / PACKAGE
+    record = Record(
+        finding=outcome.finding,
+        steps=tuple(steps.done),
+        versions={
+            "aoti-debug": __version__,
+            **installed_versions("torch", "triton", "safetensors"),
+        },
+        command=tuple(command),
+        package=str(package) if package.exists() else "",
+        run="" if outcome.run is None else str(outcome.run.path),
+        between=steps.between,
+    )
+    triage_directory.write(folder, record)
+    return TriageDir(folder, record, outcome.opened)

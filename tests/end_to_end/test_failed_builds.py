@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.results import triage_directory
-from aoti_debug.triage.triage import triage
+from aoti_debug.triage.session import triage
 from aoti_debug.views.report import report
 
 BROKEN = """

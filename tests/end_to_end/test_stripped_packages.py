@@ -19,7 +19,7 @@ from aoti_debug.runs.run import configuration, runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 from aoti_debug.triage.investigation.options import TriageOptions
-from aoti_debug.triage.triage import triage
+from aoti_debug.triage.session import triage
 from tests import archives, forked_script
 from tests.built_model import FromPackage
 from tests.once import once

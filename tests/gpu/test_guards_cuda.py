@@ -16,8 +16,7 @@ from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.triage.memory_errors import overruns, uninitialised
-from aoti_debug.triage.memory_errors.overruns import OVERRUN
-from aoti_debug.triage.memory_errors.uninitialised import UNINITIALISED
+from aoti_debug.triage.results.finding_kinds import OVERRUN, UNINITIALISED
 from tests.built_model import Built, build_model
 from tests.gpu.test_main_job import as_bytes, outputs_of
 from tests.once import once

@@ -17,15 +17,15 @@ from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.finding import finding_lines
-from aoti_debug.triage import check_order, session
+from aoti_debug.triage import session
 from aoti_debug.triage.build_failures.build_without import BuiltWithout
 from aoti_debug.triage.investigation import confirm_by_repro
 from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, ReproTrial
-from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.results import finding_kinds, triage_directory
 from aoti_debug.triage.results.triage_directory import TriageDir
-from aoti_debug.triage.triage import triage
+from aoti_debug.triage.session import triage
 from aoti_debug.views.report import report
 from tests import opened_runs
 from tests.triage.recorder import Recorder
@@ -177,7 +177,8 @@ def test_with_guards_too(triaged: Callable[..., tuple[TriageDir, Told]], monkeyp
 SLOW = FindingKind("slow", "a launch took too long", "TOO SLOW", "too slow", "⌛")
 
 
-def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation) -> Suspicion | None:
+    first = investigation.first
     launch = max(first.run.launches, key=lambda launch: (launch.end_ns or 0) - launch.begin_ns)
     found = Finding(SLOW, f"{launch.kernel} takes long", place_of(launch), ("the longest of all launches",))
     return Suspicion(found, first.diagnosed)
@@ -190,8 +191,7 @@ def confirm_slow(investigation: Investigation, suspicion: Suspicion) -> Outcome:
 def test_a_new_kind_needs_its_module_and_a_place_in_the_list(
     triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = SimpleNamespace(KIND=SLOW, look=look, confirm=confirm_slow)
-    monkeypatch.setattr(check_order, "CHECKS", (module, *check_order.CHECKS))
+    monkeypatch.setattr(session, "CHECKS", (Check(SLOW, look, confirm_slow), *session.CHECKS))
     monkeypatch.setattr(finding_kinds, "KINDS", (*finding_kinds.KINDS, SLOW))
     found, told = triaged(of_negative)
     assert told.made == ["names", "tensors"], "it looks before those that need more runs"
@@ -205,10 +205,9 @@ def test_a_new_kind_needs_its_module_and_a_place_in_the_list(
 def test_warnings_of_a_new_kind_are_told_with_whatever_is_found(
     triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def warn(investigation: Investigation, first: RunResult) -> Suspicion:
-        return Suspicion(Finding(CLEAN, "", warnings=("one launch is slow",)), first.diagnosed)
+    def warn(investigation: Investigation) -> Suspicion:
+        return Suspicion(Finding(CLEAN, "", warnings=("one launch is slow",)), investigation.first.diagnosed)
 
-    module = SimpleNamespace(KIND=SLOW, look=warn, confirm=confirm_slow)
-    monkeypatch.setattr(check_order, "CHECKS", (module, *check_order.CHECKS))
+    monkeypatch.setattr(session, "CHECKS", (Check(SLOW, warn, confirm_slow), *session.CHECKS))
     assert triaged(of_positive)[0].finding.warnings == ("one launch is slow",)
     assert triaged(of_negative)[0].finding.warnings == ("one launch is slow",)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.investigation import confirm_by_repro as replay
-from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 
-KIND = CONTRACT
 
-
-def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation) -> Suspicion | None:
     """The first broken contract of the first run; the others are warnings."""
+    first = investigation.first
     broken = contracts.check(first.diagnosed.dataflow)
     if not broken:
         return None
@@ -31,3 +29,6 @@ def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
 def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     """Replays the launch alone: it has to produce the same tensor again."""
     return replay.same_values(investigation, suspicion)
+
+
+CHECK = Check(CONTRACT, look, confirm)

@@ -15,30 +15,28 @@ from aoti_debug.runs.diagnosis.findings import CLEAN, Finding
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.triage.checks import fault, wrong_value
+from aoti_debug.triage.checks import faults, wrong_value
 from aoti_debug.triage.investigation import confirm_by_repro as replay
-from aoti_debug.triage.investigation.graph_trace import with_graph
-from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.graph_trace import with_graph, with_origin
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
 from aoti_debug.triage.investigation.proof_by_replacement import proof
 from aoti_debug.triage.nonfinite import nonfinite
-from aoti_debug.triage.nonfinite.finding_text import NONFINITE
-from aoti_debug.triage.nonfinite.graph_operator import with_origin
 from aoti_debug.triage.nonfinite.nonfinite import NonFinite
 from aoti_debug.triage.nonfinite.origin_trials import OriginTrials, values_text
+from aoti_debug.triage.results.finding_kinds import NONFINITE
 
-KIND = NONFINITE
 FOLDER = "origin"  # of the files that take the place of a run's own
 _MAX_OUTPUTS = 2
 _PROGRAM = "the operators that the program was lowered to make it"
 _SAME = "those operators compute the same from the same inputs"
 
 
-def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation) -> Suspicion | None:
     """The first harmful NaN or unintended infinity of a run with statistics, and where it came from."""
-    wrong_value.begin(investigation, first)
-    measured = investigation.measured
+    wrong_value.begin(investigation)
+    measured = investigation.run_measured()
     if measured.verdict is not None:
-        return fault.of_ended(investigation, measured)
+        return faults.of_ended(investigation, measured)
     search = nonfinite.find(measured.diagnosed.dataflow, investigation.options.infinities)
     found = None if search.finding is None else _with_origin(investigation, search)
     if found is None:
@@ -89,7 +87,7 @@ def _in_eager(outputs: Sequence[OutputError]) -> tuple[str, ...]:
 
 def _with_origin(investigation: Investigation, search: NonFinite) -> Suspicion | None:
     """The first case that no run without its values refutes; None if there is none."""
-    measured = investigation.measured
+    measured = investigation.run_measured()
     saved = investigation.runs.tensors(_launches(measured, search))
     folder = investigation.repro.parent / FOLDER
     trials = OriginTrials(measured.run, saved.run, lambda files: investigation.runs.with_files(files).run, folder)
@@ -141,3 +139,6 @@ def _with_operator(investigation: Investigation, finding: Finding, run: RunDir) 
         lambda scope, folder: trace(run, element, scope, folder),
         with_origin,
     )
+
+
+CHECK = Check(NONFINITE, look, confirm)

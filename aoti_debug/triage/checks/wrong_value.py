@@ -24,20 +24,20 @@ from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis.findings import INCOMPLETE, Finding
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.triage.checks import fault
+from aoti_debug.triage.checks import faults
 from aoti_debug.triage.investigation import confirm_by_repro as replay
-from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
 from aoti_debug.triage.investigation.proof_by_replacement import proof
 from aoti_debug.triage.investigation.triage_runs import SMALL, fits_beside
 from aoti_debug.triage.results import wrong_value_finding
 
-KIND = WRONG_VALUE
 LARGEST = 16 << 30  # bytes of tensors that are saved without being asked for
 MAX_LAUNCHES = 5000  # that are compared without being asked for
 
 
-def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
+def look(investigation: Investigation) -> Suspicion | None:
     """The first launch of a run with all tensors that differs from the program by more than rounding explains."""
+    first = investigation.first
     if not investigation.options.compare:
         return _not_compared("--no-compare", first)
     if first.run.package is None:
@@ -46,7 +46,7 @@ def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
         return _not_compared(reason, first)
     saved = investigation.runs.all_tensors()
     if saved.verdict is not None:
-        return fault.of_ended(investigation, saved)
+        return faults.of_ended(investigation, saved)
     try:
         with _returned_outputs(investigation):
             comparison = _with_setting(investigation, _compared(investigation, saved))
@@ -56,11 +56,12 @@ def look(investigation: Investigation, first: RunResult) -> Suspicion | None:
     return _suspicion(comparison, saved)
 
 
-def begin(investigation: Investigation, first: RunResult) -> None:
+def begin(investigation: Investigation) -> None:
     """Begins the process that evaluates the run with all tensors beside the next run, and that run itself.
 
     On a GPU both only for a small package, where all of them fit. On a CPU the process just imports its modules.
     """
+    first = investigation.first
     package, device = first.run.package, first.run.manifest.device
     if not investigation.options.compare or package is None or reason_against(investigation, first.run):
         return
@@ -96,7 +97,7 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     Where no launch is wrong (eager refuses the inputs, or returns something else), there is nothing to replay.
     """
     launch = suspicion.launch
-    if suspicion.finding.kind != KIND or (suspicion.finding.possible and not suspicion.needed):
+    if suspicion.finding.kind != WRONG_VALUE or (suspicion.finding.possible and not suspicion.needed):
         return Outcome(suspicion.finding, suspicion.run)
     if launch is None:
         return Outcome(_with_search(suspicion.finding, investigation), suspicion.run)
@@ -189,3 +190,6 @@ def _returned_outputs(investigation: Investigation) -> Iterator[None]:
     finally:
         for returned in (investigation.runs.outputs, folder / EXPORTED_EAGER, folder / EXPORTED_DOUBLE):
             shutil.rmtree(returned, ignore_errors=True)
+
+
+CHECK = Check(WRONG_VALUE, look, confirm)

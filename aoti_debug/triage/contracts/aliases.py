@@ -14,7 +14,7 @@ from aoti_debug.runs.diagnosis.dataflow import ByteRange, input_or_weight_name, 
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
-from aoti_debug.triage.contracts.finding_kind import CONTRACT
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 
 _ATEN = "aten."
 

@@ -9,8 +9,8 @@ from aoti_debug.runs.diagnosis.dataflow import Dataflow, input_or_weight_name, k
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts import layouts
-from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Promised, other_sizes
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 
 
 def consequence(reader: Launch, argument: Argument, promised: Promised, tensor: Tensor) -> str:

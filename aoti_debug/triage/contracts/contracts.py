@@ -20,9 +20,9 @@ from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.contracts import aliases, layouts
 from aoti_debug.triage.contracts.blame import Blame
-from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.contracts.layouts import Devices, Promised, describe
 from aoti_debug.triage.contracts.specialisation import Specialisations
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 
 
 def problem(launch: Launch, argument: Argument, tensor: Tensor, device: str) -> str:

@@ -1,18 +1,177 @@
-"""Asks the graph that a package's kernels were generated from what happened within a launch."""
+"""Asks the graph that kernels came from which operator of a launch failed, or made a non-finite element."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from aoti_debug.base import dtypes
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import Scope, has_reference
-from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.compare.locate_operator import LocatedOperand, LocatedOrigin
+from aoti_debug.compare.protocol.bad_elements import BadOperand, Computed, Made, Operand, element_text
+from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
+from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text
+from aoti_debug.triage.nonfinite.finding_text import SHOWN
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "true_divide": "/"}
+
+
+def with_origin(finding: Finding, located: LocatedOrigin) -> Finding:
+    """The finding with the operator that made its element non-finite as its origin."""
+    if finding.where is None:
+        return finding
+    origin, line = located.origin, located.line
+    made = origin.made
+    where = finding.where if line is None else replace(finding.where, frame=line)
+    place = replace(where, operator=made.operator)
+    sentences = (_sentence(made, line),) + (() if origin.became is None else (f"then {words(origin.became)}",))
+    sentences += (located.place,) if located.place else ()
+    if finding.origin is not None and not finding.origin.launch:
+        input_first = finding.evidence[:SHOWN]
+        evidence = (*input_first, *sentences, *finding.evidence[SHOWN:])
+        return replace(finding, where=place, evidence=evidence)
+    return replace(finding, where=where, origin=place, evidence=(*sentences, *finding.evidence))
+
+
+def _sentence(made: Made, line: ModelLine | None) -> str:
+    text = f"`{line.text.strip()}`: " if line is not None and line.text.strip() else ""
+    return f"{text}{words(made)}"
+
+
+def words(made: Made) -> str:
+    """ "aten.div.Tensor: weights[5, 3] = 1.5 / total[5, 0] = 0, a division by zero"."""
+    return f"{made.operator}: {_computation(made)}"
+
+
+def _computation(made: Made) -> str:
+    name, exact = made.operator.split(".")[1], float(made.exact)
+    values = [float(operand.value) for operand in made.operands if operand.value is not None]
+    if made.reduces or not values:
+        rows = "; ".join(_row(operand) for operand in made.operands if operand.count > 1)
+        text = f"{name} of {rows}" if rows else name
+        return (
+            overflow_text(f"{text} is {exact:.6g}", made.dtype) if math.isfinite(exact) else f"{text} is {made.value}"
+        )
+    text = _equation(name, made.operands)
+    if name == "convert_element_type" and math.isfinite(exact):
+        return overflow_text(f"{_operand(made.operands[0])}", made.dtype)
+    if math.isfinite(exact):
+        return overflow_text(f"{text} = {exact:.6g}", made.dtype)
+    return f"{text}, {reason(name, values, exact)}"
+
+
+def reason(name: str, values: list[float], exact: float) -> str:
+    """The reason why an operator gives no finite number for its operands: "a division by zero"."""
+    infinite = [value for value in values if math.isinf(value)]
+    if name in ("div", "true_divide") and len(values) > 1 and values[1] == 0:
+        return "a division by zero" if values[0] else "zero divided by zero"
+    if name in ("reciprocal", "rsqrt") and values[0] == 0:
+        return "a division by zero"
+    if name == "mul" and infinite and 0 in values:
+        return "zero times infinity"
+    if name in ("add", "sub") and len(infinite) > 1 and math.isnan(exact):
+        return "the difference of two infinities"
+    if name == "pow" and values[0] == 0 and not math.isnan(exact):
+        return "a division by zero"
+    if name in ("exp", "expm1", "cosh", "sinh", "pow") and not math.isnan(exact) and not infinite:
+        return "too large for any number"
+    return domain_error(name, values, exact).removeprefix("is ")
+
+
+def computation(operator: str, operands: tuple[Operand, ...]) -> str:
+    """ "ids[3] = 3000 * 1000000"."""
+    return _equation(operator.split(".")[1], operands)
+
+
+def _equation(name: str, operands: tuple[Operand, ...]) -> str:
+    if name in _SIGNS and len(operands) == 2:
+        return f" {_SIGNS[name]} ".join(_operand(operand) for operand in operands)
+    return f"{name}({', '.join(_operand(operand) for operand in operands)})"
+
+
+def _operand(operand: Operand) -> str:
+    text = operand.value or "nan"
+    is_exact = text.lstrip("-").isdigit() or text in ("True", "False")
+    value = text if is_exact else f"{float(text):.6g}"
+    if not operand.name:
+        return value
+    place = f"[{', '.join(map(str, operand.index))}]" if operand.index else ""
+    return f"{operand.name}{place} = {value}"
+
+
+def _row(operand: Operand) -> str:
+    among = [
+        f"{count} {word}"
+        for count, word in (
+            (operand.plus_infinities, "+Inf"),
+            (operand.minus_infinities, "-Inf"),
+            (operand.zeros, "zero" if operand.zeros == 1 else "zeros"),
+        )
+        if count
+    ]
+    return f"{operand.count} elements of {operand.name}" + (f" ({', '.join(among)} among them)" if among else "")
+
+
+def with_operand(finding: Finding, located: LocatedOperand) -> Finding:
+    """The finding with the operator that failed, its model line, the numbers at the bad element, and their origin."""
+    if finding.where is None:
+        return finding
+    bad, line = located.bad, located.line
+    text = f"`{line.text.strip()}`: " if line is not None and line.text.strip() else ""
+    sentences = (f"{text}{operand_words(bad)}", *((located.place,) if located.place else ()), *_from_input(located))
+    where = finding.where if line is None else replace(finding.where, frame=line)
+    found = replace(finding, where=where, evidence=(*sentences, *finding.evidence))
+    if bad.source is not None and located.input:
+        source = bad.source
+        origin = Place(
+            input=located.input, element=source.element, coordinates=source.index, frame=located.computed_line
+        )
+        between = tuple(place for place in finding.chain if place.launch and place.launch != where.launch)
+        return replace(found, origin=origin, chain=(origin, *between, where))
+    if finding.origin is not None and (bad.computed is None or bad.source is not None):
+        return found
+    if bad.computed is None:
+        return replace(found, origin=replace(where, operator=bad.operator))
+    made = replace(where, argument="", element=None, operator=bad.computed.operator)
+    return replace(found, origin=made if located.computed_line is None else replace(made, frame=located.computed_line))
+
+
+def operand_words(bad: BadOperand) -> str:
+    """The text of a bad operand, and of what computed it."""
+    return bad.text if bad.computed is None else f"{bad.text}; {_computed(bad.computed, bad.value)}"
+
+
+def _from_input(located: LocatedOperand) -> Iterator[str]:
+    """A sentence on the model's input that the bad element comes from, where it is not that element itself."""
+    source = located.bad.source
+    if source is None or not source.instead or not located.input:
+        return
+    if source.element is None:
+        yield f"it comes from {located.input}: several of its elements together make it"
+        return
+    text = f"it comes from {element_text(located.input, source.index)}, which is {source.value}"
+    yield text + (
+        f": with {source.instead} there, the graph gives a number that can be used"
+        if source.alone
+        else "; other elements make it, too"
+    )
+
+
+def _computed(computed: Computed, value: int) -> str:
+    text = f"{computed.operator}: {computation(computed.operator, computed.operands)} = {value}"
+    exact = float(computed.exact)
+    info = dtypes.of_name(computed.dtype)
+    if info is not None and math.isfinite(exact) and exact != value and abs(exact) >= 2.0 ** (8 * info.item_bytes - 1):
+        return f"{text}: {exact:.0f} does not fit into {computed.dtype}"
+    return text
 
 
 class Located(Protocol):

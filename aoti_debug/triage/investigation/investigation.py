@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
-from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.lazy.dataclass import dataclass
@@ -21,37 +19,32 @@ from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.investigation.triage_runs import TriageRuns
 
 
-@dataclass(frozen=True)
 class Investigation:
     """One model under triage.
 
     Attributes:
         repro: the folder that the repro of the guilty launch is written to.
+        first: the first run, with the names of all launches.
     """
 
-    options: TriageOptions
-    runs: TriageRuns
-    steps: Steps
-    repro: Path
+    def __init__(self, options: TriageOptions, runs: TriageRuns, steps: Steps, repro: Path, first: RunResult) -> None:
+        self.options = options
+        self.runs = runs
+        self.steps = steps
+        self.repro = repro
+        self.first = first
+        self._measured: RunResult | None = None
 
-    @cached_property
-    def first(self) -> RunResult:
-        """A run with the names of all launches.
+    def run_measured(self) -> RunResult:
+        """The run with statistics of every tensor, which the first call makes.
 
-        Raises:
-            InputMismatch, ArtifactError, TargetError: the model was never called.
+        If it fails beside what was begun ahead, it is made again, alone.
         """
-        return self.runs.names()
+        if self._measured is None:
+            self._measured = self._measure()
+        return self._measured
 
-    @property
-    def opened(self) -> Mapping[Path, RunDir]:
-        """The runs of `first` and `measured` that were made so far, by their directories."""
-        made = (result for name in ("first", "measured") if (result := vars(self).get(name)) is not None)
-        return {result.run.path: result.run for result in made}
-
-    @cached_property
-    def measured(self) -> RunResult:
-        """A run with statistics of every tensor. If it fails beside what was begun ahead, it is run again, alone."""
+    def _measure(self) -> RunResult:
         if self.runs.has_begun_ahead:
             with contextlib.suppress(AotiDebugError):
                 result = self.runs.values()
@@ -59,6 +52,12 @@ class Investigation:
                     return result
             self.runs.close()
         return self.runs.values()
+
+    @property
+    def opened(self) -> Mapping[Path, RunDir]:
+        """The first run, and the one with statistics if it was made, by their directories."""
+        made = [self.first] if self._measured is None else [self.first, self._measured]
+        return {result.run.path: result.run for result in made}
 
 
 @dataclass(frozen=True)
@@ -102,21 +101,17 @@ class Outcome:
     opened: Mapping[Path, RunDir] = field(default_factory=dict)
 
 
-class Check(Protocol):
-    """A kind of finding and how a triage looks for it: a module of aoti_debug/triage/checks/."""
+@dataclass(frozen=True)
+class Check:
+    """A kind of finding and how a triage looks for it: one of a module of aoti_debug/triage/checks/.
 
-    KIND: FindingKind
+    Attributes:
+        look: looks for findings of this kind in the first run, or makes more runs. None where there is nothing to
+            tell; a finding of kind CLEAN where there are only warnings, of kind INCOMPLETE where something was not
+            looked at. One of the kind of another check is confirmed by that.
+        confirm: replays the guilty launch of a finding of this kind alone, and explains what that shows.
+    """
 
-    def look(self, investigation: Investigation, first: RunResult) -> Suspicion | None:
-        """Looks for findings of this kind; one of the kind of another check is confirmed by that.
-
-        Args:
-            first: a run with the names of all launches; more runs are the check's own to make.
-
-        Returns:
-            None where there is nothing to tell; a finding of kind CLEAN where there are only warnings, of kind
-            INCOMPLETE where something was not looked at.
-        """
-
-    def confirm(self, investigation: Investigation, suspicion: Suspicion) -> Outcome:
-        """Replays the guilty launch of a finding of this kind alone, and explains what that shows."""
+    kind: FindingKind
+    look: Callable[[Investigation], Suspicion | None]
+    confirm: Callable[[Investigation, Suspicion], Outcome]

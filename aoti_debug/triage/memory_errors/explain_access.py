@@ -8,9 +8,9 @@ from dataclasses import replace
 from aoti_debug.repro.evidence import Evidence, SeenAccess
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, place_of
+from aoti_debug.runs.kernel_source.model_lines import access_line
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.contracts.contracts import zero_sized
-from aoti_debug.triage.kernel_source.model_lines import access_line
 from aoti_debug.triage.memory_errors.walk_back import IndexValue, coordinates, integer_inputs, walk_back
 
 _PREPOSITIONS = {"load": "from", "atomic": "on"}

@@ -11,15 +11,12 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, Dataflow, span_of
-from aoti_debug.runs.diagnosis.findings import Finding, FindingKind, Place, place_of
+from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.runs.show import text
 from aoti_debug.triage.memory_errors.compare_poisons import PoisonComparison, PoisonDifference, compare
-
-UNINITIALISED = FindingKind(
-    "uninitialised", "a launch read what nothing had written", "UNINITIALISED", "uninitialised read", "?"
-)
+from aoti_debug.triage.results.finding_kinds import UNINITIALISED
 
 _RANDOM = re.compile(
     r"(?:^|[._:])(?:rand(?:n|int|perm)?|bernoulli|(?:log_)?normal|uniform|multinomial|dropout|exponential|geometric"

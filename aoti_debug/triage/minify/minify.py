@@ -21,21 +21,15 @@ from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
-from aoti_debug.triage.minify.confirm_by_triage import PROGRAM, verdict_of
-from aoti_debug.triage.minify.known_finding import known_finding
+from aoti_debug.triage.minify import script_runs
+from aoti_debug.triage.minify.attempt import SMALL, Attempt, AttemptScript, InputForm, InputMode, sizes_of
+from aoti_debug.triage.minify.known_finding import PROGRAM, known_finding, verdict_of
 from aoti_debug.triage.minify.minified import Minified, Smallest
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.scripts import script_runs
-from aoti_debug.triage.minify.scripts.attempt import Attempt, AttemptScript
-from aoti_debug.triage.minify.scripts.check import ScriptCheck, checks_of
-from aoti_debug.triage.minify.scripts.input_texts import SMALL, InputForm, InputMode, sizes_of
-from aoti_debug.triage.minify.scripts.run_script import run_script
-from aoti_debug.triage.minify.scripts.script_results import ScriptTrials
-from aoti_debug.triage.minify.scripts.script_runs import Run, Scripts
-from aoti_debug.triage.minify.scripts.script_text import SCRIPT, ScriptSetup
-from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict, TriageAnswer, TriagedScript
-from aoti_debug.triage.minify.start.start import Start, Unit
-from aoti_debug.triage.minify.starting_points import starts_of
+from aoti_debug.triage.minify.script_results import ScriptTrials, ScriptVerdict, TriageAnswer, TriagedScript
+from aoti_debug.triage.minify.script_runs import Run, Scripts, run_script
+from aoti_debug.triage.minify.script_text import SCRIPT, ScriptCheck, ScriptSetup, checks_of
+from aoti_debug.triage.minify.start_parts import Start, Unit, starts_of
 
 
 def key_of(options: MinifyOptions) -> str:

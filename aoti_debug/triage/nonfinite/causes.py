@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.triage.kernel_source.arithmetic import KernelEvaluator, Operation
-from aoti_debug.triage.kernel_source.placement import LaunchTensors, Placement, element_by_element, rows
-from aoti_debug.triage.kernel_source.statements import Statement
-from aoti_debug.triage.nonfinite.near_overflow import LARGEST
-from aoti_debug.triage.nonfinite.observed_values import Special
+from aoti_debug.runs.kernel_source.arithmetic import KernelEvaluator, Operation
+from aoti_debug.runs.kernel_source.placement import LaunchTensors, Placement, element_by_element, rows
+from aoti_debug.runs.kernel_source.statements import Statement
+from aoti_debug.triage.nonfinite.observed_values import LARGEST, Special
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,11 +7,11 @@ from dataclasses import replace
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name, kind_of_input, model_name
-from aoti_debug.runs.diagnosis.findings import Finding, FindingKind, Place, place_of
+from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument
 from aoti_debug.runs.show.calls_and_replays import first_replays
-from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase
+from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase
 from aoti_debug.triage.nonfinite.observed_values import (
     Occurrence,
     Special,
@@ -22,8 +22,7 @@ from aoti_debug.triage.nonfinite.observed_values import (
 )
 from aoti_debug.triage.nonfinite.origin_trials import OriginTrial
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
-
-NONFINITE = FindingKind("nonfinite", "NaN or an unintended infinity", "NOT FINITE", "not finite", "∞")
+from aoti_debug.triage.results.finding_kinds import NONFINITE
 
 SHOWN = 1  # sentence of a trial that leads the evidence where an input is the origin
 _MAX_LINES = 3

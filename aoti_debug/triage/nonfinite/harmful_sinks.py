@@ -1,4 +1,4 @@
-"""Sinks: the places where a non-finite value does harm (model outputs, and integers computed from NaN)."""
+"""Cases of non-finite values that do harm, and the places where they do: outputs, and integers computed from NaN."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aoti_debug.runs.diagnosis.dataflow import model_name
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument
 from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after, statistics_of
-from aoti_debug.triage.nonfinite.trace_roots import RootSearch
+from aoti_debug.triage.nonfinite.trace_roots import Root, RootSearch
 
 
 @dataclass(frozen=True)
@@ -89,3 +89,34 @@ def _output_name(run: RunDir, argument: Argument) -> str:
 
 def _is_integer(argument: Argument) -> bool:
     return argument.layout is not None and dtypes.is_integer(argument.layout.dtype)
+
+
+@dataclass(frozen=True)
+class NonfiniteCase:
+    """A non-finite value that does harm, from its root to the sink.
+
+    The statistics of launches show that there is a way from the root to the sink, not that the value went it.
+
+    Attributes:
+        root: where it came from.
+        nan: where NaN arose from the root's infinity; else the root's own occurrence.
+        sink: where it does harm.
+        other_roots: further roots of such values.
+        is_doubtful: infinities that are meant reach the sink, too: the root's may do no harm.
+    """
+
+    root: Root
+    nan: Occurrence
+    sink: Sink
+    other_roots: tuple[Root, ...]
+    is_doubtful: bool = False
+
+    @property
+    def path(self) -> tuple[Occurrence, ...]:
+        """From the root to where NaN arose, both included."""
+        return (self.root.occurrence,) if not self.becomes_nan else (*self.root.path, self.nan)
+
+    @property
+    def becomes_nan(self) -> bool:
+        """True if the root's value is an infinity that NaN arose from elsewhere."""
+        return self.nan.key != self.root.occurrence.key

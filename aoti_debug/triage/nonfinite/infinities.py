@@ -8,8 +8,8 @@ from enum import Enum
 
 from aoti_debug.package.manifest import Kernel, Manifest
 from aoti_debug.package.recording.values import Number
+from aoti_debug.runs.kernel_source import result_slices
 from aoti_debug.runs.rundir.timeline import Argument, Launch
-from aoti_debug.triage.kernel_source import result_slices
 
 
 class Infinities(str, Enum):

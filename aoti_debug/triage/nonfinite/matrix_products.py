@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.base import wording
 from aoti_debug.package.recording.values import Number, unravel
+from aoti_debug.runs.kernel_source.placement import LaunchTensors
 from aoti_debug.runs.rundir.timeline import Argument, Launch
-from aoti_debug.triage.kernel_source.placement import LaunchTensors
 from aoti_debug.triage.nonfinite.causes import overflow_text
 from aoti_debug.triage.nonfinite.observed_values import Special
 

@@ -17,10 +17,9 @@ from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import explain_element as explanation
-from aoti_debug.triage.nonfinite import finding_text, harmful_sinks, near_overflow
-from aoti_debug.triage.nonfinite.harmful_sinks import Sink
+from aoti_debug.triage.nonfinite import finding_text, harmful_sinks, observed_values
+from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase, Sink
 from aoti_debug.triage.nonfinite.infinities import Infinities
-from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase
 from aoti_debug.triage.nonfinite.observed_values import (
     INFINITE,
     Occurrence,
@@ -60,7 +59,7 @@ def find(flow: Dataflow, infinities: Infinities) -> NonFinite:
         RunDirError: the journal cannot be read.
     """
     run = flow.run
-    near = near_overflow.warnings(run.launches)
+    near = observed_values.near_overflow_warnings(run.launches)
     roots = RootSearch(flow)
     kinds = roots.values.kinds
     if not kinds:

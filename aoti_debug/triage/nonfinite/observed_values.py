@@ -1,4 +1,4 @@
-"""NaN and infinities that level 2 recorded in what a launch read and wrote."""
+"""NaN and infinities that level 2 recorded in what a launch read and wrote, and values that come near to overflow."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterable
 from enum import Enum
 
+from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.package.manifest import Manifest, Role
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.kernel_source import result_slices
+from aoti_debug.runs.rundir.formats.journal_records import TensorStats
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.timeline import Argument, Launch
-from aoti_debug.triage.kernel_source import result_slices
 
 
 class Special(str, Enum):
@@ -157,3 +159,61 @@ class ResultOperands:
         if {own.base, own.name} & {written.base, written.name} - {""}:
             return True
         return bool(self._allocated) and (own.base or own.name) not in self._allocated
+
+
+_EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; powers of two that scale other tensors
+LARGEST = {d.name: d.largest for d in dtypes.DTYPES if d.largest is not None and d.name not in _EXEMPT}
+SHARE = 0.5  # of the maximum: doubling the value overflows
+_FAR_BELOW = min(LARGEST.values()) * SHARE / 2  # for any dtype
+MAX_WARNINGS = 3
+
+
+def near_overflow_warnings(launches: Iterable[Launch]) -> tuple[str, ...]:
+    """One warning for each tensor with a value above half of its dtype's maximum, the closest first.
+
+    The maximum itself does not count: masks are filled with it, and scaled quantization uses it on purpose.
+    """
+    closest: dict[tuple[str, str], tuple[float, str]] = {}
+    for launch in launches:
+        if not any(_may_be_near(record) for record in launch.stats):
+            continue
+        for argument in launch.args:
+            extreme = _extreme_value(argument)
+            if extreme is None:
+                continue
+            share, value = extreme
+            dtype = argument.layout.dtype if argument.layout else ""
+            key = (launch.kernel, argument.name)
+            if key not in closest or share > closest[key][0]:
+                line = (
+                    f"near overflow: {argument.name} of {launch.id} {launch.kernel} holds {value:.6g}, "
+                    f"{share:.0%} of the largest {dtype} ({LARGEST[dtype]:.6g})"
+                )
+                closest[key] = (share, line)
+    return tuple(line for _, line in sorted(closest.values(), key=lambda item: -item[0])[:MAX_WARNINGS])
+
+
+def _may_be_near(record: TensorStats) -> bool:
+    """False if no value is large for the tensor's dtype, or the dtype has no such limit."""
+    statistics = record.statistics
+    if statistics is None or statistics.min is None or statistics.max is None:
+        return False
+    if statistics.min > -_FAR_BELOW and statistics.max < _FAR_BELOW:
+        return False
+    return record.layout is None or record.layout.dtype in LARGEST
+
+
+def _extreme_value(argument: Argument) -> tuple[float, float] | None:
+    """(share of the dtype's maximum, value) of the finite value with the largest magnitude."""
+    statistics = statistics_after(argument)
+    if statistics is None or statistics.min is None or statistics.max is None:
+        return None
+    low, high = statistics.min, statistics.max
+    if low > -_FAR_BELOW and high < _FAR_BELOW:
+        return None
+    largest = LARGEST.get(argument.layout.dtype) if argument.layout else None
+    if largest is None:
+        return None
+    extremes = (float(low), float(high))
+    shares = [(abs(value) / largest, value) for value in extremes if SHARE < abs(value) / largest < 1]
+    return max(shares, default=None)

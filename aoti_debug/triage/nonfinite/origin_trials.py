@@ -17,8 +17,7 @@ from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import replaced_values
-from aoti_debug.triage.nonfinite.harmful_sinks import count_at
-from aoti_debug.triage.nonfinite.nonfinite_case import NonfiniteCase
+from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase, count_at
 from aoti_debug.triage.nonfinite.observed_values import Special
 from aoti_debug.triage.nonfinite.replaced_values import HeldValues, Replacement, RunFiles
 from aoti_debug.triage.nonfinite.trace_roots import RootKind

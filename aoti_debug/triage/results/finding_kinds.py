@@ -1,15 +1,19 @@
-"""The kinds of findings that there are, each declared beside the code that explains it."""
+"""The kinds of findings that a triage has; those of runs and of comparisons come from there."""
 
 from __future__ import annotations
 
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, FindingKind
-from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
-from aoti_debug.triage.contracts.finding_kind import CONTRACT
-from aoti_debug.triage.memory_errors.overruns import OVERRUN
-from aoti_debug.triage.memory_errors.uninitialised import UNINITIALISED
-from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 
+BUILD_FAILURE = FindingKind(
+    "build_failure", "a part of the build fails, crashes or never ends", "BUILD FAILURE", "build failure", "⚒"
+)
+CONTRACT = FindingKind("contract", "a tensor is not what was promised", "BROKEN CONTRACT", "broken contract", "≠")
+OVERRUN = FindingKind("overrun", "a launch wrote outside of its buffers", "OVERRUN", "overrun", "⇥")
+UNINITIALISED = FindingKind(
+    "uninitialised", "a launch read what nothing had written", "UNINITIALISED", "uninitialised read", "?"
+)
+NONFINITE = FindingKind("nonfinite", "NaN or an unintended infinity", "NOT FINITE", "not finite", "∞")
 KINDS = (
     *(CLEAN, INCOMPLETE, BUILD_FAILURE, CONTRACT, HANG, FAULT, OVERRUN, UNINITIALISED, NONFINITE),
     *(WRONG_VALUE, REFUSED, DIFFERS),

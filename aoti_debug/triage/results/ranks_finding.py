@@ -11,7 +11,7 @@ from aoti_debug.runs.ranks.first_failure import RankFailure
 from aoti_debug.runs.ranks.rank_progress import End
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, shown_rank
 from aoti_debug.runs.show.fault import argument_sentences
-from aoti_debug.triage.contracts.finding_kind import CONTRACT
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 
 _HANGING = frozenset({End.STALLED, End.TERMINATED, End.RUNNING})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aoti_debug.triage.kernel_source.statements import Statement
+from aoti_debug.runs.kernel_source.statements import Statement
 from aoti_debug.views.kernel_code.expression_values import CodeValue
 from aoti_debug.views.kernel_code.graph_values import GraphValues
 

@@ -15,7 +15,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 from aoti_debug.runs.show.argument_statistics import HASH_ONLY
-from aoti_debug.triage.nonfinite.near_overflow import LARGEST, SHARE
+from aoti_debug.triage.nonfinite.observed_values import LARGEST, SHARE
 from aoti_debug.views.report.redaction import Redaction
 
 

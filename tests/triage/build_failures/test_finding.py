@@ -10,8 +10,8 @@ from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, 
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, Finding
 from aoti_debug.runs.show.finding import finding_lines
 from aoti_debug.triage.build_failures.finding import all_failures, finding_of, with_failures
-from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
 from aoti_debug.triage.build_failures.proof_script import Replay
+from aoti_debug.triage.results.finding_kinds import BUILD_FAILURE
 from tests.triage.build_failures import failures
 
 FOLDER = Path("/triages/1/build_failure")

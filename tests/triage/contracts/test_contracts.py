@@ -26,7 +26,7 @@ from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.contracts import contracts
-from aoti_debug.triage.contracts.finding_kind import CONTRACT
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 from tests import archives
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.paths import RECORDED

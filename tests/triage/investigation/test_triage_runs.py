@@ -61,12 +61,13 @@ def test_a_run_that_fails_beside_another_is_run_again_alone(
     monkeypatch.setenv("FAULTY_OPS", "segv")
     runs, told = _triage_runs(faulty_package, tmp_path)
     steps = Steps(told)
+    first = runs.names()
     runs.begin_all_tensors()
-    investigation = Investigation(TriageOptions(faulty_package), runs, steps, tmp_path / "repro")
-    assert investigation.measured.verdict is not None
-    assert [step.name for step in told.steps] == ["run, level 2", "run, level 2"]
+    investigation = Investigation(TriageOptions(faulty_package), runs, steps, tmp_path / "repro", first)
+    assert investigation.run_measured().verdict is not None
+    assert [step.name for step in told.steps] == ["run, level 3", "run, level 2", "run, level 2"]
     assert not runs.has_begun_ahead
-    assert [run.info.level for run in _runs(tmp_path)] == [2, 2]
+    assert [run.info.level for run in _runs(tmp_path)] == [3, 2, 2]
 
 
 def test_a_run_that_failed_in_the_background_is_run_again(

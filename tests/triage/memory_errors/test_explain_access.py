@@ -14,7 +14,7 @@ from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.triage.memory_errors.explain_access import explain, explain_overrun
-from aoti_debug.triage.memory_errors.overruns import OVERRUN
+from aoti_debug.triage.results.finding_kinds import OVERRUN
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
 from tests.saved_tensors import described, save
 

@@ -17,7 +17,7 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.memory_errors import overruns
-from aoti_debug.triage.memory_errors.overruns import OVERRUN
+from aoti_debug.triage.results.finding_kinds import OVERRUN
 from tests.built_model import Built, build_model
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 

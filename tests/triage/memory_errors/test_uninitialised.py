@@ -14,7 +14,7 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.memory_errors import uninitialised
-from aoti_debug.triage.memory_errors.uninitialised import UNINITIALISED
+from aoti_debug.triage.results.finding_kinds import UNINITIALISED
 from tests.built_model import Built, build_model
 from tests.triage.recorder import Recorder
 

@@ -17,11 +17,10 @@ from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import CLEAN, Finding, Place
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.triage.minify.minified import minified_lines
 from aoti_debug.triage.minify.minify import key_of, minify
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.scripts.script_results import Known, ScriptTrial, ScriptTrials
-from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict, TriageAnswer
-from aoti_debug.triage.minify.text import minified_lines
+from aoti_debug.triage.minify.script_results import Known, ScriptTrial, ScriptTrials, ScriptVerdict, TriageAnswer
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record
 from aoti_debug.triage.results.wrong_value_finding import WRONG_VALUE

@@ -11,15 +11,14 @@ import torch
 
 from aoti_debug.base import wording
 from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
-from aoti_debug.triage.checks.nonfinite import KIND as NONFINITE
 from aoti_debug.triage.minify import minify as module
+from aoti_debug.triage.minify.minified import minified_lines
 from aoti_debug.triage.minify.minify import Confirm, minify
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.scripts.script_results import ScriptTrial
-from aoti_debug.triage.minify.scripts.script_runs import Run
-from aoti_debug.triage.minify.scripts.triage_verdict import ScriptVerdict, TriageAnswer
-from aoti_debug.triage.minify.start.start import Start
-from aoti_debug.triage.minify.text import minified_lines
+from aoti_debug.triage.minify.script_results import ScriptTrial, ScriptVerdict, TriageAnswer
+from aoti_debug.triage.minify.script_runs import Run
+from aoti_debug.triage.minify.start_parts import Start
+from aoti_debug.triage.results.finding_kinds import NONFINITE
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
 from tests.triage.minify import parts
 

@@ -10,8 +10,8 @@ import pytest
 
 from aoti_debug.runs.diagnosis.findings import INCOMPLETE, Finding
 from aoti_debug.triage.investigation.options import TriageOptions
-from aoti_debug.triage.nonfinite.finding_text import NONFINITE
-from aoti_debug.triage.triage import triage
+from aoti_debug.triage.results.finding_kinds import NONFINITE
+from aoti_debug.triage.session import triage
 from tests.built_model import build_from_package, build_model
 
 torch = pytest.importorskip("torch")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.runs.kernel_source.placement import LaunchTensors
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.triage.kernel_source.placement import LaunchTensors
 from aoti_debug.triage.nonfinite import matrix_products
 from aoti_debug.triage.nonfinite.observed_values import Special
 from tests.triage.recorder import Recorder

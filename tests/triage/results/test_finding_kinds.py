@@ -1,19 +1,24 @@
 from __future__ import annotations
 
-from pathlib import Path
+import importlib
 
 from aoti_debug.compare.outcome import DIFFERS, REFUSED
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
-from aoti_debug.triage import check_order, checks
-from aoti_debug.triage.build_failures.finding_kind import BUILD_FAILURE
+from aoti_debug.triage import session
 from aoti_debug.triage.checks import wrong_value
+from aoti_debug.triage.investigation.investigation import Check
 from aoti_debug.triage.results import finding_kinds
+from aoti_debug.triage.results.finding_kinds import BUILD_FAILURE
 from tests import schema
+from tests.paths import PACKAGE
 
 
-def test_every_module_of_the_checks_is_in_the_list() -> None:
-    modules = {path.stem for path in Path(checks.__path__[0]).glob("*.py")} - {"__init__"}
-    assert {str(check.__name__).rpartition(".")[2] for check in check_order.CHECKS} == modules  # type: ignore[attr-defined]
+def test_every_check_is_in_the_list() -> None:
+    names = [path.stem for path in (PACKAGE / "triage" / "checks").glob("*.py") if path.stem != "__init__"]
+    modules = [importlib.import_module(f"aoti_debug.triage.checks.{name}") for name in names]
+    checks = [value for module in modules for value in vars(module).values() if isinstance(value, Check)]
+    assert len(checks) == len(session.CHECKS)
+    assert all(check in session.CHECKS for check in checks)
 
 
 def test_no_two_kinds_have_a_value_a_heading_or_a_title_in_common() -> None:
@@ -24,14 +29,14 @@ def test_no_two_kinds_have_a_value_a_heading_or_a_title_in_common() -> None:
 
 
 def test_a_kind_is_confirmed_by_its_own_check() -> None:
-    for check in check_order.CHECKS:
-        assert check_order.check_of(check.KIND, check_order.CHECKS[0]) is check
-    assert check_order.check_of(DIFFERS, wrong_value) is wrong_value
+    for check in session.CHECKS:
+        assert session.check_of(check.kind, session.CHECKS[0]) is check
+    assert session.check_of(DIFFERS, wrong_value.CHECK) is wrong_value.CHECK
 
 
 def test_every_kind_has_a_check_but_those_of_a_build_and_of_a_comparison() -> None:
     others = {CLEAN, INCOMPLETE, BUILD_FAILURE, REFUSED, DIFFERS}
-    assert set(finding_kinds.KINDS) == {*others, *(check.KIND for check in check_order.CHECKS)}
+    assert set(finding_kinds.KINDS) == {*others, *(check.kind for check in session.CHECKS)}
 
 
 def test_exit_codes_tell_clean_incomplete_and_wrong_apart() -> None:

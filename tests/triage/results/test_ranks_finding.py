@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, Finding
 from aoti_debug.runs.ranks.ranks_analysis import analyse
-from aoti_debug.triage.contracts.finding_kind import CONTRACT
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 from aoti_debug.triage.results.ranks_finding import ranks_finding
 from tests.runs.ranks.ranked import REDUCE, WAIT, Rank, killed, opened, terminated
 

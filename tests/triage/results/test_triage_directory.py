@@ -11,8 +11,8 @@ from aoti_debug.base.machine.progress.steps import Step
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, Finding, Place
-from aoti_debug.triage.contracts.finding_kind import CONTRACT
 from aoti_debug.triage.results import finding_kinds, triage_directory
+from aoti_debug.triage.results.finding_kinds import CONTRACT
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
 from tests import schema
 from tests.wrong_types import assert_refused

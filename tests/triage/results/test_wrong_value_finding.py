@@ -243,9 +243,10 @@ def test_an_operator_has_no_source_to_run_in_another_way(tmp_path: Path) -> None
 def looked(run: RunDir, folder: Path, compare: bool = True) -> str:
     """What a triage says that only looks at a run."""
     options = SimpleNamespace(compare=compare, exported=None)
-    model = SimpleNamespace(options=options, repro=folder / "repro")
     named = SimpleNamespace(launches=run.launches, package=folder / "package.pt2", manifest=run.manifest)
-    suspicion = wrong_value.look(model, SimpleNamespace(run=named, diagnosed=None))  # type: ignore[arg-type]
+    first = SimpleNamespace(run=named, diagnosed=None)
+    model = SimpleNamespace(options=options, repro=folder / "repro", first=first)
+    suspicion = wrong_value.look(model)  # type: ignore[arg-type]
     assert suspicion is not None
     assert suspicion.finding.kind is INCOMPLETE
     return suspicion.finding.what

@@ -18,8 +18,8 @@ from aoti_debug.runs.rundir.formats import journal
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.show.argument_statistics import Measurer
 from aoti_debug.runs.show.document import document
-from aoti_debug.triage.nonfinite.finding_text import NONFINITE
 from aoti_debug.triage.results import triage_directory
+from aoti_debug.triage.results.finding_kinds import NONFINITE
 from aoti_debug.views.bundle.bundle import write_bundle
 from aoti_debug.views.bundle.contents import contents_of
 from aoti_debug.views.report import report

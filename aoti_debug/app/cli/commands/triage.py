@@ -33,7 +33,7 @@ from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.ranks_finding import ranks_finding
-from aoti_debug.triage.triage import triage
+from aoti_debug.triage.session import triage
 from aoti_debug.views.report import report
 from aoti_debug.views.report.page import prepare
 

@@ -1,0 +1,157 @@
+"""Faults and hangs: a launch crashed, threw an exception, caused a device error, or did not end. A run shows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aoti_debug.base import wording
+from aoti_debug.base.abi import Phase, SaveStatus
+from aoti_debug.base.errors import TargetError
+from aoti_debug.compare.locate_operator import LocatedOperand, trace_fault
+from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.runs.diagnosis.diagnose import DEATHS
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding
+from aoti_debug.runs.diagnosis.run_findings import finding_of
+from aoti_debug.runs.diagnosis.verdict import Proof
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.show.fault import argument_sentences
+from aoti_debug.triage.checks import guards
+from aoti_debug.triage.investigation import confirm_by_repro as replay
+from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
+from aoti_debug.triage.investigation.graph_trace import with_graph, with_operand
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
+from aoti_debug.triage.memory_errors.explain_access import best_access, explain
+from aoti_debug.triage.memory_errors.walk_back import makers
+
+_GENERATED = ("cpp", "triton")  # kernels that compute each element by itself: an element can be to blame
+
+
+def _look_for_fault(investigation: Investigation) -> Suspicion | None:
+    """The fault that the first run ended in, if it did."""
+    return None if investigation.first.verdict is None else of_ended(investigation, investigation.first)
+
+
+def _look_for_hang(investigation: Investigation) -> Suspicion | None:
+    """The hang of a first run that had to be killed."""
+    is_hang = investigation.first.run.state is ExitKind.TIMEOUT
+    return of_ended(investigation, investigation.first) if is_hang else None
+
+
+def of_ended(investigation: Investigation, ended: RunResult) -> Suspicion:
+    """The suspicion about a run that faulted or hung: a launch, or the damage that an earlier launch did."""
+    if investigation.options.guards or may_be_damage(ended):
+        damage = guards.of_guarded(investigation)
+        if damage is not None:
+            return damage
+    return reproduced(ended, investigation.runs, investigation.options.tries)
+
+
+def _confirm_fault(investigation: Investigation, suspicion: Suspicion) -> Outcome:
+    """Replays the launch alone, exactly, with bounds checks and under a sanitizer, and explains the access."""
+    launch = suspicion.launch
+    if launch is None:
+        return Outcome(suspicion.finding, suspicion.run)
+    confirmation = replay.confirm(investigation, suspicion.diagnosed, launch, replay.FAULT)
+    finding = replay.of_fault(suspicion.finding, confirmation)
+    flow = suspicion.diagnosed.dataflow
+    explained = explain(finding, flow, launch, confirmation.evidence)
+    run = suspicion.run
+    operands: list[LocatedOperand] = []
+
+    def with_located(finding: Finding, operand: LocatedOperand) -> Finding:
+        operands.append(operand)
+        return with_operand(finding, operand)
+
+    located = with_graph(
+        investigation,
+        explained,
+        run,
+        "trace the operand",
+        lambda scope, folder: trace_fault(run, launch, scope, folder),
+        with_located,
+    )
+    is_open = all(operand.bad.source is not None and not operand.input for operand in operands)
+    if is_open and (located.origin is None or not located.origin.input):
+        access = best_access(confirmation.evidence)
+        if access is not None or traits_of(launch.site.kind).replay in _GENERATED:
+            index = None if access is None else access.index
+            located = with_changed_inputs(investigation, located, flow, launch, "" if index is None else index.argument)
+    return Outcome(located, run)
+
+
+def _confirm_hang(investigation: Investigation, suspicion: Suspicion) -> Outcome:
+    """Replays the launch alone: it has to hang again."""
+    launch = suspicion.launch
+    if launch is None:
+        return Outcome(suspicion.finding, suspicion.run)
+    confirmation = replay.confirm(investigation, suspicion.diagnosed, launch, replay.EXACT, investigation.options.stall)
+    return Outcome(replay.of_hang(suspicion.finding, confirmation), suspicion.run)
+
+
+def reproduced(first: RunResult, runs: TriageRuns, tries: int) -> Suspicion:
+    """The guilty launch of a first fault or hang, with its saved inputs.
+
+    Args:
+        first: a run that ended in a fault.
+        tries: how often to run the package to see the fault again.
+
+    Returns:
+        The fault, in a run that holds the inputs of the launch and of those that made its indices.
+    """
+    assert first.verdict is not None
+    result, verdict = first, first.verdict
+    if verdict.proof is Proof.RANGE:
+        waiting = runs.blocking()
+        if waiting.verdict is not None and waiting.verdict.launch is not None:
+            result, verdict = waiting, waiting.verdict
+    finding = finding_of(result.run, verdict, argument_sentences(verdict))
+    if verdict.launch is None or result.run.state is ExitKind.TIMEOUT:
+        return Suspicion(finding, result.diagnosed)
+    return _again(finding, verdict.launch, result.diagnosed, runs, tries)
+
+
+def may_be_damage(result: RunResult) -> bool:
+    """True if the host died of a signal outside of any launch: an earlier launch may have damaged its memory."""
+    verdict = result.verdict
+    return verdict is not None and verdict.launch is None and result.run.info.exit.signal in DEATHS
+
+
+def _again(finding: Finding, launch: Launch, first: DiagnosedRun, runs: TriageRuns, tries: int) -> Suspicion:
+    """Runs the package until the fault comes again, saving what led to it."""
+    saved_launches = [launch, *makers(first.dataflow, launch)]
+    environment = NO_CACHING if first.run.manifest.device == "cuda" else {}
+    how = " with the caching allocator off" if environment else ""
+    for attempt in range(1, tries + 1):
+        try:
+            result = runs.tensors(saved_launches, environment)
+        except TargetError as error:
+            return _kept(replace(finding, warnings=(*finding.warnings, f"the second run: {error}")), launch, first)
+        guilty = result.verdict.launch if result.verdict is not None else None
+        if guilty is not None and (guilty.key, guilty.site.id) == (launch.key, launch.site.id):
+            if attempt > 1:
+                said = f"it came in 2 of {attempt + 1} runs{how}"
+                finding = replace(finding, evidence=(*finding.evidence, said))
+            return Suspicion(finding, result.diagnosed)
+        if guilty is not None:
+            said = f"another run failed in {guilty.id} {guilty.kernel}: {result.verdict.what if result.verdict else ''}"
+            finding = replace(finding, evidence=(*finding.evidence, said.partition("\n")[0]))
+    said = (
+        f"it came in 1 of {wording.pluralize(tries + 1, 'run')}{how}: the inputs are those of the run in which it came"
+    )
+    return _kept(replace(finding, evidence=(*finding.evidence, said)), launch, first)
+
+
+def _kept(finding: Finding, launch: Launch, first: DiagnosedRun) -> Suspicion:
+    """The fault with what the flight recorder kept of the first run."""
+    kept = [a for a in launch.args if (s := a.files.get(Phase.BEFORE)) and s.status is not SaveStatus.SKIPPED]
+    if not kept:
+        finding = replace(finding, warnings=(*finding.warnings, "the flight recorder kept none of its inputs"))
+    return Suspicion(finding, first)
+
+
+FAULT_CHECK = Check(FAULT, _look_for_fault, _confirm_fault)
+HANG_CHECK = Check(HANG, _look_for_hang, _confirm_hang)

@@ -1,0 +1,130 @@
+"""Runs scripts, each attempt's once in a process of its own, and reads whether they show the finding."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.machine.processes import child_process, tied_process
+from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.compare.bisect.delta_debugging import SetOutcome
+from aoti_debug.triage.minify.attempt import Attempt, AttemptScript, script_of
+from aoti_debug.triage.minify.script_results import ScriptTrial, ScriptTrials
+from aoti_debug.triage.minify.script_text import OBSERVED, ScriptSetup
+
+COMPILING = 1800.0  # seconds that compiling a part may take
+_LINE = re.compile(re.escape(OBSERVED) + r"(?P<what>.*?)(, in (?P<shown>\d+) of \d+ runs)?; expected: .*")
+
+
+def run_script(path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
+    """The trial with what running its script shows.
+
+    Args:
+        stall: seconds that one of its runs may take.
+    """
+    most = COMPILING + (trial.runs + 1) * stall  # eager runs it once more
+    command, variables = [sys.executable, str(path)], {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ}
+    began = time.monotonic()
+    try:
+        done = tied_process.run(command, timeout=most, environment=variables)
+    except subprocess.TimeoutExpired:
+        return replace(trial, failure=f"no end within {wording.duration(most)}", seconds=most)
+    seconds = time.monotonic() - began
+    if done.code == 0:
+        return replace(trial, seconds=seconds)
+    last = done.stderr.strip().rpartition("\n")[2]
+    match = _LINE.fullmatch(last)
+    if match is None:
+        return replace(
+            trial, failure=wording.first_line(last) or child_process.describe_exit(done.code), seconds=seconds
+        )
+    return replace(trial, observed=match["what"], shown=int(match["shown"] or 1), seconds=seconds)
+
+
+def is_like(observed: str, first: str) -> bool:
+    """True if two observations are of the same kind: both a signal, the same exception, both numbers."""
+    return _kind(observed) == _kind(first)
+
+
+def _kind(observed: str) -> str:
+    if re.fullmatch(r"SIG[A-Z]+", observed):
+        return "signal"
+    exception = re.match(r"[\w.]*(Error|Exception)\b", observed)
+    if exception is not None:
+        return exception[0]
+    return "no end" if observed.startswith("no end within") else ""
+
+
+FOLDER = "trial"  # of the script that runs
+Run = Callable[[Path, ScriptTrial, float], ScriptTrial]
+
+
+class Scripts:
+    """Runs the scripts of attempts.
+
+    Args:
+        folder: of the minimisation.
+        run: runs a script, and adds to its trial what that showed.
+        most: how many scripts may run, those of `trials` among them.
+
+    Attributes:
+        title: one line, the first of each script.
+        is_spent: True if an attempt was not tried because no more scripts may run.
+    """
+
+    def __init__(
+        self, folder: Path, trials: ScriptTrials, run: Run, setting: ScriptSetup, most: int, steps: Steps
+    ) -> None:
+        self._folder = folder
+        self._trials = trials
+        self._run = run
+        self._setting = setting
+        self._most = most
+        self._steps = steps
+        self.title = ""
+        self.is_spent = False
+
+    def script(self, attempt: Attempt) -> AttemptScript | None:
+        """The script of an attempt; None where it would show nothing, or cannot be written."""
+        return script_of(attempt, self.title, self._setting)
+
+    def tried(self, attempt: Attempt) -> ScriptTrial:
+        """The trial of an attempt: a finished one, or a new one."""
+        script = self.script(attempt)
+        if script is None:
+            return ScriptTrial("", attempt.name, failure="it cannot show the finding")
+        known = self._trials.find(script.hash)
+        if known is not None:
+            return known
+        if len(self._trials.all) >= self._most:
+            self.is_spent = True
+            return ScriptTrial("", attempt.name, failure="no more scripts may run")
+        with self._steps.step(attempt.name) as note:
+            path = script.write(self._folder / FOLDER)
+            trial = self._run(path, ScriptTrial(script.hash, attempt.name, runs=attempt.runs), self._setting.seconds)
+            note.text = result_text(trial)
+        self._trials.add(trial)
+        return trial
+
+    def outcome(self, attempt: Attempt, first: str) -> SetOutcome:
+        """The outcome of an attempt: a part of one that does not show the finding may, as what follows may hide it.
+
+        Args:
+            first: the finding as another script said it.
+        """
+        trial = self.tried(attempt)
+        return SetOutcome.YES if trial.shown and is_like(trial.observed, first) else SetOutcome.UNKNOWN
+
+
+def result_text(trial: ScriptTrial) -> str:
+    """The result of a script in words: "relu: Tensor-likes are not close!", "as expected"."""
+    if trial.failure:
+        return f"not known: {trial.failure}"
+    return trial.observed if trial.shown else "as expected"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_files
-from aoti_debug.base.machine.files.json_data import DamagedJsonError, OtherFormatError
+from aoti_debug.base.machine.files import atomic_write, json_data
+from aoti_debug.base.machine.files.json_data import DamagedJsonError
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.alteration import Alteration, LostOperator
 from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
@@ -145,18 +145,24 @@ def read(run: RunDir) -> Comparison | None:
     Raises:
         RunDirError: the file is damaged, or belongs to another run.
     """
+    hint = f"remove it, or: aoti-debug compare {run.path}"
     try:
-        text = untrusted_files.read_bytes(run.path, NAME)
+        return json_data.read_file(
+            run.path, NAME, partial(_comparison, run), hint=hint, format_=FORMAT, hint_of_format=hint
+        )
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise _unreadable(run, error.strerror or str(error)) from error
-    try:
-        file = json_data.from_data(_File, json_data.parse_versioned(text, FORMAT))
-        launches = {launch.id: launch for launch in run.launches}
-        rows = tuple(_row(item, launches, f"launches[{at}]") for at, item in enumerate(file.launches))
-    except (DamagedJsonError, OtherFormatError) as error:
-        raise _unreadable(run, str(error)) from error
+
+
+def _comparison(run: RunDir, data: Mapping[str, Any]) -> Comparison:
+    """The comparison of a run.
+
+    Raises:
+        DamagedJsonError: `data` is malformed, or belongs to another run.
+    """
+    file = json_data.from_data(_File, data)
+    launches = {launch.id: launch for launch in run.launches}
+    rows = tuple(_row(item, launches, f"launches[{at}]") for at, item in enumerate(file.launches))
     return Comparison(
         run,
         rows,
@@ -171,12 +177,6 @@ def read(run: RunDir) -> Comparison | None:
         refusal_line=file.refusal_line,
         beginning=file.beginning,
         setting=file.setting,
-    )
-
-
-def _unreadable(run: RunDir, reason: str) -> RunDirError:
-    return RunDirError(
-        f"{run.path / NAME} cannot be read: {reason}", hint=f"remove it, or: aoti-debug compare {run.path}"
     )
 
 

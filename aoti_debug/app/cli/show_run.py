@@ -1,10 +1,11 @@
-"""The output of `aoti-debug show` for one run: the launches that the command line names, as text or as JSON."""
+"""The output of `aoti-debug show`: the launches of a run that the command line names, or a run of ranks."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from aoti_debug.views.kernel_code.options import CodeOptions
 
 if TYPE_CHECKING:
     from aoti_debug.app.cli.show_code import RunCode  # a plain `show` starts without it
+    from aoti_debug.runs.ranks.agreement import Expectation
 
 LIMIT = 400  # rows of a table
 MAX_IN_FULL = 3  # launches of one kernel that are shown in full
@@ -221,3 +223,46 @@ def _code(run: RunDir, options: CodeOptions) -> RunCode:
     from aoti_debug.app.cli.show_code import RunCode
 
     return RunCode(run, options)
+
+
+def require_no_option(options: Sequence[str], path: Path) -> None:
+    """Checks that none of the options is given that only one rank can answer.
+
+    Args:
+        options: those that are given.
+
+    Raises:
+        UsageError: there is one.
+        RunDirError: the run cannot be read.
+    """
+    from aoti_debug.runs.ranks import ranks_run  # a `show` of one process does without
+
+    if options:
+        rank = ranks_run.open_ranks(path).recorded[0].path
+        raise UsageError(f"{options[0]} needs one rank", hint=shlex.join(["aoti-debug", "show", str(rank)]))
+
+
+def show_ranks(path: Path, asked: ShowOptions) -> None:
+    """Prints a run of ranks in lines or as JSON, after a warning of the patterns that match nothing.
+
+    Raises:
+        RunDirError: a record of a run cannot be read.
+    """
+    from aoti_debug.runs.ranks import agreement, ranks_run  # a `show` of one process does without
+    from aoti_debug.runs.ranks.document import document
+    from aoti_debug.runs.ranks.ranks_analysis import analyse
+    from aoti_debug.runs.ranks.text import ranks_lines
+
+    run, expected = ranks_run.open_ranks(path), agreement.Expectation(asked.agree, asked.sharded)
+    print_lines(_unmatched_warning(agreement.unmatched(run.recorded, expected)), err=True)
+    analysis = analyse(run, expected)
+    if asked.as_json:
+        click.echo(json.dumps(document(analysis), indent=1, allow_nan=False))
+    else:
+        print_lines(ranks_lines(analysis, asked.columns))
+
+
+def _unmatched_warning(unmatched: Expectation) -> list[str]:
+    """The warning in lines: patterns of --agree and --sharded that match nothing; none without."""
+    lines = [f"warning: no argument of a launch matches --agree {pattern}" for pattern in unmatched.agree]
+    return lines + [f"warning: no weight matches --sharded {pattern}" for pattern in unmatched.sharded]

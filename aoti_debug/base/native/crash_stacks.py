@@ -7,15 +7,14 @@ keeps the result as backtrace.json. python.txt is the output of Python's faultha
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 
-from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_files
 from aoti_debug.base.machine.processes import child_process
@@ -124,17 +123,11 @@ def read(run: Path) -> Backtrace | None:
     Raises:
         RunDirError: backtrace.json cannot be read.
     """
-    path = run / NAME
+    parse = partial(json_data.from_data, Backtrace)
     try:
-        return json_data.from_data(Backtrace, json_data.parse_versioned(untrusted_files.read_bytes(run, NAME), FORMAT))
+        return json_data.read_file(run, NAME, parse, format_=FORMAT, hint="run the package again")
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise RunDirError(f"cannot read {path}: {error.strerror}", hint="run the package again") from error
-    except json_data.OtherFormatError as error:
-        raise RunDirError(f"{path} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
-    except json_data.DamagedJsonError as error:
-        raise RunDirError(f"{path} is damaged: {error}", hint="run the package again") from error
 
 
 def preserve(run: Path) -> None:
@@ -144,9 +137,9 @@ def preserve(run: Path) -> None:
     """
     backtrace = decode(run)
     if backtrace is not None:
-        data = {"format": FORMAT, **asdict(backtrace)}
+        data = {"format": FORMAT, **json_data.to_data(backtrace)}
         with contextlib.suppress(OSError):
-            atomic_write.write(run / NAME, json.dumps(data, indent=1) + "\n")
+            atomic_write.write(run / NAME, json_data.to_text(data) + "\n")
     if untrusted_files.is_file(run, PYTHON) and untrusted_files.size(run, PYTHON) == 0:
         (run / PYTHON).unlink()
 

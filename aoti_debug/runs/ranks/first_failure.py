@@ -14,8 +14,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.runs.diagnosis.diagnose import CRASHES
 from aoti_debug.runs.ranks.clocks import Clocks
-from aoti_debug.runs.ranks.rank_progress import SECOND, End
-from aoti_debug.runs.ranks.ranks_run import RankRun
+from aoti_debug.runs.ranks.ranks_run import SECOND, End, RankRun
 from aoti_debug.runs.rundir.timeline import Launch
 
 _OWN_FAILURES = frozenset({End.CRASHED, End.FAILED, End.KILLED, End.UNKNOWN, End.STOPPED})

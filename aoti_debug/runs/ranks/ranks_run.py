@@ -1,17 +1,243 @@
-"""A run of ranks, opened for reading: the run of each rank with its diagnosis."""
+"""A run of ranks, opened for reading: the run of each rank, its diagnosis, the launch that it came to, and its end."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
+from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.base.native.frames import StackFrame
+from aoti_debug.runs.diagnosis.diagnose import DEATHS, signal_text
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
-from aoti_debug.runs.ranks.rank_progress import Progress, progress_of
+from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.ranks.collectives import is_collective
 from aoti_debug.runs.rundir import ranks_directory
-from aoti_debug.runs.rundir.ranks_directory import RanksInfo
+from aoti_debug.runs.rundir.ranks_directory import RanksInfo, machine_name
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
+
+_COLLECTIVE = re.compile(r"\bc10d::|\bgloo::|\bnccl[A-Z]")
+_LEAVING = "Py_FinalizeEx"  # the interpreter ends
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The place outside of the package.
+
+    Attributes:
+        function: that says most: of torch.distributed, or else the innermost one that has a name.
+        is_collective: it is one of torch.distributed: the rank waited for others.
+        is_leaving: the interpreter was ending.
+    """
+
+    function: str
+    is_collective: bool
+    is_leaving: bool
+
+
+def outside(run: RunDir) -> Outside | None:
+    """The place by the recorded stack; None if there is none, or it must not be symbolized: the run is untrusted.
+
+    Raises:
+        RunDirError: backtrace.json cannot be read.
+    """
+    backtrace = crash_stacks.read(run.path) or (crash_stacks.decode(run.path) if run.is_made_here else None)
+    stack = None if backtrace is None else backtrace.died or next(iter(backtrace.stacks), None)
+    named = [frame for frame in stack.frames if frame.function] if stack is not None else []
+    if not named:
+        return None
+    waits = next((frame for frame in named if _COLLECTIVE.search(frame.function)), None)
+    return Outside(_name(waits or named[0]), waits is not None, any(f.function == _LEAVING for f in named))
+
+
+def _name(frame: StackFrame) -> str:
+    """The function without its arguments."""
+    return frame.function.partition("(")[0]
+
+
+TERMINATION = "SIGTERM"
+SECOND = 1_000_000_000  # ns
+
+
+class End(str, Enum):
+    """The end of a rank's process."""
+
+    FINISHED = "finished"
+    CRASHED = "crashed"  # by a signal of its own: SIGSEGV, SIGABRT
+    FAILED = "failed"  # an exception, an error of the device, an exit code
+    KILLED = "killed"  # by SIGKILL, or it disappeared
+    TERMINATED = "ended by SIGTERM"  # as torchrun ends the other ranks when one has failed
+    STALLED = "hangs"  # a time limit ended it
+    STOPPED = "stopped"  # by a watchpoint or an inspector
+    RUNNING = "running"
+    UNKNOWN = "running or killed"  # on another machine: nothing says which
+    MISSING = "no run"  # it left none
+
+
+Position = tuple[int, int, int]  # call, launch, and 1 if that has ended
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The launch that a rank came to, and its end.
+
+    Attributes:
+        current: the launch that it was in, or that the device had not completed; None between launches.
+        last: the last launch that began, of any call of the model.
+        calls: calls of the model that ended.
+        unix_ns: when it ended, or else when it recorded something last, by the clock of its machine; None: nothing is
+            known.
+        is_seen: True if that is the end itself; the process may have lived on after its last record.
+        idle_ns: the nanoseconds between its last record and its end, if that was seen.
+        outside: where it was outside of the package when a signal ended it; None if nothing says so.
+        signal: that it died of: "SIGSEGV"; "" if it was none of its own.
+        what: for people: "SIGSEGV (Segmentation fault)"; "" of a rank that finished or runs.
+    """
+
+    end: End
+    current: Launch | None = None
+    last: Launch | None = None
+    calls: int = 0
+    unix_ns: int | None = None
+    is_seen: bool = False
+    idle_ns: int = 0
+    outside: Outside | None = None
+    signal: str = ""
+    what: str = ""
+
+    @property
+    def is_in_collective(self) -> bool:
+        """True if the rank was within a collective."""
+        return self.current is not None and is_collective(self.current.site)
+
+    @property
+    def position(self) -> Position:
+        """The place in the program; a rank that began a launch is before one that ended it, one without a run first."""
+        if self.end is End.MISSING:
+            return (-1, -1, 1)
+        if self.current is not None:
+            return (self.current.key.call, self.current.key.launch, 0)
+        if self.last is None:
+            return (0, -1, 1)
+        if self.calls > self.last.key.call:
+            return (self.calls, -1, 1)
+        return (self.last.key.call, self.last.key.launch, 1)
+
+    @property
+    def place(self) -> str:
+        """The place for people: "in 0.3 KERNEL", "after 0.3 KERNEL", "before its first launch", "without a run"."""
+        if self.current is not None:
+            return f"in {self.current.id} {self.current.kernel}"
+        if self.end is End.MISSING:
+            return "without a run"
+        if self.last is None:
+            return "before its first launch"
+        return f"after {self.last.id} {self.last.kernel}"
+
+
+def progress_of(diagnosed: DiagnosedRun | None) -> Progress:
+    """The progress of a rank; None is one that left no run.
+
+    Raises:
+        RunDirError: a record of the run cannot be read.
+    """
+    if diagnosed is None:
+        return Progress(End.MISSING)
+    run, verdict = diagnosed.run, diagnosed.verdict
+    launches = [launch for launch in run.launches if launch.key.kind is CallKind.MODEL]
+    last = max(launches, key=lambda launch: launch.key, default=None)
+    end = _end(run)
+    current = None
+    if verdict is not None and verdict.suspects:
+        current = _likely(verdict.suspects, end)
+    elif end is End.RUNNING:
+        current = next((launch for launch in launches if launch.status is LaunchStatus.OPEN), None)
+    seen, recorded = _end_ns(run, end), _last_record_ns(run)
+    return Progress(
+        end,
+        current,
+        last,
+        sum(call.ended and not call.failed for call in run.timeline.calls if call.kind is CallKind.MODEL),
+        seen or recorded,
+        seen is not None,
+        max(seen - recorded, 0) if seen is not None and recorded is not None else 0,
+        outside(run) if current is None and end in (End.TERMINATED, End.STALLED) else None,
+        _signal(run) if end is End.CRASHED else "",
+        _what(run, end, verdict),
+    )
+
+
+def _likely(suspects: Sequence[Launch], end: End) -> Launch:
+    """Of launches that the device may have been in, the collective: also NCCL ends a process that waits too long."""
+    waits = (launch for launch in suspects if is_collective(launch.site))
+    return suspects[0] if end is End.FAILED else next(waits, suspects[0])
+
+
+def _what(run: RunDir, end: End, verdict: Verdict | None) -> str:
+    caught = crash_stacks.last_signal(run.path)
+    if end is End.CRASHED and not run.info.exit.signal and caught is not None:
+        return signal_text(caught.signal)
+    if end is End.UNKNOWN:
+        return "status unknown (killed or running)"
+    if end is End.KILLED and not run.info.exit.signal:
+        return "it disappeared, as by SIGKILL,"
+    return "" if verdict is None else verdict.what
+
+
+def _signal(run: RunDir) -> str:
+    """The signal that the process of a run died of, or wrote its stack for; "" without any."""
+    caught = crash_stacks.last_signal(run.path)
+    return run.info.exit.signal or (caught.signal if caught is not None and not run.timeline.ended else "")
+
+
+def _end(run: RunDir) -> End:
+    state, exit_ = run.state, run.info.exit
+    simple = {
+        ExitKind.RUNNING: End.RUNNING,
+        ExitKind.STOPPED: End.STOPPED,
+        ExitKind.TIMEOUT: End.STALLED,
+        ExitKind.CLEAN: End.FINISHED,
+    }
+    if state in simple:
+        return simple[state]
+    signal = _signal(run)
+    if signal in DEATHS:
+        return End.CRASHED
+    if run.timeline.faults or exit_.exception:
+        return End.FAILED
+    if signal == TERMINATION:
+        return End.TERMINATED
+    if state is not ExitKind.ABORTED:
+        return End.FAILED
+    is_elsewhere = run.info.rank is not None and run.info.rank.machine != machine_name()
+    return End.UNKNOWN if is_elsewhere and run.info.exit.kind is ExitKind.RUNNING else End.KILLED
+
+
+def _end_ns(run: RunDir, end: End) -> int | None:
+    """When the process ended or failed, if that was seen."""
+    if end is End.FAILED and run.timeline.faults and run.journal is not None:
+        return run.journal.header.start_unix_ns + run.timeline.faults[0].time_ns
+    caught = crash_stacks.last_signal(run.path)
+    if end in (End.CRASHED, End.TERMINATED) and caught is not None and caught.unix_ns:
+        return caught.unix_ns
+    if run.info.exit.unix_time is not None:
+        return int(run.info.exit.unix_time * SECOND)
+    return _last_record_ns(run) if run.timeline.ended else None
+
+
+def _last_record_ns(run: RunDir) -> int | None:
+    journal = run.journal
+    if journal is None or not journal.records:
+        return None
+    return journal.header.start_unix_ns + journal.records[-1].time_ns
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from aoti_debug.base import wording
 from aoti_debug.runs.ranks.agreement import Agreement, Disagreement
 from aoti_debug.runs.ranks.clocks import Clocks
 from aoti_debug.runs.ranks.first_failure import RankFailure
-from aoti_debug.runs.ranks.rank_progress import SECOND, End
 from aoti_debug.runs.ranks.ranks_analysis import Parting, RanksAnalysis, Waiting, shown_rank
-from aoti_debug.runs.ranks.ranks_run import RankRun
+from aoti_debug.runs.ranks.ranks_run import SECOND, End, RankRun
 from aoti_debug.runs.show import terminal_cells, text
 from aoti_debug.runs.show.terminal_cells import Column
 

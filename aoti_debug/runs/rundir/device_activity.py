@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_files
+from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 
 NAME = "device_activity.json"
@@ -121,14 +121,19 @@ def read(run: Path) -> DeviceActivity | None:
         RunDirError: it is damaged, or cannot be read.
     """
     try:
-        content = json_data.parse(_File, untrusted_files.read_bytes(run, NAME))
-        _check(content)
+        return json_data.read_file(run, NAME, _read, hint="run the package again")
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise RunDirError(f"cannot read {run / NAME}: {error.strerror}", hint="run the package again") from error
-    except DamagedJsonError as error:
-        raise RunDirError(f"{run / NAME} is damaged: {error}", hint="run the package again") from error
+
+
+def _read(data: Mapping[str, Any]) -> DeviceActivity:
+    """The content of the parsed file.
+
+    Raises:
+        DamagedJsonError: it is malformed.
+    """
+    content = json_data.from_data(_File, data)
+    _check(content)
     return _activity(content)
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
-from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_files
-from aoti_debug.base.machine.files.json_data import DamagedJsonError
+from aoti_debug.base.machine.files import atomic_write, json_data
 
 NAME = "memory.json"
 SNAPSHOT = "memory_snapshot.pickle"  # for https://pytorch.org/memory_viz
@@ -72,7 +69,7 @@ class MeasuredMemory:
 
 def write(measured: MeasuredMemory, run: Path) -> None:
     """Writes the file into a run directory."""
-    atomic_write.write(run / NAME, json.dumps(asdict(measured)) + "\n")
+    atomic_write.write(run / NAME, json_data.to_text(measured, indent=None) + "\n")
 
 
 def read(run: Path) -> MeasuredMemory:
@@ -82,10 +79,8 @@ def read(run: Path) -> MeasuredMemory:
         RunDirError: it is damaged, or cannot be read.
     """
     try:
-        return json_data.parse(MeasuredMemory, untrusted_files.read_bytes(run, NAME))
+        return json_data.read_file(
+            run, NAME, partial(json_data.from_data, MeasuredMemory), hint="run the package again"
+        )
     except FileNotFoundError:
         return MeasuredMemory()
-    except OSError as error:
-        raise RunDirError(f"cannot read {run / NAME}: {error.strerror}", hint="run the package again") from error
-    except DamagedJsonError as error:
-        raise RunDirError(f"{run / NAME} is damaged: {error}", hint="run the package again") from error

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
 from aoti_debug.base.machine.current_rank import MAX_RANKS, Rank
-from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories, untrusted_files
+from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 
 NAME = "ranks.json"
@@ -191,18 +193,18 @@ def read(path: Path) -> RanksDirectory:
         RunDirError: ranks.json is missing, damaged or of another version, or names more ranks than a launch can have.
     """
     try:
-        info = json_data.from_data(RanksInfo, json_data.parse_versioned(untrusted_files.read_bytes(path, NAME), FORMAT))
-    except OSError as error:
+        info = json_data.read_file(path, NAME, _info, format_=FORMAT, hint="name one rank: DIR/rank0")
+    except FileNotFoundError as error:
         raise RunDirError(f"{path} is no run of ranks: {NAME}: {error.strerror}", hint="aoti-debug show RUN") from error
-    except json_data.OtherFormatError as error:
-        raise RunDirError(f"{path} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
-    except DamagedJsonError as error:
-        raise RunDirError(f"{path / NAME} is damaged: {error}", hint="name one rank: DIR/rank0") from error
-    if not 0 < info.world_size <= MAX_RANKS:
-        reason = f"{info.world_size} ranks are not 1 to {MAX_RANKS}"
-        raise RunDirError(f"{path / NAME} is damaged: {reason}", hint="name one rank: DIR/rank0")
     found = ((_RANK.match(entry.name), entry) for entry in path.iterdir() if not entry.is_symlink())
     return RanksDirectory(path, info, dict(sorted((int(match[1]), entry) for match, entry in found if match)))
+
+
+def _info(data: Mapping[str, Any]) -> RanksInfo:
+    info = json_data.from_data(RanksInfo, data)
+    if not 0 < info.world_size <= MAX_RANKS:
+        raise DamagedJsonError(f"{info.world_size} ranks are not 1 to {MAX_RANKS}")
+    return info
 
 
 def ranks_json(info: RanksInfo) -> str:

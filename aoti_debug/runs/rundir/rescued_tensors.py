@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.base.abi import CallKind, Phase, SaveStatus
-from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_files
+from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
 
 NAME = "rescued.json"
@@ -40,20 +40,15 @@ def read(run: Path) -> tuple[TensorFile, ...]:
     Raises:
         RunDirError: the file is damaged.
     """
-    path = run / NAME
+    hint = "without this file the run opens with the tensors that it saved itself"
     try:
-        index = json_data.from_data(_Index, json_data.parse_versioned(untrusted_files.read_bytes(run, NAME), FORMAT))
-        return tuple(_record(tensor) for tensor in index.tensors)
+        return json_data.read_file(run, NAME, _records, format_=FORMAT, hint=hint)
     except FileNotFoundError:
         return ()
-    except OSError as error:
-        raise RunDirError(f"cannot read {path}: {error.strerror}") from error
-    except json_data.OtherFormatError as error:
-        raise RunDirError(f"{path} has {error}") from error
-    except ValueError as error:
-        raise RunDirError(
-            f"{path} is damaged: {error}", hint="without this file the run opens with the tensors that it saved itself"
-        ) from error
+
+
+def _records(data: Mapping[str, Any]) -> tuple[TensorFile, ...]:
+    return tuple(_record(tensor) for tensor in json_data.from_data(_Index, data).tensors)
 
 
 def write(run: Path, tensors: Sequence[TensorFile]) -> None:

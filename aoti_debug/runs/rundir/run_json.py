@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import field
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_files
+from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 
 NAME = "run.json"
@@ -147,8 +146,7 @@ class RunInfo:
 
 def to_json(info: RunInfo) -> str:
     """The text of run.json."""
-    data = asdict(info)
-    return json.dumps({"format": data.pop("format"), **data, "phase": info.phase or None}, indent=1) + "\n"
+    return json_data.to_text({"format": info.format, **json_data.to_data(info), "phase": info.phase or None}) + "\n"
 
 
 def write(info: RunInfo, run: Path) -> None:
@@ -162,17 +160,12 @@ def read(run: Path) -> RunInfo:
     Raises:
         RunDirError: there is none, it is damaged, or it has another format version.
     """
-    path = run / NAME
     try:
-        return _read(json_data.parse_versioned(untrusted_files.read_bytes(run, NAME), FORMAT))
-    except OSError as error:
+        return json_data.read_file(run, NAME, _read, format_=FORMAT, hint="run the package again")
+    except FileNotFoundError as error:
         raise RunDirError(
             f"{run} is not a run directory: {NAME}: {error.strerror}", hint="aoti-debug run PACKAGE.pt2 makes one"
         ) from error
-    except json_data.OtherFormatError as error:
-        raise RunDirError(f"{run} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
-    except DamagedJsonError as error:
-        raise RunDirError(f"{path} is damaged: {error}", hint="run the package again") from error
 
 
 def poison_in_force(poison: int | None, *, guards: bool) -> int | None:

@@ -8,8 +8,8 @@ from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, Finding, plac
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.ranks import text
 from aoti_debug.runs.ranks.first_failure import RankFailure
-from aoti_debug.runs.ranks.rank_progress import End
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, shown_rank
+from aoti_debug.runs.ranks.ranks_run import End
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.results.finding_kinds import CONTRACT
 

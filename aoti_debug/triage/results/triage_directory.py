@@ -7,15 +7,15 @@ aoti_debug_triages/
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.lazy.dataclass import dataclass
-from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories, untrusted_files
+from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories
 from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.base.machine.progress.steps import Step
 from aoti_debug.runs.diagnosis import findings
@@ -130,7 +130,7 @@ def to_json(path: Path, record: Record) -> str:
     data = {
         "format": FORMAT,
         "finding": finding,
-        "steps": [asdict(step) for step in record.steps],
+        "steps": record.steps,
         "between": dict(record.between),
         "versions": dict(record.versions),
         "command": list(record.command),
@@ -138,7 +138,7 @@ def to_json(path: Path, record: Record) -> str:
         "run": _relative(path, record.run) or None,
         "repro": finding["repro"],
     }
-    return json.dumps(data, indent=1) + "\n"
+    return json_data.to_text(data) + "\n"
 
 
 def open_triage(name: str | Path | None = None, base: Path | None = None) -> TriageDir:
@@ -149,13 +149,10 @@ def open_triage(name: str | Path | None = None, base: Path | None = None) -> Tri
     """
     path = find(name, base)
     try:
-        return TriageDir(path, _record(path, json_data.parse_versioned(untrusted_files.read_bytes(path, NAME), FORMAT)))
-    except OSError as error:
+        record = json_data.read_file(path, NAME, partial(_record, path), format_=FORMAT, hint="triage the model again")
+    except FileNotFoundError as error:
         raise RunDirError(f"{path / NAME}: {error.strerror}", hint=_MAKES_ONE) from error
-    except json_data.OtherFormatError as error:
-        raise RunDirError(f"{path} has {error}", hint="read it with the version of aoti-debug that wrote it") from error
-    except json_data.DamagedJsonError as error:
-        raise RunDirError(f"{path / NAME} is damaged: {error}", hint="triage the model again") from error
+    return TriageDir(path, record)
 
 
 def find(name: str | Path | None = None, base: Path | None = None) -> Path:

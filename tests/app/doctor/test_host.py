@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.app.doctor import cuda, doctor, host
-from aoti_debug.app.doctor.cuda import Driver, Gpu, check_driver
+from aoti_debug.app.doctor import doctor, host
+from aoti_debug.app.doctor.doctor import Driver, Gpu, check_driver
 from aoti_debug.app.doctor.host import MachineCheck, Status
 from aoti_debug.base.machine import cache, compiler, cuda_toolkit
 
@@ -159,9 +159,9 @@ def test_drivers(driver: Driver, build: str, status: Status, needed: bool, said:
 
 
 def test_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "find_driver", lambda: Driver((13, 0), "580.65", 0, (H100, H100)))
-    monkeypatch.setattr(cuda, "torch_cuda", lambda: "13.0")
-    gpus = list(cuda.driver())[1]
+    monkeypatch.setattr(doctor, "find_driver", lambda: Driver((13, 0), "580.65", 0, (H100, H100)))
+    monkeypatch.setattr(doctor, "torch_cuda", lambda: "13.0")
+    gpus = list(doctor.driver())[1]
     assert gpus.found == "NVIDIA H100 (sm_90, 80 GiB), NVIDIA H100 (sm_90, 80 GiB)"
 
 
@@ -170,9 +170,9 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch, build: str, status: Status) 
     def not_there(name: str) -> ctypes.CDLL:
         raise OSError(name)
 
-    monkeypatch.setattr(cuda.ctypes, "CDLL", not_there)
-    monkeypatch.setattr(cuda, "torch_cuda", lambda: build)
-    assert only(cuda.driver()).status is status
+    monkeypatch.setattr(doctor.ctypes, "CDLL", not_there)
+    monkeypatch.setattr(doctor, "torch_cuda", lambda: build)
+    assert only(doctor.driver()).status is status
 
 
 # Tools
@@ -182,7 +182,7 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch, build: str, status: Status) 
 def cuda_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine whose torch is built for CUDA; its toolkit is the folder."""
     toolkit = tmp_path / "toolkit"
-    for module in (cuda, host):
+    for module in (doctor, host):
         monkeypatch.setattr(module, "torch_cuda", lambda: "13.0")
     monkeypatch.setattr(cuda_toolkit, "toolkit_directories", lambda: (toolkit,))
     monkeypatch.setattr(cuda_toolkit, "package_directories", lambda: ())
@@ -195,13 +195,13 @@ def cuda_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_machine_for_the_cpu_needs_no_tools_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (cuda, host):
+    for module in (doctor, host):
         monkeypatch.setattr(module, "torch_cuda", lambda: "")
-    assert [*cuda.headers(), *host.ptxas(), *host.sanitizer(), *host.debugger()] == []
+    assert [*doctor.headers(), *host.ptxas(), *host.sanitizer(), *host.debugger()] == []
 
 
 def test_tools_that_are_missing(cuda_torch: Path) -> None:
-    for look in (cuda.headers, host.ptxas, host.sanitizer, host.debugger, host.symbolizer):
+    for look in (doctor.headers, host.ptxas, host.sanitizer, host.debugger, host.symbolizer):
         check = only(look())
         assert (check.status, check.needed) == (Status.MISSING, False)
         assert check.todo
@@ -216,7 +216,7 @@ def test_tools_of_a_toolkit(cuda_torch: Path) -> None:
     assert only(host.ptxas()).found == f"13.0.88: {cuda_torch}/bin/ptxas"
     assert only(host.sanitizer()).found == f"2025.3.1: {cuda_torch}/bin/compute-sanitizer"
     assert only(host.debugger()).status is Status.OK
-    assert only(cuda.headers()).found == str(cuda_torch / "include")
+    assert only(doctor.headers()).found == str(cuda_torch / "include")
 
 
 def test_a_ptxas_that_is_not_tritons(cuda_torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,8 @@ import pytest
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.crash_stacks import Backtrace, Stack
 from aoti_debug.base.native.frames import StackFrame
-from aoti_debug.runs.ranks.rank_progress import Outside
 from aoti_debug.runs.ranks.ranks_analysis import analyse
-from aoti_debug.runs.ranks.ranks_run import RanksRun, open_ranks
+from aoti_debug.runs.ranks.ranks_run import Outside, RanksRun, open_ranks
 from aoti_debug.runs.ranks.text import ranks_lines
 from tests.runs.ranks.ranked import Rank, opened, terminated
 

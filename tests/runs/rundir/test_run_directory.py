@@ -280,7 +280,7 @@ def test_another_format_version(tmp_path: Path) -> None:
     path = run_directory(tmp_path, PACKAGE, two_launches())
     data = json.loads((path / "run.json").read_text())
     (path / "run.json").write_text(json.dumps(data | {"format": 2}))
-    assert str(damaged(path)) == f"{path} has format 2; this aoti-debug reads format 1"
+    assert str(damaged(path)) == f"{path}/run.json has format 2; this aoti-debug reads format 1"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null"])

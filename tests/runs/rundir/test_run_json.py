@@ -54,7 +54,8 @@ def test_wrong_types_are_damage(tmp_path: Path) -> None:
 def test_another_format(tmp_path: Path, version: Any) -> None:
     data = json.loads(run_json.to_json(WHOLE)) | {"format": version}
     assert (
-        str(refusal(tmp_path, data)) == f"{tmp_path} has format {json.dumps(version)}; this aoti-debug reads format 1"
+        str(refusal(tmp_path, data))
+        == f"{tmp_path}/run.json has format {json.dumps(version)}; this aoti-debug reads format 1"
     )
 
 

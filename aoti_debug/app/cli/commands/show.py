@@ -10,7 +10,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import width
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.app.cli.ranks import ranks_named
-from aoti_debug.app.cli.show_run import LIMIT, ShowOptions, show_run
+from aoti_debug.app.cli.show_run import LIMIT, ShowOptions, require_no_option, show_ranks, show_run
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.recording.site_filter import SiteFilter
@@ -126,9 +126,7 @@ def command(
     given = options.given(context)
     ranks = ranks_named(what, run)
     if ranks is not None:
-        from aoti_debug.app.cli.show_ranks import require_none, show_ranks  # a `show` of one process does without
-
-        require_none([option for name, option in given.items() if name not in _OF_RANKS], ranks)
+        require_no_option([option for name, option in given.items() if name not in _OF_RANKS], ranks)
         show_ranks(ranks, asked)
         return
     if agree or sharded:

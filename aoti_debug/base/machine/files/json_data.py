@@ -18,9 +18,12 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, TypeVar, Union
 
 from aoti_debug.base import wording
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.machine.files import untrusted_files
 
 T = TypeVar("T")
 _Reader = Callable[[Any, str], Any]
@@ -100,6 +103,41 @@ def parse_versioned(text: str | bytes, format_: int) -> dict[str, Any]:
     if type(actual) is not int or actual != format_:
         raise OtherFormatError(f"format {_short(actual)}; this aoti-debug reads format {format_}")
     return data
+
+
+def read_file(
+    directory: Path,
+    name: str,
+    read: Callable[[dict[str, Any]], T],
+    *,
+    hint: str,
+    format_: int | None = None,
+    hint_of_format: str = "read it with the version of aoti-debug that wrote it",
+) -> T:
+    """Reads a JSON file of a run directory, or of another one that this tool made.
+
+    Args:
+        read: makes the content of the object that the file holds; raises a ValueError if that is malformed.
+        hint: what to do about a file that is damaged or cannot be read.
+        format_: the version of the format; None for a file without one.
+        hint_of_format: what to do about a file of another one.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        RunDirError: it cannot be read, is damaged, or has another format.
+    """
+    path = directory / name
+    try:
+        text = untrusted_files.read_bytes(directory, name)
+        return read(parse_object(text) if format_ is None else parse_versioned(text, format_))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise RunDirError(f"cannot read {path}: {error.strerror}", hint=hint) from error
+    except OtherFormatError as error:
+        raise RunDirError(f"{path} has {error}", hint=hint_of_format) from error
+    except ValueError as error:
+        raise RunDirError(f"{path} is damaged: {error}", hint=hint) from error
 
 
 def from_data(cls: type[T], data: Any, where: str = "") -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.compiler import check_compiler, find_torch
 from aoti_debug.instrument.builder.compiling import kept_objects
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.repro.triton_source import kernel_of
 

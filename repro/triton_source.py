@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.callees.triton_helpers import (
     MODULE,
     Definition,

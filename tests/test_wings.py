@@ -19,7 +19,7 @@ OWN = "*"  # the modules that lie directly in a wing
 # In the order of the data flow. A module imports from its own folder, from those before it in its wing, and from the
 # wings before its own.
 WINGS = {
-    "base": ("lazy", "wording", "version", "errors", "dtypes", "abi", "machine", "native"),
+    "base": ("frozen", "wording", "version", "errors", "dtypes", "abi", "machine", "native"),
     "package": ("manifest", "printing", "triton_config", "recording", "reference", "pt2", "inputs"),
     "instrument": ("wrapper", "frontend", "builder"),
     "runs": ("rundir", "kernel_source", "diagnosis", "show", "run", "ranks"),

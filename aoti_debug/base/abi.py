@@ -11,7 +11,7 @@ import struct
 from enum import Enum, IntFlag
 from functools import cached_property
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 ABI_VERSION = 1
 JOURNAL_MAGIC = b"AOTIDBJ1"

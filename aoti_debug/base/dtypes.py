@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 
 class Category(Enum):

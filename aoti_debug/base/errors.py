@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 EXIT_CLEAN = 0
 EXIT_FINDING = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.protocol.measurement import EXPLAINED, LEAST, AlteredOutput, AlteredProgram
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.recording.values import unravel

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.compare_run import Scope, reference_of, request_for
 from aoti_debug.compare.protocol.bad_elements import BadOperand, Made, Operand, Origin, TracedElement
 from aoti_debug.compare.regions.regions import fault_region, find_region

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.dtypes import Category
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on_output
 from aoti_debug.compare.protocol.measurement import RegionResult
 from aoti_debug.compare.protocol.request import Region

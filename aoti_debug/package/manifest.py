@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cached_property, lru_cache
 
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.wording import printable, truncated
 

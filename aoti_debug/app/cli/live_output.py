@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from aoti_debug.app.cli.lines import is_live, print_lines, width
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.progress import timings
 from aoti_debug.base.machine.progress.last_durations import LastDurations
 from aoti_debug.base.machine.progress.steps import Step, StepListener

@@ -17,7 +17,7 @@ from aoti_debug.app.cli.lines import print_lines
 from aoti_debug.app.cli.ranks import one_rank
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.recording import levels
 
 BASE = "aoti_debug_compiled"

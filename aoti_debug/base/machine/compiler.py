@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 
 OLDEST_TORCH = "2.11"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Mapping
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 VARIABLE = "RANK"  # set by torchrun
 

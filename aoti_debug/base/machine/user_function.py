@@ -10,7 +10,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_files
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.native.complete_lines import complete_lines

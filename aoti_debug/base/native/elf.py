@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 _IDENTITY = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")

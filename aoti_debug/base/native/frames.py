@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import PurePath
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 MAX_FRAMES = 6  # shown of a stack
 _NAME_WIDTH = 110  # characters

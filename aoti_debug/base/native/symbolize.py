@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.native.complete_lines import complete_lines
 from aoti_debug.base.native.elf import Library

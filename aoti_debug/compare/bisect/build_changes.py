@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.frontend.protocol.messages import LeftOut, TunedChoice
 
 _DISABLED = "disabled_passes"

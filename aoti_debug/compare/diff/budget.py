@@ -24,7 +24,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.diff.difference import Diff, DiffExplanation, TensorDifference
 from aoti_debug.compare.diff.pairs import PairedBy
 

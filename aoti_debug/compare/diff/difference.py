@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.diff.element_difference import ElementDifference
 from aoti_debug.compare.diff.pairs import LaunchPair, PairedBy, PairRelation, TensorPair
 from aoti_debug.package.manifest import Kernel, Manifest

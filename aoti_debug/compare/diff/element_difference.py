@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.dtypes import Category
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor, numbers
 
 if TYPE_CHECKING:

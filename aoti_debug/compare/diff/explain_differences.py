@@ -18,7 +18,7 @@ from pathlib import Path
 from aoti_debug.base import dtypes, wording
 from aoti_debug.base.dtypes import Category
 from aoti_debug.base.errors import AotiDebugError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.scratch_directory import scratch_directory
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.compare import require_trust

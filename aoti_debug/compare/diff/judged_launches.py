@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.comparison import PRIVATE, Row
 from aoti_debug.compare.diff.pairs import RecordedTensors
 from aoti_debug.compare.measure.verdicts import LaunchVerdict

@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.regions.writes import LastWrites, begins_with_a_store
 from aoti_debug.package.manifest import Manifest, Role
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name, span_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.diff.diff_runs import difference_of, require_values
 from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.pair_launches import launches_by_call, pair_launches

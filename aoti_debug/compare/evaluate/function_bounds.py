@@ -6,7 +6,7 @@ measures what Inductor generates; where that misses its bound, the bound is what
 
 from __future__ import annotations
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 _LIBRARIES = "glibc: at most 2 ULP; SLEEF u10: 1 ULP"
 _ATEN = "code of ATen that kernels contain (ATen/native/Math.h), measured"

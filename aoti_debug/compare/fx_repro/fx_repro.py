@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import TargetError, UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.files.scratch_directory import scratch_directory
 from aoti_debug.base.machine.fork_server import python_process

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.functions import WITHOUT_VALUE
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.package.inputs.symbolic_sizes import Symbols

@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.measure.evaluated import Evaluated
 from aoti_debug.compare.measure.ulp import ulp

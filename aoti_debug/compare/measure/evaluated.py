@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import dtypes
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.protocol.measurement import (
     LARGEST,
     LARGEST_BIN,

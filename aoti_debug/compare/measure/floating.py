@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import dtypes
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.arithmetic import unit
 from aoti_debug.compare.measure.differences import Differences, OutputParts, largest_in, largest_of
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject, element, measurement, spread

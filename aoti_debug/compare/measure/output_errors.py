@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.formats.stored_tensor import FileLayout, StoredTensor, open_tensor, opened_file
 

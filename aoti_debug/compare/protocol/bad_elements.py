@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 
 @dataclass(frozen=True)

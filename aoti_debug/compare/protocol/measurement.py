@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 LARGEST = 1e300  # stands for any larger number
 SMALLEST = 1e-300  # a divisor in place of zero

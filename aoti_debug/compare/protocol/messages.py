@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.processes.error_data import ErrorData
 from aoti_debug.base.machine.processes.messages import Messages
 from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, Refusal

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from aoti_debug.base.abi import CallKind, Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.regions.writes import LastWrites, stores_to
 from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.package.manifest import Form, Kernel, Role

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.compare.regions.finder import NotClosedError, RegionFinder
 from aoti_debug.compare.regions.recorded_values import RecordedValues, frame_of

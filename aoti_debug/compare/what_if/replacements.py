@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.compare_run import Scope, reference_of, request_for
 from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.pairs import LaunchPair

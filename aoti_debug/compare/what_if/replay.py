@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base.errors import TargetError, UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.compare.what_if import replacements

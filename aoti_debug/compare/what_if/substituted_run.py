@@ -13,7 +13,7 @@ from typing import TypeAlias
 from aoti_debug.base import dtypes
 from aoti_debug.base.abi import NoteCode
 from aoti_debug.base.errors import ArtifactError, UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.run import runner, saved_outputs
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.supervise import Observer

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.compare_run import Scope
 from aoti_debug.compare.diff.diff_runs import pair_runs
 from aoti_debug.compare.measure.output_errors import OutputError, errors

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
 from aoti_debug.compare.explain.wrong_operators import WrittenOutput, WrongOperators
 from aoti_debug.compare.measure.output_errors import is_low_precision

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Set
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.evaluate import rounding_noise
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ToolchainError, UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.base.machine.progress.steps import Steps

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError, InternalError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.instrument.builder import kernel_details
 from aoti_debug.instrument.builder.kernel_details import normalised_source

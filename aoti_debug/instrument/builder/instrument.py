@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.builder.compiling.site_tables import c_literal
 from aoti_debug.instrument.wrapper import allocations
 from aoti_debug.instrument.wrapper.callees.kernels import functions

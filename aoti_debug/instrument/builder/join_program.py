@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.builder.kernel_details import normalised_source
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.wrapper.analysis import Analysis

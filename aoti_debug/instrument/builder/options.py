@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.builder import write_package
 from aoti_debug.instrument.frontend.protocol.messages import LeftOut
 from aoti_debug.package.inputs import input_files

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, TritonConfig
 from aoti_debug.instrument.frontend.sources import Sources

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from aoti_debug.base.errors import ArtifactError, ToolchainError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper import allocations, model_variables
 from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels, functions, triton_kernels
 from aoti_debug.instrument.wrapper.callees.prototypes import Prototype, parse_externs, parse_prototypes

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from aoti_debug.base.abi import device_name
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 

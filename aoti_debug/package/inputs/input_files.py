@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError, InputMismatch
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.package.inputs import signature as signatures
 from aoti_debug.package.inputs import validate

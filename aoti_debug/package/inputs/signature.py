@@ -7,7 +7,7 @@ from typing import Any
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 
 

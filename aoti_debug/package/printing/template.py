@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 _SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?0?\d*(?:\.\d+)?[fFeEgG%d]?\Z", re.DOTALL)
 _UNTYPED_PRECISION = re.compile(r"\.\d+\Z")

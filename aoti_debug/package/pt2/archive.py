@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError, UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.package import manifest
 from aoti_debug.package.pt2 import archive_safety

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base import dtypes
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.pt2.archive_safety import DAMAGED
 from aoti_debug.package.recording.values import extent_elements
 

@@ -7,7 +7,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest, ModelLine, PackageOrigin, Provenance, Site
 from aoti_debug.package.recording.stack_frames import traced_lines
 

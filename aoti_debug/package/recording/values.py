@@ -9,7 +9,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TypeAlias
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import CType
 
 

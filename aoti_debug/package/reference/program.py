@@ -26,7 +26,7 @@ from functools import cached_property
 from typing import Any
 
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.package.manifest import ModelLine
 

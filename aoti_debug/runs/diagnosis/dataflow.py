@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from aoti_debug.base.abi import CallKind, Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Arg, Manifest, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from aoti_debug.base import wording
 from aoti_debug.base.abi import FaultDomain, NoteCode, Variable
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks, exception_text
 from aoti_debug.base.native.frames import without_compiled_folders
 from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 from aoti_debug.package.manifest import ModelLine

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.package.recording.values import Layout, Tensor
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Arg, Kernel, Manifest
 from aoti_debug.runs.kernel_source import cpp_text, triton_text
 from aoti_debug.runs.kernel_source.statements import Statement

@@ -6,7 +6,7 @@ stores a value to memory. Index arithmetic, masks and comparisons are left out: 
 
 from __future__ import annotations
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 
 from aoti_debug.base.abi import CallKind, Phase, SaveStatus
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest, Role
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.ranks.collectives import gives_equal_results, is_of_all_ranks, waits

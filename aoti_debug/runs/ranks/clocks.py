@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.ranks.collectives import is_of_all_ranks, is_synchronous, waits
 from aoti_debug.runs.ranks.ranks_run import RankRun
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey

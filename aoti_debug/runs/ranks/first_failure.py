@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.diagnosis.diagnose import CRASHES
 from aoti_debug.runs.ranks.clocks import Clocks
 from aoti_debug.runs.ranks.ranks_run import SECOND, End, RankRun

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from aoti_debug.base.abi import CallKind
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.ranks.agreement import Agreement, Expectation, agreement
 from aoti_debug.runs.ranks.clocks import Clocks, clocks_of
 from aoti_debug.runs.ranks.first_failure import RankFailure, first_failure

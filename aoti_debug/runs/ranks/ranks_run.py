@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.native.frames import StackFrame
 from aoti_debug.runs.diagnosis.diagnose import DEATHS, signal_text

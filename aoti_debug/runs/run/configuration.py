@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import current_rank
 from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.base.version import __version__

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir import device_activity
 from aoti_debug.runs.rundir.device_activity import Activity, DeviceActivity, Enqueued
 from aoti_debug.runs.rundir.run_json import CallPurpose

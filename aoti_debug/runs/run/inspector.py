@@ -16,7 +16,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.abi import CallKind, Phase, Variable
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import current_rank as machine_ranks
 from aoti_debug.base.machine.processes.changed_environment import changed_environment
 from aoti_debug.base.machine.user_function import UserFunction

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.callees.prototypes import Prototype, form_of, number_type
 from aoti_debug.instrument.wrapper.callees.shim_operators import operator_of, qualified
 from aoti_debug.instrument.wrapper.launches import forms_shim

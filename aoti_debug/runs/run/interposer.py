@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError, ToolchainError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache, cuda_toolkit
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.base.native.elf import Library

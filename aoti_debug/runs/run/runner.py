@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aoti_debug.base.abi import NoteCode
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, TargetError, UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.scratch_directory import scratch_directory

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from aoti_debug.base import abi
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.runs.rundir import breadcrumbs
 from aoti_debug.runs.rundir.run_json import RunStage

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aoti_debug.base import abi
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, untrusted_files
 from aoti_debug.runs.rundir.formats import shared_files
 

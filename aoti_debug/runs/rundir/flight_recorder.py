@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from aoti_debug.base.abi import CallKind, Struct
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 
 MAGIC = b"AOTIDBF1"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.current_rank import MAX_RANKS, Rank
 from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories
 from aoti_debug.base.machine.files.json_data import DamagedJsonError

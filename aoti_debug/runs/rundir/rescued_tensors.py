@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.abi import CallKind, Phase, SaveStatus
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from aoti_debug.base import wording
 from aoti_debug.base.abi import CallKind, Variable
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories, untrusted_files
 from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.package import manifest

@@ -13,7 +13,7 @@ from typing import Any
 
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 

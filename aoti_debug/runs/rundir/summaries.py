@@ -15,7 +15,7 @@ from pathlib import Path
 from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Struct
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir import summaries_file

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from aoti_debug.base.abi import CallKind, FaultDomain, Phase, SaveStatus
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Arg, CType, Kernel, Role, Site
 from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value, number
 from aoti_debug.runs.rundir.formats import journal_records

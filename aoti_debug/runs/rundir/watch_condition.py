@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from aoti_debug.base.abi import Phase, WatchAction, WatchStatistic
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest, Site
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, WatchCountRecord, WatchHitRecord, WatchRecord
 

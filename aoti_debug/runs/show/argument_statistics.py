@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir.formats import statistics
 from aoti_debug.runs.rundir.formats.statistics import Statistics

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from aoti_debug.base import wording
 from aoti_debug.base.abi import CallKind, Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import CallPurpose, ToolCalls

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Level
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.site_filter import SiteFilter

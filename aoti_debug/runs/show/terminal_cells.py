@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Protocol
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 UNLIMITED = sys.maxsize  # width of an output that is not a terminal: nothing is wrapped or shortened
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import user_modules
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process, tied_process

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.compare.fx_repro.script_text import standard_modules, torch_modules, user_statements
 from aoti_debug.repro import literals

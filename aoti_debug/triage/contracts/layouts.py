@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.promised_layouts import UNKNOWN
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.manifest import Promise

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import CType, Kernel, Manifest
 from aoti_debug.package.recording.values import Number
 from aoti_debug.repro.triton_meta import Specialisation, specialisation

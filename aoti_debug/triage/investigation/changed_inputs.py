@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes, wording
 from aoti_debug.base.errors import AotiDebugError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.explain.culprit import Culprit, UndecidedError, find_culprit
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.manifest import Role

@@ -12,7 +12,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.progress.steps import Step, Steps
 from aoti_debug.base.native.frames import without_compiled_folders
 from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of

@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 
 from aoti_debug.base.errors import AotiDebugError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import Finding, FindingKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from enum import Enum
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.recording.values import Layout
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.timeline import RecordedStats

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from aoti_debug.base import wording
 from aoti_debug.base.abi import NoteCode
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, span_of
 from aoti_debug.runs.diagnosis.findings import Finding, place_of

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording.values import Tensor, unravel
 from aoti_debug.runs.diagnosis.dataflow import Dataflow

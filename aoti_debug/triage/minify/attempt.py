@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.fx_repro.module_text import ModuleText, module_text
 from aoti_debug.compare.fx_repro.request import InputTensor
 from aoti_debug.compare.fx_repro.script_text import input_text

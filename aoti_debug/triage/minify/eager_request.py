@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.fx_repro.request import InputTensor
 from aoti_debug.compare.protocol.request import Region
 from aoti_debug.package.reference.program import ValueKey

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.minify.script_results import ScriptTrial, ScriptVerdict, TriageAnswer, TriagedScript

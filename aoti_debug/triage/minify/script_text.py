@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import Enum
 from typing import Any
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.compare.fx_repro.script_text import standard_modules, torch_modules, user_statements
 from aoti_debug.repro import literals

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aoti_debug.base.errors import AotiDebugError, TargetError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand

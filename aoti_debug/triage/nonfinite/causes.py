@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import dtypes
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.kernel_source.arithmetic import KernelEvaluator, Operation
 from aoti_debug.runs.kernel_source.placement import LaunchTensors, Placement, element_by_element, rows
 from aoti_debug.runs.kernel_source.statements import Statement

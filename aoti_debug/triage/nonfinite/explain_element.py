@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording.values import Number, unravel
 from aoti_debug.runs.diagnosis.dataflow import model_name

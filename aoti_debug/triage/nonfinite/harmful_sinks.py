@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.diagnosis.dataflow import model_name
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument

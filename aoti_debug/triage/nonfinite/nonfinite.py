@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding

@@ -8,7 +8,7 @@ from enum import Enum
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest, Role
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.kernel_source import result_slices

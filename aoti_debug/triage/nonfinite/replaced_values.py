@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.what_if import substituted_run
 from aoti_debug.compare.what_if.substituted_run import Replace
 from aoti_debug.package.inputs import input_files

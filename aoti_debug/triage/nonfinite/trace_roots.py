@@ -8,7 +8,7 @@ from enum import Enum
 from functools import cached_property
 
 from aoti_debug.base.abi import CallKind, Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, Writer
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey

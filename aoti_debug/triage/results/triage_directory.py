@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.errors import RunDirError, UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories
 from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.base.machine.progress.steps import Step

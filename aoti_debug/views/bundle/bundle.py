@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.views.bundle.contents import Contents, contents_of
 from aoti_debug.views.report.redaction import RedactedPart

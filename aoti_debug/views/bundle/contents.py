@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.compare import stored_comparison

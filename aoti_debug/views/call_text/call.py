@@ -8,7 +8,7 @@ from functools import cached_property
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.recording import site_filter
 from aoti_debug.runs.rundir import watch_condition
 from aoti_debug.runs.rundir.formats.statistics import Statistics

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest, Role, Site
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, TensorType, nodes_in

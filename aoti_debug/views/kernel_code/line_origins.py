@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kernel, Manifest, ModelLine, Site
 from aoti_debug.package.reference.program import Graph, Reference
 from aoti_debug.runs.kernel_source.result_slices import kernel_slices, statements

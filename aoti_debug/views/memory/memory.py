@@ -11,7 +11,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented

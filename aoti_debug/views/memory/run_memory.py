@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import groupby
 
 from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.cpp_syntax import lexer
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, entry_points
 from aoti_debug.package.manifest import Allocation, Form, Manifest
@@ -124,7 +126,7 @@ def call_memory(manifest: Manifest, launches: Sequence[Launch], events: Sequence
     return CallMemory(key.kind, key.call, tuple(launches), storages)
 
 
-@dataclass
+@dataclasses.dataclass
 class _Block:
     """A storage while its call is followed."""
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import median
 
 from aoti_debug.base.abi import CallKind
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.memory_file import LaunchHeap, MeasuredMemory
 from aoti_debug.runs.rundir.timeline import Launch
 

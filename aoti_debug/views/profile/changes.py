@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Site
 from aoti_debug.runs.show import terminal_cells, text
 from aoti_debug.runs.show.terminal_cells import Column

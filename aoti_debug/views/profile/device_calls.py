@@ -11,7 +11,7 @@ from functools import cached_property
 
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.device_activity import Activity, DeviceActivity
 from aoti_debug.runs.rundir.formats.journal import WallClock
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native.elf import Library
 from aoti_debug.package.manifest import ConfigOrigin, Kernel
 from aoti_debug.repro.recorded_launch import kernel_binary

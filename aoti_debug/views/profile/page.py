@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import page_file
 from aoti_debug.package.recording.site_filter import common_module, containing
 from aoti_debug.runs.show import text

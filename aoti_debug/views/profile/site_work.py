@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from aoti_debug.base.abi import CallKind
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.diff.diff_runs import pair_runs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_symbol
 from aoti_debug.package.manifest import Manifest, Site

@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any
 
 from aoti_debug.base.abi import CallKind
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show import text

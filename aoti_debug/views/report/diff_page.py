@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data, page_file
 from aoti_debug.compare.diff import text
 from aoti_debug.compare.diff.difference import Diff, LaunchDifference, TensorDifference

@@ -8,7 +8,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Level
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.package.recording import levels

@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.views.report import source_text
 from aoti_debug.views.report.document import Document

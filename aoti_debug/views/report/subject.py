@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.base.machine.progress.steps import Step

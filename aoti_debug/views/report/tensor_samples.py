@@ -7,7 +7,7 @@ from typing import Any
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor, open_tensor

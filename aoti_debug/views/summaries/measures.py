@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from aoti_debug.base import dtypes
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.summaries import CallSample, Series, finite
 
 MIN_CALLS = 8

@@ -6,7 +6,7 @@ import socket
 import struct
 from collections.abc import Mapping
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 
 PARENT = "{parent}"  # in an argument: replaced by the id of the parent process

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, Protocol
 
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 
 def signal_name(number: int) -> str:

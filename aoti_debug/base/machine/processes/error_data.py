@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aoti_debug.base import errors
 from aoti_debug.base.errors import AotiDebugError, InputMismatch, Mismatch
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.files import atomic_write, json_data
 

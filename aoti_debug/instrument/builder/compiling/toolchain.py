@@ -9,7 +9,7 @@ from dataclasses import field
 from pathlib import Path
 
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Compiler, Torch
 from aoti_debug.base.machine.processes import child_process

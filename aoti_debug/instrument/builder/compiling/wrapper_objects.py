@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.instrument.builder.compiling.kept_objects import compile_text, include_precompiled
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.frontend.worker import after_fusion
 from aoti_debug.instrument.frontend.worker.graph_nodes import flat, node_data
 from aoti_debug.package.manifest import ModelLine

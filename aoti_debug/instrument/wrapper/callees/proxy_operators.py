@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 from aoti_debug.package.manifest import ProxyArgument

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.callees.prototypes import NUMBERS, Param
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import Lexeme, TextSpan, Token, split_arguments, tokenize

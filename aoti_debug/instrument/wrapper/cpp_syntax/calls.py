@@ -7,7 +7,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import Lexeme, TextSpan, Token, split_arguments, tokenize
 

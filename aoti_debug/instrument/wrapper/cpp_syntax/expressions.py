@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import Lexeme, split_arguments, tokenize
 
 _VIEW_WORDS = frozenset({"reinterpret_tensor_wrapper", "RAIIAtenTensorHandle"})

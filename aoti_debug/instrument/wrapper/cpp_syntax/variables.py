@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body
 
 _TYPED = re.compile(

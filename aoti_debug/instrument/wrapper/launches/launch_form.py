@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
 from aoti_debug.instrument.wrapper.callees.proxy_operators import ProxyNode
 from aoti_debug.instrument.wrapper.callees.triton_functions import TritonFunction

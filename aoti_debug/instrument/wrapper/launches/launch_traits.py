@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kind
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
 from aoti_debug.instrument.wrapper.cpp_syntax import calls
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from aoti_debug.base import abi
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.runs.rundir.formats.journal_block import JournalBlock
 from aoti_debug.runs.rundir.formats.journal_records import ClockRecord, Record

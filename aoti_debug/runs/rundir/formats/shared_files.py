@@ -11,7 +11,7 @@ import re
 import stat
 from pathlib import Path
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 
 DIRECTORY = Path("/dev/shm")
 FLIGHT_RECORDER = "flight.bin"  # the link to the memory of the flight recorder

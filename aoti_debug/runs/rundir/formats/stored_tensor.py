@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.base import dtypes
 from aoti_debug.base.dtypes import Category
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.wording import printable
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from tests.paths import package_sources
 
 
@@ -190,6 +190,4 @@ def test_every_frozen_dataclass_is_lazy() -> None:
     """Those of replays apart, which import nothing of aoti-debug."""
     trees = {path: ast.parse(path.read_text()) for path in package_sources() if path.parent.name != "templates"}
     using = {path: tree for path, tree in trees.items() if any(map(is_frozen_dataclass, ast.walk(tree)))}
-    assert {
-        path for path, tree in using.items() if decorator_modules(tree) != {"aoti_debug.base.lazy.dataclass"}
-    } == set()
+    assert {path for path, tree in using.items() if decorator_modules(tree) != {"aoti_debug.base.frozen"}} == set()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from aoti_debug.app.doctor import host
 from aoti_debug.app.doctor.host import MachineCheck, Status, missing, missing_required, ok, torch_cuda, warning
 from aoti_debug.base import wording
-from aoti_debug.base.lazy.dataclass import dataclass
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cuda_toolkit
 
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR

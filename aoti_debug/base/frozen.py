@@ -8,6 +8,7 @@ in 0.05 s, with the decorator of the standard library in 0.10 s (Python 3.11, th
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(*, frozen: Literal[True]) -> Callable[[type[T]], type[T]]:
+    def dataclass(*, frozen: Literal[True], kw_only: bool = False) -> Callable[[type[T]], type[T]]:
         """The decorator, for type checkers that of the standard library."""
-        return _frozen_dataclass
+        return functools.partial(_frozen_dataclass, kw_only=kw_only)
 
 
-def _frozen_dataclass(cls: type[T]) -> type[T]:
+def _frozen_dataclass(cls: type[T], *, kw_only: bool = False) -> type[T]:
     cls.__doc__ = cls.__doc__ or cls.__name__  # without a text, the signature of a method would be written out for it
-    made = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+    made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]  # mypy does not know that it is a dataclass
     shown = [field.name for field in fields if field.repr]
     key = operator.attrgetter("__class__", *(field.name for field in fields if field.compare))  # of one it is no tuple
@@ -77,26 +78,27 @@ def _compiled_init(cls: type) -> Any:
     """The `__init__` that `dataclasses.dataclass(frozen=True)` would give to the class; it takes half as long.
 
     Raises:
-        TypeError: a field is keyword-only or no parameter, which no class of aoti-debug needs.
+        TypeError: a field is no parameter, which no class of aoti-debug needs.
     """
     scope: dict[str, Any] = {"_ABSENT": object()}
-    parameters, body = ["self"], [" _namespace = self.__dict__"]
+    positional, by_name, body = ["self"], list[str](), [" _namespace = self.__dict__"]
     fields = dataclasses.fields(cls)
     for field in fields:
         name, value, default = field.name, field.name, ""
-        if field.kw_only or not field.init:
-            raise TypeError(f"{cls.__qualname__}.{name}: only fields that may be passed by position")
+        if not field.init:
+            raise TypeError(f"{cls.__qualname__}.{name}: only fields that are parameters")
         if field.default_factory is not dataclasses.MISSING:
             scope[f"_make_{name}"] = field.default_factory
             default, value = "=_ABSENT", f"_make_{name}() if {name} is _ABSENT else {name}"
         elif field.default is not dataclasses.MISSING:
             scope[f"_default_{name}"] = field.default
             default = f"=_default_{name}"
-        parameters.append(f"{name}{default}")
+        (by_name if field.kw_only else positional).append(f"{name}{default}")
         body.append(f" _namespace[{name!r}] = {value}")
     if hasattr(cls, "__post_init__"):
         body.append(" self.__post_init__()")
-    exec("\n".join([f"def __init__({', '.join(parameters)}):", *body]), scope)
+    parameters = ", ".join([*positional, *(["*"] if by_name else []), *by_name])
+    exec("\n".join([f"def __init__({parameters}):", *body]), scope)
     function = scope["__init__"]
     function.__annotations__ = {**{field.name: field.type for field in fields}, "return": None}
     function.__qualname__ = f"{cls.__qualname__}.__init__"

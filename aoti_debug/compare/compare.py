@@ -119,7 +119,7 @@ class _Session:
                 return self._with_sources(run)
             returned = self._folder / _OUTPUTS  # of a run that was made on this account; any other has not saved them
             scope = Scope(
-                options.filters,
+                filters=options.filters,
                 metric=options.metric,
                 imports=options.imports,
                 libraries=options.libraries,

@@ -56,7 +56,7 @@ def first_difference(
             continue
         for output in row.outputs:
             if output.misplaced or is_rounded_otherwise(output) or _is_ill_conditioned(output):
-                result = result_of.get(row.launch.id, RegionResult(row.launch.id))
+                result = result_of.get(row.launch.id, RegionResult(launch=row.launch.id))
                 return _beginning(row, output, result, graph, reference)
     return None
 
@@ -74,17 +74,17 @@ def _beginning(row: Row, output: Measurement, result: RegionResult, graph: Graph
     named = node or graph.by_name.get(output.value)
     kind = node.types[0] if node is not None and node.types else None
     return Beginning(
-        row.launch.id,
-        output.argument,
-        output.misplaced,
-        output.count,
-        output.dtype,
-        "" if node is None else node.name,
-        "" if node is None else node.target,
-        None if named is None else reference.line(named),
-        kind.dtype if kind is not None and result.share else "",
-        result.share if node is not None else 0.0,
-        output.sensitivity if _is_ill_conditioned(output) else 0.0,
+        launch=row.launch.id,
+        argument=output.argument,
+        misplaced=output.misplaced,
+        count=output.count,
+        dtype=output.dtype,
+        node="" if node is None else node.name,
+        operator="" if node is None else node.target,
+        line=None if named is None else reference.line(named),
+        rounded_to=kind.dtype if kind is not None and result.share else "",
+        share=result.share if node is not None else 0.0,
+        sensitivity=output.sensitivity if _is_ill_conditioned(output) else 0.0,
     )
 
 
@@ -101,7 +101,7 @@ def _depends(graph: Graph, value: str, node: str) -> bool:
     return False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scope:
     """The launches of a run to compare, and what their evaluation needs.
 
@@ -162,9 +162,9 @@ def compare_run(
     rows = assemble(run, reference, regions, evaluated.results, evaluated.inherited)
     untouched = () if graph is None else untouched_states(run, graph)
     comparison = Comparison(
-        run,
-        rows,
-        evaluated.program_failure,
+        run=run,
+        rows=rows,
+        program_failure=evaluated.program_failure,
         states=_of_each_call((*untouched, *evaluated.states)),
         peak_bytes=evaluated.peak_bytes,
         states_failure=evaluated.states_failure,

@@ -69,7 +69,7 @@ def compare_sources(run: RunDir, filters: SiteFilter, folder: Path, steps: Steps
                 pass
         note.text = wording.pluralize(len(by_kernel), "kernel")
     shutil.rmtree(folder / FOLDER / "build", ignore_errors=True)
-    return Comparison(run, tuple(rows[launch.id] for launch in run.launches), outputs_missing=NO_PROGRAM)
+    return Comparison(run=run, rows=tuple(rows[launch.id] for launch in run.launches), outputs_missing=NO_PROGRAM)
 
 
 def _compared(diagnosed: DiagnosedRun, launch: Launch, mode: Mode | None, place: Path, built: Path | None) -> Row:
@@ -77,7 +77,7 @@ def _compared(diagnosed: DiagnosedRun, launch: Launch, mode: Mode | None, place:
     if launch.status is not LaunchStatus.RETURNED:
         return _row(launch, verdict, UNRETURNED[launch.status])
     if not any(_bytes(launch)):
-        return Row(launch, verdict, SILENT)
+        return Row(launch=launch, verdict=verdict, reason=SILENT)
     if mode is None or mode.missing:
         reason = mode.missing if mode is not None else traits_of(launch.site.kind).not_replayed or OPERATOR
         return _row(launch, verdict, reason)
@@ -114,7 +114,9 @@ def _keep_build(place: Path, kept: Path) -> Path | None:
 def _row(launch: Launch, verdict: LaunchVerdict, reason: str = "") -> Row:
     size = sum(_bytes(launch))
     compared = 0 if verdict is LaunchVerdict.NOT_COMPARABLE else size
-    return Row(launch, verdict, reason, launches=(launch.id,), bytes=size, compared_bytes=compared)
+    return Row(
+        launch=launch, verdict=verdict, reason=reason, launches=(launch.id,), bytes=size, compared_bytes=compared
+    )
 
 
 def _bytes(launch: Launch) -> list[int]:

@@ -31,7 +31,7 @@ RANDOM_NUMBERS = "random numbers"  # how the reason begins where a launch draws 
 _NO_EVALUATION = " has no evaluation of its own"  # how it ends for a higher-order operator, whose name comes before
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """The comparison of one launch.
 
@@ -83,7 +83,7 @@ class Row:
         return worst_output(self.outputs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Beginning:
     """The first launch whose result eager has otherwise by rounding, from the inputs that the launch had.
 
@@ -129,7 +129,7 @@ class SettingTrial:
     relative: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Coverage:
     """The part of a run that was compared.
 
@@ -149,7 +149,7 @@ class Coverage:
     same_code_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """The comparison of a run.
 

@@ -14,7 +14,7 @@ from aoti_debug.package.recording.site_filter import EVERYTHING, SiteFilter
 BASE = "aoti_debug_compares"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CompareOptions:
     """The model or run to compare with its program.
 

@@ -49,9 +49,9 @@ def assemble(
             reason = reasons.get(launch.id, NOT_SELECTED)
             rows.append(
                 Row(
-                    launch,
-                    LaunchVerdict.NOT_COMPARABLE,
-                    reason,
+                    launch=launch,
+                    verdict=LaunchVerdict.NOT_COMPARABLE,
+                    reason=reason,
                     bytes=sum(sizes.values()),
                     compared_bytes=private,
                     same_code=_runs_same_code(launch),
@@ -65,18 +65,18 @@ def assemble(
             names |= sizes.keys() - {output.recorded.argument for output in region.outputs}
         rows.append(
             Row(
-                launch,
-                verdict,
-                result.failure,
-                result.outputs,
-                differences.get(launch.id),
-                region.launches,
-                suspects_of(reference, region, result, launch.loops) if verdict is LaunchVerdict.WRONG else (),
-                (*region.notes, *result.notes, *_without_node(regions.values.writes[launch.key], names, read)),
-                sum(sizes.values()),
-                sum(size for name, size in sizes.items() if name in names),
-                _runs_same_code(launch) or _has_user_kernel(reference, region),
-                _is_unread(regions.values.writes[launch.key], read, kept),
+                launch=launch,
+                verdict=verdict,
+                reason=result.failure,
+                outputs=result.outputs,
+                inherited=differences.get(launch.id),
+                launches=region.launches,
+                suspects=suspects_of(reference, region, result, launch.loops) if verdict is LaunchVerdict.WRONG else (),
+                notes=(*region.notes, *result.notes, *_without_node(regions.values.writes[launch.key], names, read)),
+                bytes=sum(sizes.values()),
+                compared_bytes=sum(size for name, size in sizes.items() if name in names),
+                same_code=_runs_same_code(launch) or _has_user_kernel(reference, region),
+                is_unread=_is_unread(regions.values.writes[launch.key], read, kept),
             )
         )
     return tuple(rows)

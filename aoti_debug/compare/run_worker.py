@@ -42,7 +42,7 @@ LOG = "evaluation.log"
 _MAX_DEATHS = 8
 
 
-@dataclass
+@dataclass(kw_only=True)
 class EvaluatedRun:
     """The measurements of a run.
 
@@ -162,7 +162,7 @@ def evaluate(
         deaths = deaths + 1 if done == before else 0
         if ended and deaths == _MAX_DEATHS:
             reason = f"its evaluation was not tried: that of {_MAX_DEATHS} launches before it {ended}"
-            failed = (RegionResult(region.launch, failure=reason) for region in request.regions[done:])
+            failed = (RegionResult(launch=region.launch, failure=reason) for region in request.regions[done:])
             evaluated.results += failed
             evaluated.program_failure = reason
             return evaluated
@@ -171,7 +171,7 @@ def evaluate(
         if done == len(request.regions):
             evaluated.program_failure = f"its evaluation {ended}"
             return evaluated
-        evaluated.results.append(RegionResult(request.regions[done].launch, failure=f"its evaluation {ended}"))
+        evaluated.results.append(RegionResult(launch=request.regions[done].launch, failure=f"its evaluation {ended}"))
         progress(done + 1)
         remaining = replace(request, regions=request.regions[done + 1 :])
 

@@ -28,7 +28,7 @@ from aoti_debug.runs.rundir.timeline import Launch
 NAME = "compare.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Row:
     """A launch of the file, without its outputs."""
 
@@ -45,7 +45,7 @@ class _Row:
     is_unread: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Returned:
     """An output of the model in the file; `relative` is None for infinity."""
 
@@ -69,23 +69,23 @@ class _Returned:
         relative = math.inf if self.relative is None else self.relative
         eager = math.inf if self.eager_double is None else self.eager_double
         return OutputError(
-            self.index,
-            self.dtype,
-            self.elements,
-            self.different,
-            relative,
-            self.computed,
-            self.double,
-            eager,
-            self.fault,
-            self.misplaced,
-            self.example,
-            self.arithmetic,
-            self.moved,
+            index=self.index,
+            dtype=self.dtype,
+            elements=self.elements,
+            different=self.different,
+            relative=relative,
+            computed=self.computed,
+            double=self.double,
+            eager_double=eager,
+            fault=self.fault,
+            misplaced=self.misplaced,
+            example=self.example,
+            arithmetic=self.arithmetic,
+            moved=self.moved,
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Alteration:
     """An alteration in the file; `relative` is None where it is not known."""
 
@@ -103,7 +103,7 @@ class _Alteration:
         return Alteration(relative, self.explained, self.least, self.is_rounded, self.lost)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _File:
     """The file: rows and outputs are read one by one."""
 
@@ -164,11 +164,11 @@ def _comparison(run: RunDir, data: Mapping[str, Any]) -> Comparison:
     launches = {launch.id: launch for launch in run.launches}
     rows = tuple(_row(item, launches, f"launches[{at}]") for at, item in enumerate(file.launches))
     return Comparison(
-        run,
-        rows,
-        file.program_failure or "",
-        file.repro or "",
-        file.states,
+        run=run,
+        rows=rows,
+        program_failure=file.program_failure or "",
+        repro=file.repro or "",
+        states=file.states,
         states_failure=file.states_failure or "",
         outputs=tuple(returned.error for returned in file.outputs),
         alteration=None if file.alteration is None else file.alteration.alteration,
@@ -192,18 +192,18 @@ def _row(data: Any, launches: Mapping[str, Launch], where: str) -> Row:
         if isinstance(item.get("inherited"), float | int):
             inherited[output.argument] = float(item["inherited"])
     return Row(
-        launch,
-        row.verdict,
-        row.reason or "",
-        tuple(outputs),
-        inherited or None,
-        row.together_with,
-        row.suspects,
-        row.notes,
-        row.bytes,
-        row.compared_bytes,
-        row.same_code,
-        row.is_unread,
+        launch=launch,
+        verdict=row.verdict,
+        reason=row.reason or "",
+        outputs=tuple(outputs),
+        inherited=inherited or None,
+        launches=row.together_with,
+        suspects=row.suspects,
+        notes=row.notes,
+        bytes=row.bytes,
+        compared_bytes=row.compared_bytes,
+        same_code=row.same_code,
+        is_unread=row.is_unread,
     )
 
 

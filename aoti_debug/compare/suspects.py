@@ -15,7 +15,7 @@ from aoti_debug.package.reference.program import NodeKind, Reference
 _JOINS = "aten.cat.default"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Suspect:
     """An operator that may have been computed wrongly.
 
@@ -91,12 +91,12 @@ def suspects_of(
     nodes = [graph.by_name[name] for name in ordered]
     return tuple(
         Suspect(
-            node.name,
-            node.target,
-            reference.line(node),
-            explained[node.name].how if node.name in explained else "",
-            place_in_subgraph(graph, node, loops),
-            node.name in explained and explained[node.name].is_partial,
+            node=node.name,
+            operator=node.target,
+            line=reference.line(node),
+            how=explained[node.name].how if node.name in explained else "",
+            place=place_in_subgraph(graph, node, loops),
+            is_partial=node.name in explained and explained[node.name].is_partial,
         )
         for node in nodes
         if node.kind is NodeKind.CALL and not node.is_member

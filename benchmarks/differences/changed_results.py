@@ -123,7 +123,7 @@ def _launches(run: RunDir, kernels: set[str]) -> Iterator[tuple[str, str]]:
 
 def _counted(found: Changed, bench: Bench, original: RunDir, launch: str, chosen: str) -> Changed:
     other = _run(bench, chosen)
-    diff = explain_differences(diff_runs(original, other), DiffOptions(original.path, other.path), Steps(None))
+    diff = explain_differences(diff_runs(original, other), DiffOptions(a=original.path, b=other.path), Steps(None))
     explanations = {item.launch.id: item.explanation for item in diff.launches}
     own = explanations.pop(launch, None)
     blamed = [id_ for id_, explanation in explanations.items() if explanation and explanation.cause is DiffCause.WRONG]

@@ -116,7 +116,7 @@ def _rows(launches: int, pairs: int, folder: Path) -> tuple[int, list[Row]]:
         with bench.edited(lambda lowered, chosen=chosen: _planted(lowered, kernel, chosen)):
             bench.build(bad)
         began = time.monotonic()
-        found = bisect_packages(BisectOptions(bench.package, bad, out=folder / "bisects"))
+        found = bisect_packages(BisectOptions(good=bench.package, bad=bad, out=folder / "bisects"))
         rows.append(
             Row(
                 tuple(ids[index] for index in chosen),

@@ -46,7 +46,7 @@ def measured(layers: int, folder: Path) -> tuple[Comparison, list[Step]]:
     """The comparison of the stack, and its steps."""
     torch.export.save(program(layers), folder / "model.pt2")
     ended = Ended()
-    comparison = compare(CompareOptions(folder / "model.pt2", out=folder / "compares"), ended)
+    comparison = compare(CompareOptions(model=folder / "model.pt2", out=folder / "compares"), ended)
     with Steps(ended).step("report"):
         report.write(report.of_comparison(comparison), folder / "report.html")
     return comparison, ended.steps

@@ -42,6 +42,22 @@ class Standard:
     aside: int = field(default=0, compare=False)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LazyByName:
+    """A class whose fields are passed by name."""
+
+    number: int = 1
+    name: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StandardByName:
+    """The same class of the standard library."""
+
+    number: int = 1
+    name: str
+
+
 @dataclass(frozen=True)
 class Empty:
     """A class without fields."""
@@ -122,6 +138,26 @@ def test_it_refuses_what_the_standard_one_refuses(misuse: Callable[[Any], object
     assert str(error) == str(expected).replace("Standard", "Lazy")
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda cls: vars(cls(name="a")),
+        lambda cls: vars(dataclasses.replace(cls(name="a"), number=2)),
+        lambda cls: cls.__match_args__,
+        lambda cls: [(p.name, p.kind, p.default) for p in inspect.signature(cls).parameters.values()],
+    ],
+)
+def test_fields_that_are_passed_by_name(use: Callable[[Any], object]) -> None:
+    assert use(LazyByName) == use(StandardByName)
+
+
+@pytest.mark.parametrize("misuse", [lambda cls: cls("a"), lambda cls: cls(1, name="a"), lambda cls: cls(number=1)])
+def test_fields_by_name_are_refused_by_position(misuse: Callable[[Any], object]) -> None:
+    error, expected = error_of(misuse, LazyByName), error_of(misuse, StandardByName)
+    assert type(error) is type(expected)
+    assert str(error) == str(expected).replace("Standard", "Lazy")
+
+
 def test_equal_ones_have_equal_hashes() -> None:
     assert hash(Single(1.0)) == hash(Single(1))
     assert {Single(1.0), Single(1), Single(2.0)} == {Single(1), Single(2)}
@@ -164,20 +200,22 @@ def test_the_code_of_a_class_is_made_once() -> None:
     assert inspect.isfunction(vars(Point)["__init__"])
 
 
-@pytest.mark.parametrize("options", [{"kw_only": True}, {"init": False, "default": 1}])
-def test_fields_that_no_class_has_are_refused(options: Any) -> None:
+def test_a_field_that_is_no_parameter_is_refused() -> None:
     def body(namespace: dict[str, Any]) -> None:
         namespace["__annotations__"] = {"x": "int"}
-        namespace["x"] = field(**options)
+        namespace["x"] = field(init=False, default=1)
 
-    with pytest.raises(TypeError, match=r"Odd\.x: only fields that may be passed by position"):
+    with pytest.raises(TypeError, match=r"Odd\.x: only fields that are parameters"):
         dataclass(frozen=True)(types.new_class("Odd", exec_body=body))(1)
+
+
+LAZY = ("dataclass(frozen=True)", "dataclass(frozen=True, kw_only=True)")
 
 
 def is_frozen_dataclass(node: ast.AST) -> bool:
     if not isinstance(node, ast.ClassDef):
         return False
-    return any(ast.unparse(decorator) == "dataclass(frozen=True)" for decorator in node.decorator_list)
+    return any(ast.unparse(decorator) in LAZY for decorator in node.decorator_list)
 
 
 def decorator_modules(tree: ast.Module) -> set[str | None]:

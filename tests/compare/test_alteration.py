@@ -19,7 +19,7 @@ from tests.views.report.subjects import comparison_of, run
 
 LINE = ModelLine("/home/user/model.py", 8, "forward", "y = tanh(x)")
 LOST = LostOperator("tanh", "aten.tanh.default", "tanh = aten.tanh.default(x)", LINE)
-WRONG = OutputError(1, "float32", 8, 3, 0.25, double=0.25, eager_double=1e-7)
+WRONG = OutputError(index=1, dtype="float32", elements=8, different=3, relative=0.25, double=0.25, eager_double=1e-7)
 
 
 def compared(folder: Path, alteration: Alteration | None) -> Comparison:
@@ -35,7 +35,9 @@ def test_the_operator_and_the_model_line_of_a_lost_value() -> None:
     node = Node("tanh", NodeKind.CALL, "aten.tanh.default", ({"node": "x"},), line=0)
     exported = Graph("", EXPORTED, (node,), ())
     reference = Reference(FORMAT, "2.13.0", (), (LINE,), exported=(exported,))
-    assert alteration_of(AlteredProgram(0.5, 1.0, lost=("tanh",)), reference) == Alteration(0.5, lost=(LOST,))
+    assert alteration_of(AlteredProgram(relative=0.5, explained=1.0, lost=("tanh",)), reference) == Alteration(
+        0.5, lost=(LOST,)
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,10 +60,13 @@ def test_a_proof_needs_more_than_rounding(tmp_path: Path, alteration: Alteration
 
 def test_the_wrong_elements_of_an_output() -> None:
     worst = Element(5, "1.5", "1.25", "1.25")
-    assert changed_text(AlteredOutput(1, 1, 0.2, 1.0, 1e-6, (2, 4), worst)) == (
-        "has 1 wrong element among 8: [1, 1] is 1.5, should be 1.25"
+    assert changed_text(
+        AlteredOutput(index=1, elements=1, relative=0.2, explained=1.0, least=1e-6, shape=(2, 4), worst=worst)
+    ) == ("has 1 wrong element among 8: [1, 1] is 1.5, should be 1.25")
+    assert (
+        changed_text(AlteredOutput(index=1, elements=0, relative=0.0, explained=0.0, least=1e-6, shape=(2, 4)))
+        == "has 0 wrong elements among 8"
     )
-    assert changed_text(AlteredOutput(1, 0, 0.0, 0.0, 1e-6, (2, 4))) == "has 0 wrong elements among 8"
 
 
 def test_a_proved_alteration_is_wrong(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ OK, NOT = LaunchVerdict.OK, LaunchVerdict.NOT_COMPARABLE
 
 
 def compared(run: RunDir, folder: Path, **options: Any) -> Comparison:
-    return compare(replace(CompareOptions(run.path, out=folder / "compares"), **options))
+    return compare(replace(CompareOptions(model=run.path, out=folder / "compares"), **options))
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -105,18 +105,23 @@ def test_a_process_that_does_not_start(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_an_exported_program_that_fails_in_eager_is_said(tmp_path: Path) -> None:
     run = chain(tmp_path / "runs", (ADD,))
-    comparison = Comparison(run, (), states_failure="it fails in eager: RuntimeError: no kernel")
+    comparison = Comparison(run=run, rows=(), states_failure="it fails in eager: RuntimeError: no kernel")
     reason = "it fails in eager: RuntimeError: no kernel"
     assert f"note: the comparison with the exported program is incomplete: {reason}" in notes(comparison)
 
 
 def test_wrong_outputs_without_a_wrong_launch_are_said(tmp_path: Path) -> None:
     run = chain(tmp_path / "runs", (ADD,))
-    errors = (OutputError(0, "float32", 8, 8, 1e-7), OutputError(1, "float32", 8, 3, 0.25))
-    (note,) = (line for line in notes(Comparison(run, (), outputs=errors)) if "returns in eager" in line)
+    errors = (
+        OutputError(index=0, dtype="float32", elements=8, different=8, relative=1e-7),
+        OutputError(index=1, dtype="float32", elements=8, different=3, relative=0.25),
+    )
+    (note,) = (line for line in notes(Comparison(run=run, rows=(), outputs=errors)) if "returns in eager" in line)
     assert note.startswith("note: output 1 is 0.25 off, against what the exported program returns in eager")
-    state = StateChange("count", 0, "", Advance.NOT_AT_ALL)
-    assert not [line for line in notes(Comparison(run, (), states=(state,), outputs=errors)) if "eager" in line]
+    state = StateChange(name="count", call=0, launch="", advance=Advance.NOT_AT_ALL)
+    assert not [
+        line for line in notes(Comparison(run=run, rows=(), states=(state,), outputs=errors)) if "eager" in line
+    ]
 
 
 # Numbers
@@ -129,7 +134,10 @@ def test_errors_beyond_any_number(tmp_path: Path) -> None:
     from aoti_debug.compare.protocol.messages import message_line, read_message
 
     actual, zero = torch.tensor([1e300, 0.0], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-    result = RegionResult("0.0", (measure(Subject("buf0", "x", "x"), Evaluated(actual, zero, zero, zero)),))
+    result = RegionResult(
+        launch="0.0",
+        outputs=(measure(Subject("buf0", "x", "x"), Evaluated(actual=actual, eager=zero, kernel=zero, double=zero)),),
+    )
     assert read_message(message_line(result).encode()) == result
     assert result.outputs[0].wrong == 1
 
@@ -167,7 +175,10 @@ def test_inputs_of_other_sizes(built: Callable[[str], Built], tmp_path: Path) ->
     other = (torch.randn(rows, *example[0].shape[1:]), *example[1:])
     torch.save(other, tmp_path / "inputs.pt")
     options = CompareOptions(
-        built("sizes").package, inputs=tmp_path / "inputs.pt", imports=("tests.models",), out=tmp_path / "compares"
+        model=built("sizes").package,
+        inputs=tmp_path / "inputs.pt",
+        imports=("tests.models",),
+        out=tmp_path / "compares",
     )
     comparison = compare(options)
     assert comparison.first_wrong is None
@@ -206,7 +217,7 @@ def test_a_run_whose_processes_were_all_killed(
         (path,) = {found.resolve() for found in tmp_path.iterdir()}
         os.killpg(tool.pid, signal.SIGKILL)
         os.kill(run_directory.open_run(path).info.pid, signal.SIGKILL)
-    comparison = compare(CompareOptions(path, out=tmp_path / "compares"))
+    comparison = compare(CompareOptions(model=path, out=tmp_path / "compares"))
     assert [row.verdict for row in comparison.rows] == [OK, OK, NOT]
     assert comparison.rows[2].reason == "it never returned"
     assert "1 of 4 launch sites were not reached" in comparison.unfinished

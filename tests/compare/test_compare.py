@@ -39,7 +39,7 @@ COMPARE = json.loads((schema.DOCS / "compare.schema.json").read_text())
 
 
 def compared(run: RunDir, folder: Path, **options: object) -> Comparison:
-    return compare(replace(CompareOptions(run.path, out=folder / "compares"), **options))  # type: ignore[arg-type]
+    return compare(replace(CompareOptions(model=run.path, out=folder / "compares"), **options))  # type: ignore[arg-type]
 
 
 def share(comparison: Comparison) -> float:
@@ -105,7 +105,7 @@ def test_a_run_without_tensors_is_run_again(saved: Runs, tmp_path: Path) -> None
     again = copy_of(saved("half"), tmp_path / "run")
     shutil.rmtree(again / "tensors")
     (again / "journal.bin").unlink()
-    comparison = compare(CompareOptions(again, out=tmp_path / "compares"))
+    comparison = compare(CompareOptions(model=again, out=tmp_path / "compares"))
     assert comparison.run.path != again
     assert comparison.first_wrong is None
     assert share(comparison) == 1.0
@@ -126,7 +126,7 @@ def test_a_run_whose_tensors_were_lost(saved: Runs, tmp_path: Path) -> None:
     cut = copy_of(saved("half"), tmp_path / "run")
     for path in cut.glob("tensors/0/0001*/*"):
         path.unlink()
-    comparison = compare(CompareOptions(cut, out=tmp_path / "compares"))
+    comparison = compare(CompareOptions(model=cut, out=tmp_path / "compares"))
     verdicts = [row.verdict for row in comparison.rows]
     assert verdicts == [LaunchVerdict.OK, LaunchVerdict.NOT_COMPARABLE]
     assert "is missing" in comparison.rows[1].reason
@@ -186,7 +186,7 @@ class Joined(nn.Module):
 def test_tensors_that_a_kernel_joins_and_reads(tmp_path: Path) -> None:
     with torch.no_grad():
         torch.export.save(torch.export.export(Joined(), (torch.randn(2, 16).half(),)), tmp_path / "model.pt2")
-    comparison = compare(CompareOptions(tmp_path / "model.pt2", out=tmp_path / "compares"))
+    comparison = compare(CompareOptions(model=tmp_path / "model.pt2", out=tmp_path / "compares"))
     assert comparison.is_clean
     assert share(comparison) >= 0.9
 
@@ -219,10 +219,10 @@ def test_a_run_of_another_package(saved: Runs, tmp_path: Path) -> None:
     other = copy_of(saved("half"), tmp_path / "run")
     (other / "package.pt2").unlink()
     with pytest.raises(RunDirError, match="was not found"):
-        compare(CompareOptions(other, out=tmp_path / "compares"))
+        compare(CompareOptions(model=other, out=tmp_path / "compares"))
     os.symlink(str(saved("blocks").package), other / "package.pt2")
     with pytest.raises(RunDirError, match="their wrappers differ"):
-        compare(CompareOptions(other, out=tmp_path / "compares"))
+        compare(CompareOptions(model=other, out=tmp_path / "compares"))
 
 
 def test_it_starts_without_torch() -> None:

@@ -36,7 +36,7 @@ def test_launches_against_the_program(
     built: Builds, from_package: Packages, tmp_path: Path, name: str, least: float
 ) -> None:
     package, program = from_package(name).original, built(name).program
-    comparison = compare(CompareOptions(package, exported=program, imports=("tests.models",), out=tmp_path))
+    comparison = compare(CompareOptions(model=package, exported=program, imports=("tests.models",), out=tmp_path))
     assert comparison.first_wrong is None
     coverage = comparison.coverage
     assert coverage.compared == coverage.launches
@@ -53,7 +53,7 @@ def test_a_package_that_was_lowered_wrongly(tmp_path: Path) -> None:
     package = str(tmp_path / "compiled.pt2")
     wrapper_templates.share()
     torch._inductor.aoti_compile_and_package(program, package_path=package, inductor_configs=fault)
-    options = CompareOptions(Path(package), exported=tmp_path / "model.pt2", out=tmp_path / "compares")
+    options = CompareOptions(model=Path(package), exported=tmp_path / "model.pt2", out=tmp_path / "compares")
     with pytest.raises(ArtifactError, match="with another source in the program") as caught:
         compare(options)
     assert "--inductor-config" in caught.value.hint
@@ -63,7 +63,7 @@ def test_a_package_that_was_lowered_wrongly(tmp_path: Path) -> None:
 
 
 def test_a_program_with_other_inputs(built: Builds, from_package: Packages, tmp_path: Path) -> None:
-    options = CompareOptions(from_package("half").original, exported=built("blocks").program, out=tmp_path)
+    options = CompareOptions(model=from_package("half").original, exported=built("blocks").program, out=tmp_path)
     with pytest.raises(ArtifactError, match=r"was not compiled from .*, which takes"):
         compare(options)
 
@@ -71,7 +71,7 @@ def test_a_program_with_other_inputs(built: Builds, from_package: Packages, tmp_
 def test_a_program_that_does_something_else(built: Builds, from_package: Packages, tmp_path: Path) -> None:
     """Both take one matrix of float32."""
     options = CompareOptions(
-        from_package("half").original, exported=built("half").program, imports=("tests.models",), out=tmp_path
+        model=from_package("half").original, exported=built("half").program, imports=("tests.models",), out=tmp_path
     )
     other = tmp_path / "other.pt2"
     with torch.no_grad():
@@ -91,7 +91,7 @@ def test_a_program_of_what_needs_none(built: Builds, tmp_path: Path) -> None:
     half = built("half")
     for model, what in ((half.program, "an exported program"), (half.package, "an instrumented package")):
         with pytest.raises(UsageError, match=f"is {what}: it has no need of --exported"):
-            compare(CompareOptions(model, exported=half.program, out=tmp_path))
+            compare(CompareOptions(model=model, exported=half.program, out=tmp_path))
 
 
 # Without a program: the machine code against the source
@@ -117,7 +117,7 @@ def with_other_source(package: Path, old: bytes, new: bytes, output: Path) -> Pa
 
 def test_machine_code_that_does_what_its_source_says(built: Builds, from_package: Packages, tmp_path: Path) -> None:
     inputs = with_inputs(built("half").program, tmp_path)
-    comparison = compare(CompareOptions(from_package("half").original, inputs=inputs, out=tmp_path / "compares"))
+    comparison = compare(CompareOptions(model=from_package("half").original, inputs=inputs, out=tmp_path / "compares"))
     assert [row.verdict.value for row in comparison.rows] == ["not comparable", "matches its source"]
     assert comparison.rows[0].reason == "it calls an operator, of which the package holds no source"
     assert comparison.first_wrong is None
@@ -156,18 +156,18 @@ def test_a_metric_needs_a_program(built: Builds, from_package: Packages, tmp_pat
     (tmp_path / "my.py").write_text("def f(a, b):\n    return 0\n")
     inputs = with_inputs(built("half").program, tmp_path)
     options = CompareOptions(
-        from_package("half").original, inputs=inputs, metric=f"{tmp_path / 'my.py'}:f", out=tmp_path
+        model=from_package("half").original, inputs=inputs, metric=f"{tmp_path / 'my.py'}:f", out=tmp_path
     )
     with pytest.raises(UsageError, match="--metric needs the values of the program"):
         compare(options)
 
 
 def test_made_up_inputs(from_package: Packages, tmp_path: Path) -> None:
-    comparison = compare(CompareOptions(from_package("half").original, random_inputs=3, out=tmp_path))
+    comparison = compare(CompareOptions(model=from_package("half").original, random_inputs=3, out=tmp_path))
     assert [row.verdict.value for row in comparison.rows] == ["not comparable", "matches its source"]
     assert comparison.run.inputs is not None
 
 
 def test_a_package_without_inputs(from_package: Packages, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="input"):
-        compare(CompareOptions(from_package("half").original, out=tmp_path))
+        compare(CompareOptions(model=from_package("half").original, out=tmp_path))

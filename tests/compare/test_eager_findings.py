@@ -31,13 +31,53 @@ from tests import schema
 from tests.triage.recorder import Recorder
 
 LINE = ModelLine("/home/user/model.py", 8, "forward", "y = table[rows]")
-BAD = BadOperand("", "index", "aten.index.Tensor", "rows", (1,), -11, 1, "table", 0, 10)
-MEASURED = Measurement("buf0", "tanh", "aten.tanh.default", "float16", (2, 3), 6)
+BAD = BadOperand(
+    launch="",
+    node="index",
+    operator="aten.index.Tensor",
+    name="rows",
+    index=(1,),
+    value=-11,
+    count=1,
+    table="table",
+    dimension=0,
+    size=10,
+)
+MEASURED = Measurement(
+    argument="buf0", value="tanh", operator="aten.tanh.default", dtype="float16", shape=(2, 3), count=6
+)
 NAN = OutputError(
-    0, "float16", 6, 6, math.inf, "float16", misplaced=6, example=ReturnedElement((0, 1), "0.0", "nan")
-)  # fmt: skip
-ROUNDED = OutputError(1, "float32", 6, 6, 0.03, "float16", 1e-4, 0.03, arithmetic="float16")
-CAST = OutputError(1, "float32", 6, 6, 3e-4, "float16", 1e-7, 3e-4, arithmetic="float32")
+    index=0,
+    dtype="float16",
+    elements=6,
+    different=6,
+    relative=math.inf,
+    computed="float16",
+    misplaced=6,
+    example=ReturnedElement((0, 1), "0.0", "nan"),
+)
+ROUNDED = OutputError(
+    index=1,
+    dtype="float32",
+    elements=6,
+    different=6,
+    relative=0.03,
+    computed="float16",
+    double=1e-4,
+    eager_double=0.03,
+    arithmetic="float16",
+)
+CAST = OutputError(
+    index=1,
+    dtype="float32",
+    elements=6,
+    different=6,
+    relative=3e-4,
+    computed="float16",
+    double=1e-7,
+    eager_double=3e-4,
+    arithmetic="float32",
+)
 
 
 @pytest.fixture
@@ -47,8 +87,8 @@ def comparison(tmp_path: Path) -> Comparison:
     recorder.journal.call_begin()
     recorder.launch("a", {"arg0": torch.zeros(2, 3)}, {"buf0": torch.zeros(2, 3)}, kind=Kind.CPP)
     run = recorder.run()
-    row = Row(run.launches[0], LaunchVerdict.OK, outputs=(MEASURED,), bytes=24, compared_bytes=24)
-    return Comparison(run, (row,))
+    row = Row(launch=run.launches[0], verdict=LaunchVerdict.OK, outputs=(MEASURED,), bytes=24, compared_bytes=24)
+    return Comparison(run=run, rows=(row,))
 
 
 def kept(comparison: Comparison) -> None:
@@ -64,7 +104,14 @@ def kept(comparison: Comparison) -> None:
 
 def test_a_refusal_names_the_operand_and_the_element_of_the_input(comparison: Comparison) -> None:
     given = (InputElement("rows", (1,), 1, "-11"),)
-    refusal = Refusal("IndexError", "index -11 is out of bounds", "index", "aten.index.Tensor", BAD, given)
+    refusal = Refusal(
+        error="IndexError",
+        words="index -11 is out of bounds",
+        node="index",
+        operator="aten.index.Tensor",
+        bad=BAD,
+        inputs=given,
+    )
     comparison = replace(comparison, refusal=refusal, refusal_line=LINE)
     assert (kind_of(comparison), exit_code(comparison)) == (REFUSED, 1)
     kept(comparison)
@@ -84,7 +131,15 @@ def test_a_refusal_names_the_operand_and_the_element_of_the_input(comparison: Co
 
 def test_of_several_input_elements_none_is_the_origin(comparison: Comparison) -> None:
     given = (InputElement("a", (1,), 1, "3"), InputElement("b", (), 0, "-14"))
-    refusal = Refusal("IndexError", "index -11", "index", "aten.index.Tensor", replace(BAD, name="add"), given, 2)
+    refusal = Refusal(
+        error="IndexError",
+        words="index -11",
+        node="index",
+        operator="aten.index.Tensor",
+        bad=replace(BAD, name="add"),
+        inputs=given,
+        call=2,
+    )
     finding = refused(replace(comparison, refusal=refusal))
     assert finding.origin is None
     assert finding.evidence[1:3] == (
@@ -94,12 +149,21 @@ def test_of_several_input_elements_none_is_the_origin(comparison: Comparison) ->
 
 
 def test_a_refusal_of_an_unknown_operator(comparison: Comparison) -> None:
-    finding = refused(replace(comparison, refusal=Refusal("RuntimeError", "lengths add up to 11")))
+    finding = refused(replace(comparison, refusal=Refusal(error="RuntimeError", words="lengths add up to 11")))
     assert (finding.where, finding.origin, len(finding.evidence)) == (None, None, 2)
 
 
 def test_places_of_nan_that_differ(comparison: Comparison) -> None:
-    begins = Beginning("0.0", "buf0", 6, 6, "float16", "root", "aten.rsqrt.default", LINE)
+    begins = Beginning(
+        launch="0.0",
+        argument="buf0",
+        misplaced=6,
+        count=6,
+        dtype="float16",
+        node="root",
+        operator="aten.rsqrt.default",
+        line=LINE,
+    )
     trial = SettingTrial("emulate_precision_casts=True", "m.pt2", relative={"0": 0.0})
     comparison = replace(comparison, outputs=(NAN,), beginning=begins, setting=trial)
     assert (kind_of(comparison), exit_code(comparison)) == (DIFFERS, 1)
@@ -123,7 +187,18 @@ def test_places_of_nan_that_differ(comparison: Comparison) -> None:
 def cancelled(actual: str) -> OutputError:
     """What is left of numbers that cancel: eager has 0, and float64 has not."""
     example = ReturnedElement((), actual, "0.0")
-    return OutputError(0, "float32", 1, 1, math.inf, "float32", 5e8, 1.0, example=example, arithmetic="float32")
+    return OutputError(
+        index=0,
+        dtype="float32",
+        elements=1,
+        different=1,
+        relative=math.inf,
+        computed="float32",
+        double=5e8,
+        eager_double=1.0,
+        example=example,
+        arithmetic="float32",
+    )
 
 
 def test_lost_rounding_is_a_finding(comparison: Comparison) -> None:
@@ -146,13 +221,78 @@ def test_the_setting_is_advised_where_it_brings_the_rounding_back(
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (OutputError(0, "float32", 6, 2, 0.2, "float32", 0.15, 0.14, arithmetic="float32"), DIFFERS),
-        (OutputError(0, "float32", 6, 2, 5e-3, "float32", 4e-3, 5e-3, arithmetic="float32"), CLEAN),
-        (OutputError(0, "bfloat16", 6, 2, 0.03, "bfloat16", 0.02, 0.02, arithmetic="bfloat16"), CLEAN),
+        (
+            OutputError(
+                index=0,
+                dtype="float32",
+                elements=6,
+                different=2,
+                relative=0.2,
+                computed="float32",
+                double=0.15,
+                eager_double=0.14,
+                arithmetic="float32",
+            ),
+            DIFFERS,
+        ),
+        (
+            OutputError(
+                index=0,
+                dtype="float32",
+                elements=6,
+                different=2,
+                relative=5e-3,
+                computed="float32",
+                double=4e-3,
+                eager_double=5e-3,
+                arithmetic="float32",
+            ),
+            CLEAN,
+        ),
+        (
+            OutputError(
+                index=0,
+                dtype="bfloat16",
+                elements=6,
+                different=2,
+                relative=0.03,
+                computed="bfloat16",
+                double=0.02,
+                eager_double=0.02,
+                arithmetic="bfloat16",
+            ),
+            CLEAN,
+        ),
         (cancelled("-5.7e-06"), CLEAN),
         (cancelled("-0.0057"), DIFFERS),
-        (OutputError(0, "bool", 6, 1, 0.5, "float32", 0.5, 0.4, arithmetic="float32"), DIFFERS),
-        (OutputError(0, "int64", 6, 1, 0.01, "float32", 0.01, 0.02, arithmetic="float32"), CLEAN),
+        (
+            OutputError(
+                index=0,
+                dtype="bool",
+                elements=6,
+                different=1,
+                relative=0.5,
+                computed="float32",
+                double=0.5,
+                eager_double=0.4,
+                arithmetic="float32",
+            ),
+            DIFFERS,
+        ),
+        (
+            OutputError(
+                index=0,
+                dtype="int64",
+                elements=6,
+                different=1,
+                relative=0.01,
+                computed="float32",
+                double=0.01,
+                eager_double=0.02,
+                arithmetic="float32",
+            ),
+            CLEAN,
+        ),
     ],
 )
 def test_an_output_that_is_far_off_differs_although_eager_is_as_far_off(
@@ -173,7 +313,17 @@ def test_a_setting_that_was_not_tried_may_help(comparison: Comparison) -> None:
 
 @pytest.mark.parametrize(("moved", "kind"), [(0.1, CLEAN), (1e-5, DIFFERS), (None, INCOMPLETE)])
 def test_a_wrong_output_that_no_launch_explains(comparison: Comparison, moved: float | None, kind: object) -> None:
-    error = OutputError(0, "float32", 6, 6, 5e-3, "float32", 5e-3, 1e-6, moved=moved)
+    error = OutputError(
+        index=0,
+        dtype="float32",
+        elements=6,
+        different=6,
+        relative=5e-3,
+        computed="float32",
+        double=5e-3,
+        eager_double=1e-6,
+        moved=moved,
+    )
     assert kind_of(replace(comparison, outputs=(error,))) is kind
 
 
@@ -193,7 +343,16 @@ def lines_of(comparison: Comparison, output: Measurement) -> list[str]:
 
 def test_an_operator_that_is_not_repeatable_is_named(comparison: Comparison) -> None:
     row = replace(comparison.rows[0], verdict=LaunchVerdict.NOT_COMPARABLE, reason=NOT_REPEATABLE, same_code=True)
-    garbage = OutputError(0, "float32", 6, 6, 1e30, "float32", 1e30, 1.0)
+    garbage = OutputError(
+        index=0,
+        dtype="float32",
+        elements=6,
+        different=6,
+        relative=1e30,
+        computed="float32",
+        double=1e30,
+        eager_double=1.0,
+    )
     comparison = replace(comparison, rows=(row,), outputs=(garbage,))
     assert kind_of(comparison) is DIFFERS
     finding = differs(comparison)
@@ -221,18 +380,37 @@ def graph(stored: str) -> tuple[Reference, Region]:
         Node("sin", NodeKind.CALL, "aten.sin.default", ({"node": "back"},), types=typed("float32"), line=0),
     )
     known = KnownValue(ValueKey(stored), Recorded("0.0", "buf0", ""))
-    region = Region("0.0", ("0.0",), "", MODEL, ("half", "back", "sin"), (), (known,))
+    region = Region(
+        launch="0.0",
+        launches=("0.0",),
+        graph="",
+        function=MODEL,
+        nodes=("half", "back", "sin"),
+        inputs=(),
+        outputs=(known,),
+    )
     return Reference(FORMAT, "2.13", (Graph("", MODEL, nodes, ()),), (LINE,)), region
 
 
 def test_the_operator_whose_rounding_makes_the_difference_is_where_it_begins(comparison: Comparison) -> None:
     reference, region = graph("sin")
     row = replace(comparison.rows[0], outputs=(replace(MEASURED, value="sin", rms=1e-8, eager_rms=1e-4),))
-    found = first_difference((row,), (region,), (RegionResult("0.0", begins="half", share=0.99),), reference)
+    found = first_difference((row,), (region,), (RegionResult(launch="0.0", begins="half", share=0.99),), reference)
     cast = "prims.convert_element_type.default"
-    assert found == Beginning("0.0", "buf0", 0, 6, "float16", "half", cast, None, "float16", 0.99)
-    found = first_difference((row,), (region,), (RegionResult("0.0"),), reference)
-    assert found == Beginning("0.0", "buf0", 0, 6, "float16", line=LINE)
+    assert found == Beginning(
+        launch="0.0",
+        argument="buf0",
+        misplaced=0,
+        count=6,
+        dtype="float16",
+        node="half",
+        operator=cast,
+        line=None,
+        rounded_to="float16",
+        share=0.99,
+    )
+    found = first_difference((row,), (region,), (RegionResult(launch="0.0"),), reference)
+    assert found == Beginning(launch="0.0", argument="buf0", misplaced=0, count=6, dtype="float16", line=LINE)
     finding = differs(replace(comparison, outputs=(CAST,), beginning=replace(found, node="half", operator=cast)))
     assert finding.origin is not None
     assert (finding.origin.operator, finding.origin.frame) == (cast, LINE)
@@ -242,7 +420,9 @@ def test_it_begins_where_rounding_decides(comparison: Comparison) -> None:
     reference, region = graph("sin")
     output = replace(MEASURED, value="sin", rms=1.0, eager_rms=1.0, relative_ulp=1e6, sensitivity=3e5)
     found = first_difference((replace(comparison.rows[0], outputs=(output,)),), (region,), (), reference)
-    assert found == Beginning("0.0", "buf0", 0, 6, "float16", line=LINE, sensitivity=3e5)
+    assert found == Beginning(
+        launch="0.0", argument="buf0", misplaced=0, count=6, dtype="float16", line=LINE, sensitivity=3e5
+    )
     finding = differs(replace(comparison, outputs=(ROUNDED,), beginning=found))
     assert finding.evidence[0] == (
         "it begins in launch 0.0: when its inputs move by 1 ULP, buf0 moves 3e+05 times as far (relative)"
@@ -254,14 +434,23 @@ def test_it_begins_where_rounding_decides(comparison: Comparison) -> None:
 def test_the_operator_that_is_not_finite_is_where_it_begins(comparison: Comparison) -> None:
     reference, region = graph("sin")
     row = replace(comparison.rows[0], outputs=(replace(MEASURED, value="sin", misplaced=2),))
-    found = first_difference((row,), (region,), (RegionResult("0.0", begins="sin"),), reference)
-    assert found == Beginning("0.0", "buf0", 2, 6, "float16", "sin", "aten.sin.default", LINE)
+    found = first_difference((row,), (region,), (RegionResult(launch="0.0", begins="sin"),), reference)
+    assert found == Beginning(
+        launch="0.0",
+        argument="buf0",
+        misplaced=2,
+        count=6,
+        dtype="float16",
+        node="sin",
+        operator="aten.sin.default",
+        line=LINE,
+    )
 
 
 def test_an_operator_behind_another_output_is_not_where_it_begins(comparison: Comparison) -> None:
     reference, region = graph("sin")
     row = replace(comparison.rows[0], outputs=(replace(MEASURED, value="back", misplaced=2),))
-    found = first_difference((row,), (region,), (RegionResult("0.0", begins="sin"),), reference)
+    found = first_difference((row,), (region,), (RegionResult(launch="0.0", begins="sin"),), reference)
     assert found is not None
     assert (found.node, found.operator) == ("", "")
 
@@ -269,4 +458,4 @@ def test_an_operator_behind_another_output_is_not_where_it_begins(comparison: Co
 def test_eager_that_is_as_near_to_float64_is_no_beginning(comparison: Comparison) -> None:
     reference, region = graph("sin")
     row = replace(comparison.rows[0], outputs=(replace(MEASURED, rms=1e-5, eager_rms=2e-5),))
-    assert first_difference((row,), (region,), (RegionResult("0.0"),), reference) is None
+    assert first_difference((row,), (region,), (RegionResult(launch="0.0"),), reference) is None

@@ -40,7 +40,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def comparison(run: tuple[str, RunDir], tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    options = CompareOptions(run[1].path, out=tmp_path_factory.mktemp("compares"))
+    options = CompareOptions(model=run[1].path, out=tmp_path_factory.mktemp("compares"))
     return compare(replace(options, imports=("tests.higher_order_models",)))
 
 

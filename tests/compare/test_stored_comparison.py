@@ -42,11 +42,13 @@ def test_what_is_read_is_what_was_written(compared: RunDir) -> None:
 
 @pytest.mark.parametrize("relative", [0.25, math.inf])
 def test_errors_of_outputs_are_kept(compared: RunDir, relative: float) -> None:
-    wrong = OutputError(0, "float32", 8, 3, relative, double=0.5, eager_double=1e-7)
+    wrong = OutputError(
+        index=0, dtype="float32", elements=8, different=3, relative=relative, double=0.5, eager_double=1e-7
+    )
     lost = LostOperator("tanh", "aten.tanh.default", "tanh = aten.tanh.default(x)", None)
     comparison = replace(
         comparison_of(compared),
-        outputs=(wrong, OutputError(2, "int64", 4, 0, 0.0)),
+        outputs=(wrong, OutputError(index=2, dtype="int64", elements=4, different=0, relative=0.0)),
         alteration=Alteration(relative, lost=(lost,)),
     )
     stored_comparison.write(comparison, compared.path)
@@ -123,7 +125,10 @@ def test_no_link_is_followed(compared: RunDir, tmp_path: Path) -> None:
 
 
 def test_states_are_kept(compared: RunDir) -> None:
-    states = (StateChange("cache", 1, "0.1", Advance.TWICE, 0.5, 0.25), StateChange("gain", 0, "", Advance.UNTOUCHED))
+    states = (
+        StateChange(name="cache", call=1, launch="0.1", advance=Advance.TWICE, change=0.5, difference=0.25),
+        StateChange(name="gain", call=0, launch="", advance=Advance.UNTOUCHED),
+    )
     comparison = replace(comparison_of(compared), states=states)
     stored_comparison.write(comparison, compared.path)
     assert stored_comparison.read(compared) == comparison

@@ -30,21 +30,29 @@ REFERENCE = Reference(FORMAT, "2.13", (Graph("", MODEL, NODES, ()),), (LINE,))
 
 def blamed(wrong: set[str], outputs: tuple[str, ...], indices: tuple[str, ...] = ()) -> list[str]:
     known = tuple(KnownValue(ValueKey(name), Recorded("0.0", name, "")) for name in outputs)
-    region = Region("0.0", ("0.0",), "", MODEL, tuple(n.name for n in NODES[1:]), (), known)
+    region = Region(
+        launch="0.0",
+        launches=("0.0",),
+        graph="",
+        function=MODEL,
+        nodes=tuple(n.name for n in NODES[1:]),
+        inputs=(),
+        outputs=known,
+    )
     measured = tuple(
         Measurement(
-            name,
-            name,
-            "",
-            "int64" if name in indices else "float32",
-            (1,),
-            1,
+            argument=name,
+            value=name,
+            operator="",
+            dtype="int64" if name in indices else "float32",
+            shape=(1,),
+            count=1,
             wrong=int(name in wrong),
             equals_eager=name not in wrong,
         )
         for name in outputs
     )
-    found = suspects_of(REFERENCE, region, RegionResult("0.0", measured))
+    found = suspects_of(REFERENCE, region, RegionResult(launch="0.0", outputs=measured))
     assert all(suspect.line == LINE for suspect in found)
     return [suspect.node for suspect in found]
 
@@ -70,16 +78,20 @@ def test_a_part_of_a_concatenation_may_lie_in_the_wrong_place() -> None:
     joined = Node("joined", NodeKind.CALL, "aten.cat.default", ([{"node": "mul"}, {"node": "exp"}],), line=0)
     graph = Graph("", MODEL, (*NODES, joined), ())
     known = (KnownValue(ValueKey("exp"), Recorded("0.0", "exp", "")),)
-    region = Region("0.0", ("0.0",), "", MODEL, ("exp",), (), known)
-    measured = Measurement("exp", "exp", "", "float32", (1,), 1, wrong=1)
-    found = suspects_of(Reference(FORMAT, "2.13", (graph,)), region, RegionResult("0.0", (measured,)))
+    region = Region(launch="0.0", launches=("0.0",), graph="", function=MODEL, nodes=("exp",), inputs=(), outputs=known)
+    measured = Measurement(argument="exp", value="exp", operator="", dtype="float32", shape=(1,), count=1, wrong=1)
+    found = suspects_of(Reference(FORMAT, "2.13", (graph,)), region, RegionResult(launch="0.0", outputs=(measured,)))
     assert [suspect.node for suspect in found] == ["exp", "joined"]
 
 
 def test_an_operator_in_the_body_of_a_loop_is_shown_with_the_iteration() -> None:
     body = Graph("while_loop_body_graph_0", MODEL, NODES, ())
     known = (KnownValue(ValueKey("exp"), Recorded("0.4", "exp", "")),)
-    region = Region("0.4", ("0.4",), body.name, MODEL, ("exp",), (), known)
-    measured = Measurement("exp", "exp", "", "float32", (1,), 1, wrong=1)
-    (found,) = suspects_of(Reference(FORMAT, "2.13", (body,)), region, RegionResult("0.4", (measured,)), (2,))
+    region = Region(
+        launch="0.4", launches=("0.4",), graph=body.name, function=MODEL, nodes=("exp",), inputs=(), outputs=known
+    )
+    measured = Measurement(argument="exp", value="exp", operator="", dtype="float32", shape=(1,), count=1, wrong=1)
+    (found,) = suspects_of(
+        Reference(FORMAT, "2.13", (body,)), region, RegionResult(launch="0.4", outputs=(measured,)), (2,)
+    )
     assert found.place == "in iteration 2 of while_loop_body_graph_0: exp = aten.exp.default(x)"

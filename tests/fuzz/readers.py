@@ -192,23 +192,33 @@ def _comparison() -> bytes:
     """What is kept of a comparison of this run, whose launches all have something wrong."""
     with tempfile.TemporaryDirectory() as base:
         run = run_directory.open_run(crashed_run.crashed(Path(base), None))
-        spread = ErrorSpread((1, 0, 2), 1, 1, 2, (0.5, 1e300), (((0, 1),),))
+        spread = ErrorSpread(ulp=(1, 0, 2), misplaced=1, rows=1, columns=2, map=(0.5, 1e300), ranges=(((0, 1),),))
         element = Element(1, "nan", "0.5", "0.5")
-        output = Measurement("y", "mm", "aten.mm.out", "float32", (2,), 2, 1, worst=element, spread=spread)
+        output = Measurement(
+            argument="y",
+            value="mm",
+            operator="aten.mm.out",
+            dtype="float32",
+            shape=(2,),
+            count=2,
+            wrong=1,
+            worst=element,
+            spread=spread,
+        )
         line = manifest.ModelLine("model.py", 3, "forward", "y = x @ w")
         rows = tuple(
             Row(
-                launch,
-                LaunchVerdict.WRONG,
-                "a reason",
-                (output,),
-                {"y": 0.5},
-                (launch.id,),
-                (Suspect("mm", "mm", line),),
+                launch=launch,
+                verdict=LaunchVerdict.WRONG,
+                reason="a reason",
+                outputs=(output,),
+                inherited={"y": 0.5},
+                launches=(launch.id,),
+                suspects=(Suspect(node="mm", operator="mm", line=line),),
             )
             for launch in run.launches
         )
-        return json.dumps(document(Comparison(run, rows, "a reason", "repro"))).encode()
+        return json.dumps(document(Comparison(run=run, rows=rows, program_failure="a reason", repro="repro"))).encode()
 
 
 def _command(arguments: Sequence[str]) -> None:

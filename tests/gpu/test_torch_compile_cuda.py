@@ -62,6 +62,6 @@ def test_one_call_and_what_is_computed_from_the_indices_of_equal_elements(tmp_pa
     assert result.verdict is None
     assert result.outputs.shape == (12, 40)
     assert str(result).startswith("NO FAULT ")
-    comparison = compare(CompareOptions(result.package, out=tmp_path / "compare"))
+    comparison = compare(CompareOptions(model=result.package, out=tmp_path / "compare"))
     assert comparison.first_wrong is None
     assert comparison.coverage.compared

@@ -52,7 +52,7 @@ class SuspectLaunch:
     is_culprit: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Bisection:
     """The launches that make a package wrong.
 
@@ -145,16 +145,16 @@ class _Packages:
         outputs = Outputs(before, after)
         same = sum(pair.launch.id not in {s.launch.id for s in suspects} for pair in recorded.pairing.pairs)
         return Bisection(
-            recorded.good.run,
-            recorded.bad.run,
-            recorded.pairing.by,
-            len(recorded.pairing.pairs),
-            same,
-            tuple(suspects),
-            between,
-            outputs,
-            self._good.runs + self._bad.runs,
-            (*recorded.notes, *dict.fromkeys(forced.refused)),
+            good=recorded.good.run,
+            bad=recorded.bad.run,
+            by=recorded.pairing.by,
+            paired=len(recorded.pairing.pairs),
+            same=same,
+            suspects=tuple(suspects),
+            between=between,
+            outputs=outputs,
+            runs=self._good.runs + self._bad.runs,
+            notes=(*recorded.notes, *dict.fromkeys(forced.refused)),
         )
 
     def _recorded(self) -> _Recorded:

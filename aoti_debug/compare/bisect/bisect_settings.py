@@ -179,7 +179,9 @@ class _Settings:
         name = name_of(changes) if changes else BASELINE
         began = time.monotonic()
         with self._steps.step(name) as note:
-            trial = self._built(BuildTrial(name, lines), applied(changes, Build(self._options.inductor_configs)))
+            trial = self._built(
+                BuildTrial(name=name, changes=lines), applied(changes, Build(self._options.inductor_configs))
+            )
             note.text = result_text(trial)
         trial = replace(trial, seconds=time.monotonic() - began)
         self._trials.add(trial)

@@ -31,7 +31,7 @@ class BuildFault(str, Enum):
 _ENDINGS = (BuildFault.END, BuildFault.BUILD)  # of what ends in one of these, nothing is known that comes after it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BuildTrial:
     """A build of the program with changes, and what was found.
 

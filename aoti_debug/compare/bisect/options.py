@@ -12,7 +12,7 @@ from aoti_debug.base.frozen import dataclass
 BASE = "aoti_debug_bisects"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BisectOptions:
     """Two models of one program, a right and a wrong one.
 
@@ -34,7 +34,7 @@ class BisectOptions:
     trusted: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SettingsOptions:
     """A program that is wrong once it is compiled.
 

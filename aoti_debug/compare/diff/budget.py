@@ -37,7 +37,7 @@ _NUMBERS = ("ulp", "rtol", "atol", "share")
 _LIMITS = (*_NUMBERS, "rounding")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TensorBudget:
     """The limits for tensors that match; None: no limit of that kind."""
 

@@ -88,20 +88,22 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
     _require_equal_sizes(read_first)
     outcomes = Counter(pair.outcome for pair in pairing.pairs)
     return Diff(
-        a,
-        b,
-        pairing.by,
-        pairing.pairs,
-        outcomes[PairRelation.SAME],
-        outcomes[PairRelation.NOT_RECORDED],
-        differing_settings(a, b),
-        tuple(_inputs([*read_first, *_read_by_others(read_first, a, b)], a, b)),
-        tuple(_launches(pairing, a, b)),
-        pairing.only_a,
-        pairing.only_b,
-        tuple(_unpaired_outputs(pairing, b)),
-        tuple(f"run {side} did not end well: {run.state.value}" for side, run in (("a", a), ("b", b)) if _failed(run)),
-        (*notes, *replay_notes(a, b)),
+        a=a,
+        b=b,
+        by=pairing.by,
+        pairs=pairing.pairs,
+        same=outcomes[PairRelation.SAME],
+        not_recorded=outcomes[PairRelation.NOT_RECORDED],
+        settings=differing_settings(a, b),
+        inputs=tuple(_inputs([*read_first, *_read_by_others(read_first, a, b)], a, b)),
+        launches=tuple(_launches(pairing, a, b)),
+        only_a=pairing.only_a,
+        only_b=pairing.only_b,
+        unpaired_outputs=tuple(_unpaired_outputs(pairing, b)),
+        unfinished=tuple(
+            f"run {side} did not end well: {run.state.value}" for side, run in (("a", a), ("b", b)) if _failed(run)
+        ),
+        notes=(*notes, *replay_notes(a, b)),
     )
 
 

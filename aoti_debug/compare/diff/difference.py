@@ -139,7 +139,7 @@ class WrongAlone:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Diff:
     """The differences of two runs.
 

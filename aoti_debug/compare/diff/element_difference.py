@@ -18,7 +18,7 @@ _CHUNK = 1 << 20  # elements that are looked at at a time
 _BITS = {2: "<i2", 4: "<i4", 8: "<i8"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ElementDifference:
     """The difference of two tensors of one dtype and number of elements.
 
@@ -54,17 +54,26 @@ def element_difference(a: StoredTensor, b: StoredTensor) -> ElementDifference:
     parts = [_part(a, b, start) for start in range(0, a.numel, _CHUNK)]
     differing = [part for part in parts if part.different]
     if not differing:
-        return ElementDifference(a.numel, 0, -1, -1, None, None, None, None)
+        return ElementDifference(
+            elements=a.numel,
+            different=0,
+            first=-1,
+            worst=-1,
+            values=None,
+            max_ulp=None,
+            max_absolute=None,
+            max_relative=None,
+        )
     worst = max(differing, key=_size)
     return ElementDifference(
-        a.numel,
-        sum(part.different for part in differing),
-        differing[0].first,
-        worst.worst,
-        worst.values,
-        worst.max_ulp,
-        _largest([part.max_absolute for part in differing]),
-        _largest([part.max_relative for part in differing]),
+        elements=a.numel,
+        different=sum(part.different for part in differing),
+        first=differing[0].first,
+        worst=worst.worst,
+        values=worst.values,
+        max_ulp=worst.max_ulp,
+        max_absolute=_largest([part.max_absolute for part in differing]),
+        max_relative=_largest([part.max_relative for part in differing]),
     )
 
 
@@ -141,19 +150,28 @@ def _part(a: StoredTensor, b: StoredTensor, start: int) -> ElementDifference:
     found = _differing(a, b, start)
     indices, values, absolute = found.indices, found.values, found.absolute
     if not indices.size:
-        return ElementDifference(elements, 0, -1, -1, None, None, None, None)
+        return ElementDifference(
+            elements=elements,
+            different=0,
+            first=-1,
+            worst=-1,
+            values=None,
+            max_ulp=None,
+            max_absolute=None,
+            max_relative=None,
+        )
     with np.errstate(all="ignore"):
         relative = None if absolute is None else _relative(absolute, *values)
     worst = 0 if found.sizes is None else int(np.argmax(found.sizes))
     return ElementDifference(
-        elements,
-        int(indices.size),
-        start + int(indices[0]),
-        start + int(indices[worst]),
-        (values[0][worst].item(), values[1][worst].item()) if values else None,
-        None if found.ulp is None else float(found.ulp[worst]),
-        None if absolute is None else float(absolute.max()),
-        None if relative is None else float(relative.max()),
+        elements=elements,
+        different=int(indices.size),
+        first=start + int(indices[0]),
+        worst=start + int(indices[worst]),
+        values=(values[0][worst].item(), values[1][worst].item()) if values else None,
+        max_ulp=None if found.ulp is None else float(found.ulp[worst]),
+        max_absolute=None if absolute is None else float(absolute.max()),
+        max_relative=None if relative is None else float(relative.max()),
     )
 
 

@@ -59,7 +59,7 @@ def explain_differences(diff: Diff, options: DiffOptions, steps: Steps) -> Diff:
         return replace(diff, unexplained_reason=f"{wording.first_line(str(error))}{hint}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Side:
     """One of the runs.
 
@@ -109,20 +109,20 @@ def _sides(diff: Diff) -> tuple[_Side, _Side]:
     unpaired = [pair.launch for pair in diff.pairs if pair.unpaired_writes]
     return (
         _Side(
-            "a",
-            diff.a,
-            values[0],
-            tuple(differing.values()),
-            diff.only_a,
-            {_place(write.a): write.equal is True for write in writes},
+            name="a",
+            run=diff.a,
+            values=values[0],
+            differing=tuple(differing.values()),
+            alone=diff.only_a,
+            paired={_place(write.a): write.equal is True for write in writes},
         ),
         _Side(
-            "b",
-            diff.b,
-            values[1],
-            tuple(item.launch for item in diff.launches),
-            (*diff.only_b, *unpaired),
-            {_place(write.b): write.equal is True for write in writes},
+            name="b",
+            run=diff.b,
+            values=values[1],
+            differing=tuple(item.launch for item in diff.launches),
+            alone=(*diff.only_b, *unpaired),
+            paired={_place(write.b): write.equal is True for write in writes},
         ),
     )
 

@@ -9,7 +9,7 @@ from aoti_debug.base.frozen import dataclass
 BASE = "aoti_debug_diffs"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DiffOptions:
     """Two runs, or models to run, and how.
 

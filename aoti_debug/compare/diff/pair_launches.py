@@ -86,7 +86,15 @@ def _without(launches: Sequence[Launch], paired: Sequence[Launch]) -> Iterator[L
 def _pair(a: Launch, b: Launch, of_a: RecordedTensors, of_b: RecordedTensors) -> LaunchPair:
     read, unpaired_reads = _tensors(of_a.reads(a), of_b.reads(b))
     written, unpaired_writes = _tensors(of_a.writes(a), of_b.writes(b))
-    return LaunchPair(b, (a,), read, written, unpaired_reads, unpaired_writes, tuple(_numbers(a, b)))
+    return LaunchPair(
+        launch=b,
+        counterparts=(a,),
+        reads=read,
+        writes=written,
+        unpaired_reads=unpaired_reads,
+        unpaired_writes=unpaired_writes,
+        numbers=tuple(_numbers(a, b)),
+    )
 
 
 def _tensors(
@@ -125,12 +133,12 @@ def pair_by_value(a: RunDir, reference_a: Reference, b: RunDir, reference_b: Ref
         met |= counterparts.keys()
         pairs.append(
             LaunchPair(
-                launch,
-                tuple(counterparts.values()),
-                _pairs(read),
-                _pairs(written),
-                tuple(tensor.argument.name for other, tensor in read if other is None),
-                tuple(tensor.argument.name for other, tensor in written if other is None),
+                launch=launch,
+                counterparts=tuple(counterparts.values()),
+                reads=_pairs(read),
+                writes=_pairs(written),
+                unpaired_reads=tuple(tensor.argument.name for other, tensor in read if other is None),
+                unpaired_writes=tuple(tensor.argument.name for other, tensor in written if other is None),
             )
         )
     only_a = tuple(launch for launch in a.launches if launch.key not in met)

@@ -132,7 +132,7 @@ class TensorPair:
         return True if first == second else None if layouts[0].shape != layouts[1].shape else False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LaunchPair:
     """A launch of the second run, and what it is compared with.
 

@@ -38,7 +38,7 @@ class UnrepeatableLaunch:
     causes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RepeatedCalls:
     """The calls of a run against the first of them.
 
@@ -75,12 +75,12 @@ def compare_calls(run: RunDir) -> RepeatedCalls:
     consequences = [pair for pair in pairs if pair.outcome is PairRelation.CONSEQUENCE]
     changed = {pair.counterparts[0].key for pair in consequences if _reads_changed_state(pair, run)}
     return RepeatedCalls(
-        run,
-        len(calls),
-        tuple(_unrepeatable(run, calls[0], pairs)),
-        len(changed),
-        len({pair.counterparts[0].key for pair in consequences} - changed),
-        sum(outcome in (PairRelation.NOT_RECORDED, PairRelation.INPUTS_UNKNOWN) for outcome in outcomes),
+        run=run,
+        calls=len(calls),
+        launches=tuple(_unrepeatable(run, calls[0], pairs)),
+        changed_state=len(changed),
+        following=len({pair.counterparts[0].key for pair in consequences} - changed),
+        not_recorded=sum(outcome in (PairRelation.NOT_RECORDED, PairRelation.INPUTS_UNKNOWN) for outcome in outcomes),
     )
 
 

@@ -12,7 +12,7 @@ _LIBRARIES = "glibc: at most 2 ULP; SLEEF u10: 1 ULP"
 _ATEN = "code of ATen that kernels contain (ATen/native/Math.h), measured"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FunctionBound:
     """The largest error of a correct implementation of a function.
 
@@ -54,46 +54,65 @@ class FunctionBound:
 
 
 _ALL = (
-    FunctionBound("acos", 3, 2, _LIBRARIES),
-    FunctionBound("acosh", 3, 4, _LIBRARIES),
-    FunctionBound("asin", 3, 3, _LIBRARIES),
-    FunctionBound("asinh", 3, 3, "Inductor's own formula in vectors, measured; glibc: 2 ULP"),
-    FunctionBound("atan", 3, 3, _LIBRARIES),
-    FunctionBound("atan2", 3, 3, _LIBRARIES),
-    FunctionBound("atanh", 3, 3, _LIBRARIES, summand=2),
-    FunctionBound("cos", 4, 2, "SLEEF u35: 3.5 ULP"),
-    FunctionBound("cosh", 3, 2, _LIBRARIES),
-    FunctionBound("digamma", 4, 4, f"{_ATEN}; near its zeros sums cancel", cpu_argument=8, cuda_argument=8),
-    FunctionBound("erf", 3, 2, "glibc: 1 ULP", summand=12),
-    FunctionBound("erfc", 4, 4, "glibc: 3 ULP; SLEEF u15: 1.5 ULP"),
-    FunctionBound("erfinv", 8, 3, f"{_ATEN}: 7 ULP up to 0.9999"),
-    FunctionBound("exp", 3, 2, f"{_LIBRARIES}; Triton: ex2.approx of x · log2(e), PTX ISA: 2 ULP", cuda_argument=1),
-    FunctionBound("exp2", 3, 3, _LIBRARIES),
-    FunctionBound("expm1", 3, 2, _LIBRARIES, summand=2),
-    FunctionBound("hypot", 3, 3, "SLEEF u05 and glibc: 1 ULP"),
-    FunctionBound("i0", 8, 8, _ATEN),
-    FunctionBound("i0e", 16, 16, _ATEN),
-    FunctionBound("i1", 16, 16, _ATEN),
-    FunctionBound("i1e", 16, 16, _ATEN),
-    FunctionBound("lgamma", 4, 6, "SLEEF u10: 1 ULP; glibc: 4 ULP", cpu_argument=2, cuda_argument=4),
-    FunctionBound("log", 3, 2, _LIBRARIES),
-    FunctionBound("log10", 3, 3, _LIBRARIES),
-    FunctionBound("log1p", 3, 2, _LIBRARIES),
-    FunctionBound("log2", 3, 2, _LIBRARIES),
-    FunctionBound("ndtri", 6, 6, _ATEN),
+    FunctionBound(name="acos", cpu=3, cuda=2, source=_LIBRARIES),
+    FunctionBound(name="acosh", cpu=3, cuda=4, source=_LIBRARIES),
+    FunctionBound(name="asin", cpu=3, cuda=3, source=_LIBRARIES),
+    FunctionBound(name="asinh", cpu=3, cuda=3, source="Inductor's own formula in vectors, measured; glibc: 2 ULP"),
+    FunctionBound(name="atan", cpu=3, cuda=3, source=_LIBRARIES),
+    FunctionBound(name="atan2", cpu=3, cuda=3, source=_LIBRARIES),
+    FunctionBound(name="atanh", cpu=3, cuda=3, source=_LIBRARIES, summand=2),
+    FunctionBound(name="cos", cpu=4, cuda=2, source="SLEEF u35: 3.5 ULP"),
+    FunctionBound(name="cosh", cpu=3, cuda=2, source=_LIBRARIES),
     FunctionBound(
-        "pow", 3, 24, f"{_LIBRARIES}; libdevice's powf in Triton kernels: 23 ULP, measured", misreads_subnormals=True
+        name="digamma", cpu=4, cuda=4, source=f"{_ATEN}; near its zeros sums cancel", cpu_argument=8, cuda_argument=8
     ),
-    FunctionBound("reciprocal", 1, 2, "IEEE 754; Triton: div.full, PTX ISA: 2 ULP"),
-    FunctionBound("rsqrt", 3, 2, "a root and a quotient: 1.5 ULP"),
+    FunctionBound(name="erf", cpu=3, cuda=2, source="glibc: 1 ULP", summand=12),
+    FunctionBound(name="erfc", cpu=4, cuda=4, source="glibc: 3 ULP; SLEEF u15: 1.5 ULP"),
+    FunctionBound(name="erfinv", cpu=8, cuda=3, source=f"{_ATEN}: 7 ULP up to 0.9999"),
     FunctionBound(
-        "sigmoid", 4, 4, "1 / (1 + exp(-x)), measured; exp(-x) overflows first", cuda_argument=1, flushes=True
+        name="exp",
+        cpu=3,
+        cuda=2,
+        source=f"{_LIBRARIES}; Triton: ex2.approx of x · log2(e), PTX ISA: 2 ULP",
+        cuda_argument=1,
     ),
-    FunctionBound("sin", 4, 2, "SLEEF u35: 3.5 ULP"),
-    FunctionBound("sinh", 3, 3, _LIBRARIES),
-    FunctionBound("sqrt", 1, 1, "IEEE 754"),
-    FunctionBound("tan", 3, 4, _LIBRARIES),
-    FunctionBound("tanh", 3, 2, _LIBRARIES),
+    FunctionBound(name="exp2", cpu=3, cuda=3, source=_LIBRARIES),
+    FunctionBound(name="expm1", cpu=3, cuda=2, source=_LIBRARIES, summand=2),
+    FunctionBound(name="hypot", cpu=3, cuda=3, source="SLEEF u05 and glibc: 1 ULP"),
+    FunctionBound(name="i0", cpu=8, cuda=8, source=_ATEN),
+    FunctionBound(name="i0e", cpu=16, cuda=16, source=_ATEN),
+    FunctionBound(name="i1", cpu=16, cuda=16, source=_ATEN),
+    FunctionBound(name="i1e", cpu=16, cuda=16, source=_ATEN),
+    FunctionBound(
+        name="lgamma", cpu=4, cuda=6, source="SLEEF u10: 1 ULP; glibc: 4 ULP", cpu_argument=2, cuda_argument=4
+    ),
+    FunctionBound(name="log", cpu=3, cuda=2, source=_LIBRARIES),
+    FunctionBound(name="log10", cpu=3, cuda=3, source=_LIBRARIES),
+    FunctionBound(name="log1p", cpu=3, cuda=2, source=_LIBRARIES),
+    FunctionBound(name="log2", cpu=3, cuda=2, source=_LIBRARIES),
+    FunctionBound(name="ndtri", cpu=6, cuda=6, source=_ATEN),
+    FunctionBound(
+        name="pow",
+        cpu=3,
+        cuda=24,
+        source=f"{_LIBRARIES}; libdevice's powf in Triton kernels: 23 ULP, measured",
+        misreads_subnormals=True,
+    ),
+    FunctionBound(name="reciprocal", cpu=1, cuda=2, source="IEEE 754; Triton: div.full, PTX ISA: 2 ULP"),
+    FunctionBound(name="rsqrt", cpu=3, cuda=2, source="a root and a quotient: 1.5 ULP"),
+    FunctionBound(
+        name="sigmoid",
+        cpu=4,
+        cuda=4,
+        source="1 / (1 + exp(-x)), measured; exp(-x) overflows first",
+        cuda_argument=1,
+        flushes=True,
+    ),
+    FunctionBound(name="sin", cpu=4, cuda=2, source="SLEEF u35: 3.5 ULP"),
+    FunctionBound(name="sinh", cpu=3, cuda=3, source=_LIBRARIES),
+    FunctionBound(name="sqrt", cpu=1, cuda=1, source="IEEE 754"),
+    FunctionBound(name="tan", cpu=3, cuda=4, source=_LIBRARIES),
+    FunctionBound(name="tanh", cpu=3, cuda=2, source=_LIBRARIES),
 )
 FUNCTION_BOUNDS = {bound.name: bound for bound in _ALL}
 

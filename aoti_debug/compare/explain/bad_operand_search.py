@@ -34,7 +34,7 @@ _OVERFLOWING = ("int32", "int64")  # narrower integers are divided as int32
 _SAME_ORDER = frozenset({"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "clone", "alias"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Use:
     """An operand that has to lie within bounds.
 
@@ -127,7 +127,15 @@ class BadOperandSearch:
         if size is not None:
             least = -size if wraps else 0
             bad = functools.partial(_outside, least=least, size=size)
-            yield _Use(name, values, bad, None, str(table["node"]), dimension % len(shape), size)
+            yield _Use(
+                name=name,
+                values=values,
+                is_bad=bad,
+                dividends=None,
+                table=str(table["node"]),
+                dimension=dimension % len(shape),
+                size=size,
+            )
 
     def _divisor(self, node: Node, item: Any) -> Iterator[_Use]:
         import torch
@@ -136,15 +144,20 @@ class BadOperandSearch:
         result = node.types[0] if node.types else None
         if found is None or result is None or "float" in result.dtype or found[1].dtype.is_floating_point:
             return
-        yield _Use(*found, _is_zero)
+        name, values = found
+        yield _Use(name=name, values=values, is_bad=_is_zero)
         dividend = self._operand(node, node.args[0])
-        if dividend is None or result.dtype not in _OVERFLOWING or dividend[1].dtype != found[1].dtype:
+        if dividend is None or result.dtype not in _OVERFLOWING or dividend[1].dtype != values.dtype:
             return
         least = dividend[1] == torch.iinfo(dividend[1].dtype).min
         if bool(least.any()):
-            shape = torch.broadcast_shapes(least.shape, found[1].shape)
-            whole = found[1].expand(shape)
-            yield _Use(found[0], whole, lambda values: least & (values == -1), dividend[1].expand(shape))
+            shape = torch.broadcast_shapes(least.shape, values.shape)
+            yield _Use(
+                name=name,
+                values=values.expand(shape),
+                is_bad=lambda values: least & (values == -1),
+                dividends=dividend[1].expand(shape),
+            )
 
     def _operand(self, node: Node, item: Any) -> tuple[str, torch.Tensor] | None:
         """The name and the value of an argument; None if it is no tensor, or not known."""
@@ -175,19 +188,19 @@ class BadOperandSearch:
         is_whole = own == use.values.shape
         of = BadElement(key, element, value, use.is_bad)
         return BadOperand(
-            launch,
-            node.name,
-            node.target,
-            use.name,
-            _own_place(unravel(element, tuple(use.values.shape)), own),
-            value,
-            int(bad.sum()),
-            use.table,
-            use.dimension,
-            use.size,
-            self._computed(use.name, node.name, element) if is_whole else None,
-            "" if use.dividends is None else str(int(use.dividends.reshape(-1)[element])),
-            self._source(of) if is_whole else None,
+            launch=launch,
+            node=node.name,
+            operator=node.target,
+            name=use.name,
+            index=_own_place(unravel(element, tuple(use.values.shape)), own),
+            value=value,
+            count=int(bad.sum()),
+            table=use.table,
+            dimension=use.dimension,
+            size=use.size,
+            computed=self._computed(use.name, node.name, element) if is_whole else None,
+            dividend="" if use.dividends is None else str(int(use.dividends.reshape(-1)[element])),
+            source=self._source(of) if is_whole else None,
         )
 
     def _source(self, of: BadElement) -> BadSource | None:
@@ -216,14 +229,14 @@ class BadOperandSearch:
     def _operand_at(self, node: Node, item: Any, at: tuple[int, ...]) -> Operand | None:
         """The element, or the number, of an argument that an element of the result was computed from."""
         if isinstance(item, int | float) and not isinstance(item, bool):
-            return Operand("", value=str(item))
+            return Operand(name="", value=str(item))
         found = self._operand(node, item)
         if found is None:
             return None
         name, value = found
         own = at[len(at) - value.dim() :]
         place = tuple(0 if size == 1 else i for size, i in zip(value.shape, own, strict=True))
-        return Operand(name, place, str(value[place].item()))
+        return Operand(name=name, index=place, value=str(value[place].item()))
 
     def _exact(self, node: Node, at: tuple[int, ...]) -> str:
         import torch

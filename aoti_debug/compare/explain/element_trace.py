@@ -254,7 +254,7 @@ class ElementTrace:
             if isinstance(argument, dict) and argument.get("node") in by_name:
                 operands.append(_operand(by_name[str(argument["node"])]))
             elif isinstance(argument, int | float) and not isinstance(argument, bool):
-                operands.append(Operand("", value=str(float(argument))))
+                operands.append(Operand(name="", value=str(float(argument))))
         return Made(
             node=node.name,
             operator=node.target,
@@ -294,10 +294,10 @@ def _operand(source: ElementSource) -> Operand:
     count = int(numbers.numel())
     if count == 1:
         index = unravel(int(source.elements[0]), tuple(source.value.shape))
-        return Operand(source.name, index, str(float(numbers[0])))
+        return Operand(name=source.name, index=index, value=str(float(numbers[0])))
     infinite = numbers.isinf()
     return Operand(
-        source.name,
+        name=source.name,
         count=count,
         zeros=int((numbers == 0).sum()),
         plus_infinities=int((infinite & (numbers > 0)).sum()),

@@ -66,7 +66,9 @@ class OperandSource:
         nodes, leaves = self._part(of.key, recorded)
         if of.key in leaves:
             index = unravel(of.element, tuple(leaves[of.key].shape))
-            return BadSource(str(of.key), of.element, index, str(of.value), "", True)
+            return BadSource(
+                node=str(of.key), element=of.element, index=index, value=str(of.value), instead="", alone=True
+            )
         deadline = time.monotonic() + _MAX_SECONDS
 
         def is_bad(changes: Mapping[str, torch.Tensor]) -> bool:
@@ -84,7 +86,14 @@ class OperandSource:
             return None
         shape = next(tuple(value.shape) for key, value in leaves.items() if str(key) == culprit.name)
         index = () if culprit.element is None else unravel(culprit.element, shape)
-        return BadSource(culprit.name, culprit.element, index, culprit.value, culprit.instead, culprit.alone)
+        return BadSource(
+            node=culprit.name,
+            element=culprit.element,
+            index=index,
+            value=culprit.value,
+            instead=culprit.instead,
+            alone=culprit.alone,
+        )
 
     def _part(
         self, target: ValueKey, recorded: Mapping[ValueKey, torch.Tensor]

@@ -45,7 +45,7 @@ class FxExtra(Enum):
     ISSUE = "--issue"  # a text for torch's tracker
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FxRepro:
     """An FX repro that was written.
 
@@ -120,7 +120,16 @@ def write_fx_repro(
             (folder / name).write_text(text, encoding="utf-8")
         package, device = str(recorded.package), recorded.manifest.device
         saved = _save(
-            SaveRequest(package, region, tuple(module.inputs), module.outputs, device, imports, libraries, str(folder))
+            SaveRequest(
+                package=package,
+                region=region,
+                inputs=tuple(module.inputs),
+                outputs=module.outputs,
+                device=device,
+                imports=imports,
+                libraries=libraries,
+                folder=str(folder),
+            )
         )
         if FxExtra.ISSUE in extras:
             observed = _observed(fault_of(selected, diagnosed.verdict), saved)

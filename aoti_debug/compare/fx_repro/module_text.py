@@ -27,7 +27,7 @@ _NAMESPACES = ("aten", "prims", "math", "_operator", "torch", "aoti_debug")  # o
 _OBJECTS = {"dtype": "torch.{}", "layout": "torch.{}", "memory_format": "torch.{}"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModuleText:
     """The source of a module.
 
@@ -112,7 +112,14 @@ class _Writer:
         ]
         custom = tuple(dict.fromkeys(n.target for n in nodes if n.target and _is_custom(n)))
         source = "\n".join(lines) + "\n"
-        return ModuleText(source, inputs, tuple(map(str, outputs)), calls, tuple(self._imports), custom)
+        return ModuleText(
+            source=source,
+            inputs=inputs,
+            outputs=tuple(map(str, outputs)),
+            calls=calls,
+            imports=tuple(self._imports),
+            custom=custom,
+        )
 
     def _last(self, nodes: Sequence[Node]) -> list[ValueKey]:
         """The values that no node of the region reads, of a launch that wrote none."""

@@ -9,7 +9,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.protocol.request import Region
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SaveRequest:
     """The request to save the tensors that a region begins and ends with, and to run the script once.
 
@@ -30,7 +30,7 @@ class SaveRequest:
     folder: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InputTensor:
     """An input that was saved.
 

@@ -181,12 +181,19 @@ def describe(value: torch.Tensor) -> InputTensor:
     dtype = dtypes.bare_name(value.dtype)
     is_integer = not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
     numbers = value.cpu().numpy() if is_integer and value.numel() else None  # torch has no limits of uint16
-    limits = (0, 0) if numbers is None else (int(numbers.min()), int(numbers.max()))
+    smallest, largest = (0, 0) if numbers is None else (int(numbers.min()), int(numbers.max()))
     data = ""
     if 0 < value.numel() * value.element_size() <= LARGEST_TEXT:
         plain = value.detach().resolve_conj().cpu().contiguous().reshape(-1).view(torch.uint8)
         data = base64.b64encode(plain.numpy().tobytes()).decode()
-    return InputTensor(dtype, tuple(value.shape), tuple(value.stride()), *limits, data)
+    return InputTensor(
+        dtype=dtype,
+        shape=tuple(value.shape),
+        strides=tuple(value.stride()),
+        smallest=smallest,
+        largest=largest,
+        data=data,
+    )
 
 
 def input_text(tensor: InputTensor, device: str) -> str:

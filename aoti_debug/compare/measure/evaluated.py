@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evaluated:
     """An output as it was recorded, and as it was evaluated.
 
@@ -63,7 +63,7 @@ def measurement(subject: Subject, output: Evaluated, **members: object) -> Measu
     actual = output.actual
     common = {"dtype": dtypes.bare_name(actual.dtype), "shape": tuple(actual.shape), "count": actual.numel()}
     limited = {name: min(value, LARGEST) if isinstance(value, float) else value for name, value in members.items()}
-    return Measurement(subject.argument, subject.value, subject.operator, **common, **limited)  # type: ignore[arg-type]
+    return Measurement(argument=subject.argument, value=subject.value, operator=subject.operator, **common, **limited)  # type: ignore[arg-type]
 
 
 def spread(
@@ -107,12 +107,12 @@ def spread_of(
     largest = torch.zeros(rows * columns, dtype=plane.dtype, device=plane.device)
     largest.scatter_reduce_(0, cell.reshape(-1), plane.reshape(-1), "amax")
     return ErrorSpread(
-        () if ulp is None else _histogram(ulp[~misplaced]),
-        int(misplaced.sum()),
-        rows,
-        columns,
-        tuple(float(f"{value:.3g}") for value in largest.tolist()),
-        _ranges(shape, excess > bound),
+        ulp=() if ulp is None else _histogram(ulp[~misplaced]),
+        misplaced=int(misplaced.sum()),
+        rows=rows,
+        columns=columns,
+        map=tuple(float(f"{value:.3g}") for value in largest.tolist()),
+        ranges=_ranges(shape, excess > bound),
     )
 
 

@@ -89,11 +89,11 @@ def _as_real(output: Evaluated) -> Evaluated:
         return torch.view_as_real(tensor.resolve_conj().contiguous())
 
     return Evaluated(
-        real(output.actual),
-        real(output.eager),
-        real(output.kernel),
-        real(output.double),
-        tuple(map(real, output.perturbed)),
+        actual=real(output.actual),
+        eager=real(output.eager),
+        kernel=real(output.kernel),
+        double=real(output.double),
+        perturbed=tuple(map(real, output.perturbed)),
         terms=output.terms,
         largest_sum=output.largest_sum,
     )

@@ -42,7 +42,7 @@ class ReturnedElement:
     expected: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OutputError:
     """The difference of one output from what it should be.
 
@@ -180,7 +180,9 @@ def of_other_kind(actual: Mapping[int, Path], expected: Mapping[int, Path]) -> t
         else:
             fault = f"is {_text(returned)}, where eager returns {_text(wanted)}: another {_other(returned, wanted)}"
         count = math.prod(known.shape)
-        found.append(OutputError(index, known.dtype, count, count, math.inf, fault=fault))
+        found.append(
+            OutputError(index=index, dtype=known.dtype, elements=count, different=count, relative=math.inf, fault=fault)
+        )
     return tuple(found)
 
 
@@ -196,7 +198,9 @@ def with_faults(
     for index, fault in faults.items():
         if index not in known and index in actual:
             tensor = open_tensor(actual[index])
-            known[index] = OutputError(index, tensor.dtype, tensor.numel, 0, 0.0)
+            known[index] = OutputError(
+                index=index, dtype=tensor.dtype, elements=tensor.numel, different=0, relative=0.0
+            )
         if index in known:
             known[index] = replace(known[index], fault=fault)
     return tuple(known[index] for index in sorted(known))
@@ -318,7 +322,7 @@ def _error(index: int, actual: StoredTensor, expected: StoredTensor, shape: tupl
     if actual.numel:
         first, second = (tensor.data.reshape(tensor.numel, -1) for tensor in (actual, expected))
         different = int((first != second).any(axis=1).sum())
-    error = OutputError(index, actual.dtype, actual.numel, different, 0.0)
+    error = OutputError(index=index, dtype=actual.dtype, elements=actual.numel, different=different, relative=0.0)
     if not different:
         return error
     try:

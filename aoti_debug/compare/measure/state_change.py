@@ -39,7 +39,9 @@ def state_change(
         advance = Advance.TWICE
     else:
         advance = Advance.OTHERWISE
-    return StateChange(name, call, launch, advance, change, difference, misplaced)
+    return StateChange(
+        name=name, call=call, launch=launch, advance=advance, change=change, difference=difference, misplaced=misplaced
+    )
 
 
 def begin_difference(name: str, actual: torch.Tensor | None, right: torch.Tensor) -> StateChange:
@@ -49,9 +51,17 @@ def begin_difference(name: str, actual: torch.Tensor | None, right: torch.Tensor
         actual: None if it is only known that elements differ.
     """
     if actual is None:
-        return StateChange(name, 0, "", Advance.OTHER_BEGIN)
+        return StateChange(name=name, call=0, launch="", advance=Advance.OTHER_BEGIN)
     new, old = (_real(tensor).double().reshape(-1) for tensor in (actual, right))
-    return StateChange(name, 0, "", Advance.OTHER_BEGIN, None, _size(new - old), int((~_alike(new, old)).sum()))
+    return StateChange(
+        name=name,
+        call=0,
+        launch="",
+        advance=Advance.OTHER_BEGIN,
+        change=None,
+        difference=_size(new - old),
+        misplaced=int((~_alike(new, old)).sum()),
+    )
 
 
 def lost_change(name: str, before: torch.Tensor, expected: torch.Tensor) -> StateChange | None:

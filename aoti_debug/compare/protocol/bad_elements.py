@@ -18,7 +18,7 @@ class TracedElement:
     element: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Operand:
     """An argument of an operator: the elements, or the number, that one element of its result was computed from.
 
@@ -39,7 +39,7 @@ class Operand:
     minus_infinities: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Made:
     """A non-finite number that an operator made of others.
 
@@ -95,7 +95,7 @@ class Computed:
     exact: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BadSource:
     """The element of a recorded value that a bad element comes from, found by evaluating the graph with other numbers.
 
@@ -118,7 +118,7 @@ class BadSource:
     recorded: tuple[str, str] = ("", "")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BadOperand:
     """The first element, in the order of the graph, of an operand that an operator cannot use.
 
@@ -184,7 +184,7 @@ class InputElement:
     value: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Refusal:
     """The exception that the exported program raises in eager, called with the inputs of the run.
 

@@ -20,7 +20,7 @@ SMALLEST_BIN, LARGEST_BIN = (
 MAX_RANGES = 8  # of indices, in one dimension
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ErrorSpread:
     """The distribution of an output's errors.
 
@@ -67,7 +67,7 @@ class Element:
     eager: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """The differences of one output from its reference in float64.
 
@@ -142,7 +142,7 @@ class Explanation:
     is_partial: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RegionResult:
     """The measurements of one region.
 
@@ -192,7 +192,7 @@ class Advance(str, Enum):
     OTHER_BEGIN = "from another value"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StateChange:
     """The change of a state of the model in a call, against the program run in eager from the same state.
 
@@ -269,7 +269,7 @@ class ExportedOutputs:
     double: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AlteredOutput:
     """A wrong output, and the part of its error that the graph makes which the kernels were generated from.
 
@@ -292,7 +292,7 @@ class AlteredOutput:
     worst: Element | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AlteredProgram:
     """The change that Inductor's decompositions and passes have made to a program whose outputs are wrong.
 

@@ -43,7 +43,7 @@ class KnownValue:
     parts: tuple[Recorded, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Region:
     """The part of a graph that computes what a launch writes from what it, and launches before it, have read.
 
@@ -78,7 +78,7 @@ class ProgramOutput:
     recorded: KnownValue
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ProgramState:
     """A weight, a buffer or an input that the program overwrites, in one call.
 
@@ -97,7 +97,7 @@ class ProgramState:
     launch: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ProgramRun:
     """One call of the whole program, from the inputs and weights that the run began it with.
 
@@ -157,7 +157,7 @@ class GivenTensors:
     inputs: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExportedRun:
     """The calls of a run, to be made by the exported program in eager.
 
@@ -197,7 +197,7 @@ class WantedValues:
     arithmetic: ValueArithmetic
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CompareRequest:
     """The request to evaluate regions, and the whole program.
 

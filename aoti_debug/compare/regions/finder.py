@@ -164,15 +164,15 @@ class RegionFinder:
                     raise
                 nodes[node.name] = None  # a weight that was passed wrongly, taken from the exported program
         return Region(
-            launch.id,
-            launches,
-            graph.name,
-            graph.function,
-            graph.sorted(nodes),
-            tuple(inputs),
-            tuple(KnownValue(w.value, self._written(w)) for w in closed if w.value is not None),
-            symbols.known(),
-            tuple(f"{name} is not compared: {reason}" for name, reason in open_.items()),
+            launch=launch.id,
+            launches=launches,
+            graph=graph.name,
+            function=graph.function,
+            nodes=graph.sorted(nodes),
+            inputs=tuple(inputs),
+            outputs=tuple(KnownValue(w.value, self._written(w)) for w in closed if w.value is not None),
+            symbols=symbols.known(),
+            notes=tuple(f"{name} is not compared: {reason}" for name, reason in open_.items()),
         )
 
     def _check_random_numbers(self, graph: Graph, nodes: Iterable[str], launches: Iterable[str]) -> None:

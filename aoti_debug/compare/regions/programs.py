@@ -64,14 +64,14 @@ def exported_run(
     last = _program_run(run, graph, regions, calls[-1])
     last = replace(last, inputs=(*last.inputs, *drawn[-1]), outputs=())
     return ExportedRun(
-        len(calls),
-        "" if returned is None else str(returned),
-        tuple(_weights(run)),
-        last,
-        tuple(states),
-        tuple(_written(run, regions, calls[-1], set(returned_values(graph)))),
-        _untouched(run, graph, regions),
-        drawn,
+        calls=len(calls),
+        returned="" if returned is None else str(returned),
+        weights=tuple(_weights(run)),
+        last=last,
+        states=tuple(states),
+        written=tuple(_written(run, regions, calls[-1], set(returned_values(graph)))),
+        untouched=_untouched(run, graph, regions),
+        seeds=drawn,
     )
 
 
@@ -159,7 +159,9 @@ def _program_run(
             symbols |= region.symbols
             outputs += [ProgramOutput(region.launch, item) for item in region.outputs]
     begin = tuple(_begin(run, graph, regions, call).values())
-    return ProgramRun("", MODEL, begin, tuple(outputs), symbols, call, states)
+    return ProgramRun(
+        graph="", function=MODEL, inputs=begin, outputs=tuple(outputs), symbols=symbols, call=call, states=states
+    )
 
 
 def _begin(run: RunDir, graph: Graph, regions: Regions, call: int) -> Mapping[ValueKey, KnownValue]:

@@ -124,14 +124,14 @@ def fault_region(run: RunDir, reference: Reference, launch: Launch) -> Region | 
                 upstream.setdefault(write.value, KnownValue(write.value, after))
     nodes = graph.sorted(_between(graph, known, targets or _calls(graph)))
     return Region(
-        launch.id,
-        (launch.id,),
-        graph.name,
-        graph.function,
-        nodes,
-        tuple(known.values()),
-        (),
-        symbols.known(),
+        launch=launch.id,
+        launches=(launch.id,),
+        graph=graph.name,
+        function=graph.function,
+        nodes=nodes,
+        inputs=tuple(known.values()),
+        outputs=(),
+        symbols=symbols.known(),
         upstream=tuple(upstream.values()),
     )
 

@@ -42,7 +42,7 @@ def untouched_states(run: RunDir, graph: Graph) -> Iterator[StateChange]:
         if node.kind is NodeKind.WEIGHT and node.target in names and graph.mutators.get(node.name):
             for call in model_calls(run):
                 if not finder.arguments(node, call):
-                    yield StateChange(node.target, call, "", Advance.UNTOUCHED)
+                    yield StateChange(name=node.target, call=call, launch="", advance=Advance.UNTOUCHED)
 
 
 _STATES = (NodeKind.WEIGHT, NodeKind.INPUT)
@@ -81,7 +81,14 @@ class _Finder:
             return None
         name = node.target or node.name
         last = self._graph.mutators[node.name][-1]
-        return ProgramState(name, node.name, last, before, after, writers[-1].id if writers else "")
+        return ProgramState(
+            name=name,
+            node=node.name,
+            mutator=last,
+            before=before,
+            after=after,
+            launch=writers[-1].id if writers else "",
+        )
 
     def _after(
         self, node: Node, call: int, uses: tuple[tuple[Launch, Argument], ...], unwritten: Recorded | None

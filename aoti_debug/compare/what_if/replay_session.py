@@ -26,7 +26,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 BASE = "aoti_debug_replays"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
     """A run to repeat, and what is done otherwise.
 

@@ -65,7 +65,7 @@ def _largest(errors: tuple[OutputError, ...]) -> float:
     return max((error.relative for error in errors), default=0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WhatIf:
     """A model with results of launches replaced.
 
@@ -104,7 +104,15 @@ def what_if(session: ReplaySession, run: RunDir, substitutions: Sequence[Substit
     notes = [*planned.program.notes, *after.refused]
     if planned.program.failure or not outputs.before:
         notes.append(f"what the program returns is not known: {planned.program.failure or 'it returns no tensor'}")
-    return WhatIf(tuple(substitutions), begin, planned.launches, before, after, outputs, tuple(notes))
+    return WhatIf(
+        substitutions=tuple(substitutions),
+        begin=begin,
+        launches=planned.launches,
+        before=before,
+        after=after,
+        outputs=outputs,
+        notes=tuple(notes),
+    )
 
 
 @dataclass(frozen=True)

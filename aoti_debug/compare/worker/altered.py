@@ -84,12 +84,12 @@ def altered_program(
     )
     graph = exported.graph
     return AlteredProgram(
-        -1.0 if most is None else most.relative,
-        0.0 if most is None else most.explained,
-        LEAST if most is None else most.least,
-        is_rounded,
-        _first_lost(graph, lost, returned_nodes(graph), list(wrong)),
-        tuple(outputs),
+        relative=-1.0 if most is None else most.relative,
+        explained=0.0 if most is None else most.explained,
+        least=LEAST if most is None else most.least,
+        is_rounded=is_rounded,
+        lost=_first_lost(graph, lost, returned_nodes(graph), list(wrong)),
+        outputs=tuple(outputs),
     )
 
 
@@ -110,13 +110,13 @@ def _altered_output(
         values = (repr(tensor[at].item()) for tensor in (actual, right, right))
         worst = Element(int(places[at]), *values)
     return AlteredOutput(
-        index,
-        places.numel(),
-        _difference(low, right),
-        _explained(low, right, actual),
-        output.rounding if is_rounded else LEAST,
-        tuple(output.actual.shape),
-        worst,
+        index=index,
+        elements=places.numel(),
+        relative=_difference(low, right),
+        explained=_explained(low, right, actual),
+        least=output.rounding if is_rounded else LEAST,
+        shape=tuple(output.actual.shape),
+        worst=worst,
     )
 
 

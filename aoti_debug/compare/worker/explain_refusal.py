@@ -51,7 +51,7 @@ def refusal_of(source: ExportedSource, error: RefusedError) -> Refusal | StatesF
             said = other.raised
         except NotEvaluableError:  # it cannot be loaded; that its operator fails was seen all the same
             pass
-    refusal = Refusal(type(said).__name__, first_line(said), call=error.call)
+    refusal = Refusal(error=type(said).__name__, words=first_line(said), call=error.call)
     exported = source.reference.of_exported
     if not error.node or exported is None or error.node not in exported.graphs[0].by_name:
         return refusal
@@ -61,7 +61,15 @@ def refusal_of(source: ExportedSource, error: RefusedError) -> Refusal | StatesF
     if error.call == 0:
         with contextlib.suppress(NotEvaluableError, RuntimeError, TypeError, ValueError, IndexError):
             bad, inputs = _bad_operand(source, exported, error.node)
-    return Refusal(refusal.error, refusal.words, error.node, operator, bad, inputs, error.call)
+    return Refusal(
+        error=refusal.error,
+        words=refusal.words,
+        node=error.node,
+        operator=operator,
+        bad=bad,
+        inputs=inputs,
+        call=error.call,
+    )
 
 
 def is_about_values(error: BaseException) -> bool:

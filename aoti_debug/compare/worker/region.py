@@ -53,7 +53,7 @@ _EAGER_AND_DOUBLE = (Arithmetic.EAGER, Arithmetic.DOUBLE)
 _SPREADS = 16  # outputs whose distribution of errors is kept
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Evaluations:
     """The evaluations of a region: in eager's arithmetic, in those that kernels may use, and in float64.
 
@@ -102,11 +102,20 @@ class RegionEvaluator:
         try:
             outputs, notes, explanations, begins = self._measure(region)
         except (NotEvaluableError, RunDirError) as error:
-            return RegionResult(region.launch, failure=str(error), seconds=time.monotonic() - began)
+            return RegionResult(launch=region.launch, failure=str(error), seconds=time.monotonic() - began)
         except (RuntimeError, MemoryError) as error:  # no memory for a copy in float64, a device that is lost
-            return RegionResult(region.launch, failure=failure_text(error), seconds=time.monotonic() - began)
+            return RegionResult(launch=region.launch, failure=failure_text(error), seconds=time.monotonic() - began)
         seconds = time.monotonic() - began
-        return RegionResult(region.launch, outputs, "", notes, seconds, explanations, begins.node, begins.share)
+        return RegionResult(
+            launch=region.launch,
+            outputs=outputs,
+            failure="",
+            notes=notes,
+            seconds=seconds,
+            explanations=explanations,
+            begins=begins.node,
+            share=begins.share,
+        )
 
     def _measure(
         self, region: Region
@@ -142,7 +151,15 @@ class RegionEvaluator:
                 kernels = (evaluate(Arithmetic.KERNEL, known), evaluate(Arithmetic.KERNEL, known, outputs))
             bounds = _Bounds(self._reference, graph, region, self._device, self._weights, symbols, known)
             measured: list[Measurement] = []
-            at = _Evaluations(graph, symbols, known, evaluate, eager, kernels, double)
+            at = _Evaluations(
+                graph=graph,
+                symbols=symbols,
+                known=known,
+                evaluate=evaluate,
+                eager=eager,
+                kernels=kernels,
+                double=double,
+            )
             notes = [f"{name} computed in its own dtype: {why}" for name, why in double.fallbacks.items()]
             for item in region.outputs:
                 try:
@@ -253,10 +270,12 @@ class RegionEvaluator:
         ties = index_ties.equal_choices(graph, item.value.node, actual, at.eager)
         in_eager = expected(at.eager)
         output = Evaluated(
-            actual,
-            in_eager,
-            in_eager if at.eager in at.kernels else _nearest([expected(kernel) for kernel in at.kernels], actual),
-            expected(double),
+            actual=actual,
+            eager=in_eager,
+            kernel=in_eager
+            if at.eager in at.kernels
+            else _nearest([expected(kernel) for kernel in at.kernels], actual),
+            double=expected(double),
             ties=ties,
             terms=double.terms,
             largest_sum=double.largest_sum,

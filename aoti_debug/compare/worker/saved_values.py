@@ -57,7 +57,7 @@ def save_region(
             failure = str(error)
         except (RuntimeError, MemoryError) as error:
             failure = failure_text(error)
-    yield RegionResult(region.launch, failure=failure)
+    yield RegionResult(launch=region.launch, failure=failure)
 
 
 def save_outputs(evaluation: Evaluation, graph: Graph, program: ProgramRun, folder: Path) -> Iterator[SavedOutput]:

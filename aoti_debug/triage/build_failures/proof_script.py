@@ -67,7 +67,16 @@ def region_of(graph: Graph, names: Iterable[str]) -> Region:
                 waiting.append(source)
     begin = tuple(KnownValue(ValueKey(source), _NOWHERE) for source in graph.sorted(inputs))
     symbols = dict.fromkeys(symbols_of(graph.by_name[node] for node in (*nodes, *inputs)), SIZE)
-    return Region("", (), graph.name, graph.function, graph.sorted(nodes), begin, (), symbols)
+    return Region(
+        launch="",
+        launches=(),
+        graph=graph.name,
+        function=graph.function,
+        nodes=graph.sorted(nodes),
+        inputs=begin,
+        outputs=(),
+        symbols=symbols,
+    )
 
 
 def calls_of(graph: Graph) -> tuple[str, ...]:
@@ -84,7 +93,7 @@ def input_of(graph: Graph, name: str, symbols: Mapping[str, int]) -> InputTensor
     type_ = graph.by_name[name].types[0]
     assert type_ is not None
     known = Symbols(known=symbols)
-    return InputTensor(type_.dtype, _sizes(type_.shape, known), _sizes(type_.strides, known))
+    return InputTensor(dtype=type_.dtype, shape=_sizes(type_.shape, known), strides=_sizes(type_.strides, known))
 
 
 def device_of(graph: Graph, region: Region) -> str:

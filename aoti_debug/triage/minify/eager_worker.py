@@ -62,7 +62,16 @@ def of_file(path: str, inputs: str) -> tuple[Reference, Region, dict[ValueKey, A
     output = graph.nodes[-1]
     nodes = graph.sorted(_needed(graph, output.inputs))
     begin = tuple(KnownValue(key, Recorded("", "", "")) for key in known)
-    region = Region("", (), graph.name, graph.function, nodes, begin, (), symbols.known())
+    region = Region(
+        launch="",
+        launches=(),
+        graph=graph.name,
+        function=graph.function,
+        nodes=nodes,
+        inputs=begin,
+        outputs=(),
+        symbols=symbols.known(),
+    )
     return reference, region, known
 
 

@@ -154,7 +154,16 @@ def part_of(start: Start, units: Iterable[Unit]) -> Region | None:
     outputs = tuple(KnownValue(key, _NOWHERE) for key in _results(graph, calls) if key not in read)
     begin = tuple(KnownValue(key, _NOWHERE) for key in inputs)
     region = start.region
-    return Region("", (), region.graph, region.function, nodes, begin, outputs, region.symbols)
+    return Region(
+        launch="",
+        launches=(),
+        graph=region.graph,
+        function=region.function,
+        nodes=nodes,
+        inputs=begin,
+        outputs=outputs,
+        symbols=region.symbols,
+    )
 
 
 def _is_constant(node: Node) -> bool:

@@ -31,7 +31,7 @@ from tests.compare import chains
 from tests.wrong_model import CONFIGS, Wrong
 
 module = importlib.import_module("aoti_debug.compare.bisect.bisect_settings")
-WRONG = BuildTrial(BASELINE, finding=BuildFault.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
+WRONG = BuildTrial(name=BASELINE, finding=BuildFault.LAUNCH, wrong="0.2 cpp_fused_relu_1 is wrong")
 
 
 def bisect(folder: Path, *words: str | Path) -> Result:
@@ -55,7 +55,7 @@ def tried(*changes: Change, like: BuildTrial = WRONG) -> BuildTrial:
 
 
 def test_a_setting_that_was_asked_for(wrong: Wrong, tmp_path: Path) -> None:
-    folder = interrupted(SettingsOptions(wrong.program, CONFIGS, out=tmp_path), WRONG)
+    folder = interrupted(SettingsOptions(program=wrong.program, inductor_configs=CONFIGS, out=tmp_path), WRONG)
     ((key, value),) = CONFIGS.items()
     result = bisect(tmp_path, wrong.program, "--inductor-config", f"{key}={value}")
     assert result.exit_code == 1, result.output
@@ -65,7 +65,7 @@ def test_a_setting_that_was_asked_for(wrong: Wrong, tmp_path: Path) -> None:
 
 
 def test_the_lowering_of_an_operator(wrong: Wrong, tmp_path: Path) -> None:
-    options = SettingsOptions(wrong.program, out=tmp_path, imports=("tests.wrong_lowering",))
+    options = SettingsOptions(program=wrong.program, out=tmp_path, imports=("tests.wrong_lowering",))
     relu, argmax = "aten.relu.default", "aten.argmax.default"
     baseline = replace(WRONG, applied=Applied((), (), (argmax, relu)), suspects=(relu,))
     interrupted(options, baseline, tried(*suspects({}, "cpu")))
@@ -78,9 +78,9 @@ def test_the_lowering_of_an_operator(wrong: Wrong, tmp_path: Path) -> None:
 
 
 PASSES = (LeaveOut(Part.PASS, "first"), LeaveOut(Part.PASS, "second"))
-RIGHT = BuildTrial("right")
-FAILED = BuildTrial("failed", failure="it cannot be lowered")
-CRASHED = BuildTrial("crashed", finding=BuildFault.END, wrong="it was killed")
+RIGHT = BuildTrial(name="right")
+FAILED = BuildTrial(name="failed", failure="it cannot be lowered")
+CRASHED = BuildTrial(name="crashed", finding=BuildFault.END, wrong="it was killed")
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ CRASHED = BuildTrial("crashed", finding=BuildFault.END, wrong="it was killed")
 def test_wrong_outputs_without_a_wrong_launch_are_searched_in_the_passes(
     wrong: Wrong, tmp_path: Path, trials: tuple[BuildTrial, ...], found: tuple[Change, ...]
 ) -> None:
-    options = SettingsOptions(wrong.program, out=tmp_path)
+    options = SettingsOptions(program=wrong.program, out=tmp_path)
     baseline = BuildTrial(
-        BASELINE, finding=BuildFault.OUTPUT, wrong="output 0 is 0.1 off", applied=Applied(("first", "second"))
+        name=BASELINE, finding=BuildFault.OUTPUT, wrong="output 0 is 0.1 off", applied=Applied(("first", "second"))
     )
     interrupted(options, baseline, *trials)
     bisection = bisect_settings(options)

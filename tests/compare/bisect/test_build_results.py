@@ -12,14 +12,14 @@ from aoti_debug.compare.bisect.delta_debugging import SetOutcome
 from aoti_debug.instrument.frontend.protocol.messages import Applied
 
 BASELINE = BuildTrial(
-    "baseline",
+    name="baseline",
     finding=BuildFault.LAUNCH,
     wrong="0.1 relu is wrong",
     applied=Applied(("remove_noop_ops",), (), ("aten.relu.default",)),
     suspects=("aten.relu.default",),
     seconds=2.5,
 )
-OTHER = BuildTrial("without a and b", ("a", "b"))
+OTHER = BuildTrial(name="without a and b", changes=("a", "b"))
 
 
 def test_an_interrupted_bisection_goes_on(tmp_path: Path) -> None:
@@ -51,20 +51,24 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("trial", "of_numbers", "of_a_crash"),
     [
-        (BuildTrial("x"), SetOutcome.YES, SetOutcome.YES),
-        (BuildTrial("x", failure="it does not compile"), SetOutcome.UNKNOWN, SetOutcome.UNKNOWN),
-        (BuildTrial("x", finding=BuildFault.OUTPUT, wrong="output 0 is 1 off"), SetOutcome.NO, SetOutcome.UNKNOWN),
-        (BuildTrial("x", finding=BuildFault.END, wrong="it was killed"), SetOutcome.UNKNOWN, SetOutcome.NO),
-        (BuildTrial("x", finding=BuildFault.BUILD, wrong="lowering of a: no"), SetOutcome.UNKNOWN, SetOutcome.UNKNOWN),
+        (BuildTrial(name="x"), SetOutcome.YES, SetOutcome.YES),
+        (BuildTrial(name="x", failure="it does not compile"), SetOutcome.UNKNOWN, SetOutcome.UNKNOWN),
+        (BuildTrial(name="x", finding=BuildFault.OUTPUT, wrong="output 0 is 1 off"), SetOutcome.NO, SetOutcome.UNKNOWN),
+        (BuildTrial(name="x", finding=BuildFault.END, wrong="it was killed"), SetOutcome.UNKNOWN, SetOutcome.NO),
+        (
+            BuildTrial(name="x", finding=BuildFault.BUILD, wrong="lowering of a: no"),
+            SetOutcome.UNKNOWN,
+            SetOutcome.UNKNOWN,
+        ),
     ],
 )
 def test_what_a_trial_tells(trial: BuildTrial, of_numbers: SetOutcome, of_a_crash: SetOutcome) -> None:
     assert trial.outcome(BASELINE) is of_numbers
-    assert trial.outcome(BuildTrial("baseline", finding=BuildFault.END, wrong="it was killed")) is of_a_crash
+    assert trial.outcome(BuildTrial(name="baseline", finding=BuildFault.END, wrong="it was killed")) is of_a_crash
 
 
 def test_of_a_build_that_fails_another_one_that_does_tells_that_it_is_not_fixed() -> None:
-    failed = BuildTrial("x", finding=BuildFault.BUILD, wrong="lowering of a: no")
+    failed = BuildTrial(name="x", finding=BuildFault.BUILD, wrong="lowering of a: no")
     assert failed.outcome(failed) is SetOutcome.NO
     assert OTHER.outcome(failed) is SetOutcome.YES
     assert BASELINE.outcome(failed) is SetOutcome.UNKNOWN

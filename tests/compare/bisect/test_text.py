@@ -20,7 +20,9 @@ from tests.compare.chains import chain
 HALVES = "by halves: with all results up to it replaced, the outputs are right"
 ALL_THE_SAME = "the outputs are within rounding of the good package's all the same"
 NOTHING = "the outputs differ, and no launch writes something else from the same inputs"
-RIGHT, WRONG = (OutputError(0, "float32", 8, 8, relative) for relative in (1e-7, 0.5))
+RIGHT, WRONG = (
+    OutputError(index=0, dtype="float32", elements=8, different=8, relative=relative) for relative in (1e-7, 0.5)
+)
 
 
 def found(
@@ -30,7 +32,16 @@ def found(
     suspects = [SuspectLaunch(run.launches[i], (), LaunchVerdict.WRONG, True) for i in culprits]
     suspects += [SuspectLaunch(run.launches[i], (), LaunchVerdict.OK, False) for i in rounding]
     return Bisection(
-        run, run, PairedBy.LAUNCH, 3, 3 - len(suspects), tuple(suspects), run.launches[:between], outputs, 4, ()
+        good=run,
+        bad=run,
+        by=PairedBy.LAUNCH,
+        paired=3,
+        same=3 - len(suspects),
+        suspects=tuple(suspects),
+        between=run.launches[:between],
+        outputs=outputs,
+        runs=4,
+        notes=(),
     )
 
 
@@ -71,9 +82,9 @@ def test_launches_that_differ_by_rounding_are_counted(tmp_path: Path) -> None:
 
 def test_earlier_builds_and_the_change_that_fixes() -> None:
     trials = (
-        BuildTrial("baseline", finding=BuildFault.LAUNCH, wrong="0.1 relu is wrong", seconds=8.7),
-        BuildTrial("--inductor-config a=1", ("a",), failure="there is no a", seconds=0.4),
-        BuildTrial("--inductor-config b=1", ("b",), seconds=9),
+        BuildTrial(name="baseline", finding=BuildFault.LAUNCH, wrong="0.1 relu is wrong", seconds=8.7),
+        BuildTrial(name="--inductor-config a=1", changes=("a",), failure="there is no a", seconds=0.4),
+        BuildTrial(name="--inductor-config b=1", changes=("b",), seconds=9),
     )
     changes = (SettingChange("b", 1, "the vector width"), LeaveOut(Part.PASS, "c"))
     assert settings_lines(SettingsBisection(trials, 2, changes)) == [

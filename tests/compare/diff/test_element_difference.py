@@ -63,7 +63,9 @@ def test_complex_numbers(tmp_path: Path) -> None:
 
 def test_equal_and_empty_tensors(tmp_path: Path) -> None:
     a = torch.arange(4.0)
-    assert difference(tmp_path, a, a.clone()) == ElementDifference(4, 0, -1, -1, None, None, None, None)
+    assert difference(tmp_path, a, a.clone()) == ElementDifference(
+        elements=4, different=0, first=-1, worst=-1, values=None, max_ulp=None, max_absolute=None, max_relative=None
+    )
     assert difference(tmp_path, a[:0], a[:0]).different == 0
 
 

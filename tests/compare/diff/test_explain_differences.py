@@ -37,7 +37,7 @@ def forked() -> Iterator[None]:
 
 
 def explained(a: RunDir, b: RunDir) -> Diff:
-    return explain_differences(diff_runs(a, b), DiffOptions(a.path, b.path), Steps(None))
+    return explain_differences(diff_runs(a, b), DiffOptions(a=a.path, b=b.path), Steps(None))
 
 
 def causes(diff: Diff) -> list[tuple[str, DiffCause]]:

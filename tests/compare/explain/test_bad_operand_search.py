@@ -65,8 +65,20 @@ def first(
 )
 def test_an_index_past_the_end(target: str, args: tuple[Any, ...], dimension: int, size: int) -> None:
     found = first({"table": TABLE, "index": INDEX}, call("use", target, *args))
-    source = BadSource("index", 3, (1, 1), "9", "", True)
-    assert found == BadOperand("0.1", "use", target, "index", (1, 1), 9, 1, "table", dimension, size, source=source)
+    source = BadSource(node="index", element=3, index=(1, 1), value="9", instead="", alone=True)
+    assert found == BadOperand(
+        launch="0.1",
+        node="use",
+        operator=target,
+        name="index",
+        index=(1, 1),
+        value=9,
+        count=1,
+        table="table",
+        dimension=dimension,
+        size=size,
+        source=source,
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +125,11 @@ def test_the_numbers_that_an_index_was_computed_from() -> None:
     assert (found.name, found.index, found.value, found.count) == ("flat", (0,), 1_000_000, 2)
     made = found.computed
     assert made == Computed(
-        "far", "aten.mul.Tensor", "int32", (Operand("ids", (0, 0), "1"), Operand("", value="1000000")), "1000000.0"
+        "far",
+        "aten.mul.Tensor",
+        "int32",
+        (Operand(name="ids", index=(0, 0), value="1"), Operand(name="", value="1000000")),
+        "1000000.0",
     )
 
 
@@ -140,8 +156,17 @@ def test_a_divisor_of_zero() -> None:
     values = {"total": torch.arange(3), "size": torch.tensor([1, 0, 2])}
     division = call("pages", "aten.div.Tensor_mode", node("total"), node("size"), dtype="int64")
     found = first(values, division)
-    source = BadSource("size", 1, (1,), "0", "", True)
-    assert found == BadOperand("0.1", "pages", "aten.div.Tensor_mode", "size", (1,), 0, 1, source=source)
+    source = BadSource(node="size", element=1, index=(1,), value="0", instead="", alone=True)
+    assert found == BadOperand(
+        launch="0.1",
+        node="pages",
+        operator="aten.div.Tensor_mode",
+        name="size",
+        index=(1,),
+        value=0,
+        count=1,
+        source=source,
+    )
     assert first(values, call("ratio", "aten.div.Tensor", node("total"), node("size"))) is None
 
 
@@ -198,4 +223,4 @@ def test_what_launches_wrote_is_taken_where_the_graph_computes_something_else() 
         recorded={"scaled": torch.tensor([10, 777])},
     )
     assert found is not None
-    assert found.source == BadSource("scaled", 1, (1,), "777", "", True)
+    assert found.source == BadSource(node="scaled", element=1, index=(1,), value="777", instead="", alone=True)

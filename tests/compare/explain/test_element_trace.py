@@ -56,7 +56,10 @@ def test_a_division_by_zero_is_followed_through_what_moves_elements() -> None:
     )
     assert (found.node, found.operator, found.dtype) == ("div", "aten.div.Tensor", "float32")
     assert (found.index, found.value, found.exact, found.reduces) == ((1, 1), "inf", "inf", False)
-    assert found.operands == (Operand("x", (1, 1), "1.0"), Operand("total", (1, 0), "0.0"))
+    assert found.operands == (
+        Operand(name="x", index=(1, 1), value="1.0"),
+        Operand(name="total", index=(1, 0), value="0.0"),
+    )
 
 
 def test_an_overflow_comes_before_the_nan_that_it_becomes() -> None:
@@ -96,7 +99,7 @@ def test_a_sum_names_the_elements_of_its_row() -> None:
     x[0, 0], x[1, 1], x[1, 2] = math.nan, math.inf, -math.inf
     found = made({"x": x}, call("sum_1", "aten.sum.dim_IntList", node("x"), [1]), element=1)
     assert (found.node, found.index, found.value, found.reduces) == ("sum_1", (1,), "nan", True)
-    assert found.operands == (Operand("x", count=4, zeros=2, plus_infinities=1, minus_infinities=1),)
+    assert found.operands == (Operand(name="x", count=4, zeros=2, plus_infinities=1, minus_infinities=1),)
 
 
 def test_a_product_of_matrices_counts_a_row_and_a_column() -> None:

@@ -16,7 +16,7 @@ from aoti_debug.compare.fx_repro.request import InputTensor
 from tests.compare.fx_repro.test_module_text import everything
 
 GOLDEN = Path(__file__).parent / "golden"
-RANDOM = InputTensor("float32", (4, 3), (3, 1))
+RANDOM = InputTensor(dtype="float32", shape=(4, 3), strides=(3, 1))
 VERSIONS = {"torch": "2.13.0", "Python": "3.11.7"}
 
 
@@ -42,20 +42,20 @@ def test_the_whole_text_names_no_folder(golden: Callable[[Path, str], None]) -> 
 def test_small_inputs_are_in_the_text() -> None:
     value = torch.tensor([[1, -2], [3, 4]], dtype=torch.int16)
     data = base64.b64encode(value.numpy().tobytes()).decode()
-    (made,) = inputs_of(InputTensor("int16", (2, 2), (2, 1), data=data))
+    (made,) = inputs_of(InputTensor(dtype="int16", shape=(2, 2), strides=(2, 1), data=data))
     assert torch.equal(made, value)
-    recorded = InputTensor("int16", (2, 2), (2, 1), data=data)
+    recorded = InputTensor(dtype="int16", shape=(2, 2), strides=(2, 1), data=data)
     assert "attached" not in issue_text(everything(), {"x": recorded}, {}, "cpu", [])
 
 
 def test_an_expanded_input_has_its_shape() -> None:
-    (made,) = inputs_of(InputTensor("float32", (3, 4), (0, 1)))
+    (made,) = inputs_of(InputTensor(dtype="float32", shape=(3, 4), strides=(0, 1)))
     assert made.shape == (3, 4)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "uint8", "uint16", "bool", "complex64"])
 def test_others_are_random_within_their_range_and_have_the_layout(dtype: str) -> None:
-    (made,) = inputs_of(InputTensor(dtype, (8, 5), (1, 8), smallest=2, largest=4))
+    (made,) = inputs_of(InputTensor(dtype=dtype, shape=(8, 5), strides=(1, 8), smallest=2, largest=4))
     assert (made.dtype, made.stride()) == (getattr(torch, dtype), (1, 8))
     if "int" in dtype:
         assert set(made.flatten().tolist()) == {2, 3, 4}

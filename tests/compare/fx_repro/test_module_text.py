@@ -53,14 +53,14 @@ def text_of(
     graph = Graph("", MODEL, (x, *nodes), ())
     recorded = Recorded("0.0", "buf0", "none")
     region = Region(
-        "0.0",
-        ("0.0",),
-        "",
-        MODEL,
-        tuple(node.name for node in nodes),
-        tuple(KnownValue(key, recorded) for key in inputs or [ValueKey("x")]),
-        tuple(KnownValue(key, recorded) for key in outputs),
-        {"s0": 3},
+        launch="0.0",
+        launches=("0.0",),
+        graph="",
+        function=MODEL,
+        nodes=tuple(node.name for node in nodes),
+        inputs=tuple(KnownValue(key, recorded) for key in inputs or [ValueKey("x")]),
+        outputs=tuple(KnownValue(key, recorded) for key in outputs),
+        symbols={"s0": 3},
     )
     return module_text(Reference(FORMAT, "2.13", (graph,), (LINE,)), graph, region, worded)
 

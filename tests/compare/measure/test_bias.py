@@ -19,7 +19,7 @@ def values(count: int = 4096) -> torch.Tensor:
 
 def measured(actual: torch.Tensor, exact: torch.Tensor, eager: torch.Tensor | None = None) -> Measurement:
     rounded = exact.to(actual.dtype) if eager is None else eager
-    return measure(SUBJECT, Evaluated(actual, rounded, exact.float(), exact))
+    return measure(SUBJECT, Evaluated(actual=actual, eager=rounded, kernel=exact.float(), double=exact))
 
 
 def truncated(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

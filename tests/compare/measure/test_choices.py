@@ -20,7 +20,9 @@ def test_only_elements_that_depend_on_a_choice_are_judged_by_the_range() -> None
     assert found is not None
     double = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
     actual = torch.tensor([9.0, 3.5, 99.0])
-    output = Evaluated(actual, torch.tensor([1.0, 4.0, 5.0]), double, double, perturbed=(double + 7,))
+    output = Evaluated(
+        actual=actual, eager=torch.tensor([1.0, 4.0, 5.0]), kernel=double, double=double, perturbed=(double + 7,)
+    )
     judged = found.applied(output)
     assert judged.actual.tolist() == [9.0, 2.0, 99.0]
     assert judged.eager.tolist() == [1.0, 2.0, 5.0]

@@ -21,7 +21,9 @@ def exact(*shape: int) -> torch.Tensor:
 
 
 def output(values: torch.Tensor, dtype: torch.dtype = torch.float32) -> Evaluated:
-    return Evaluated((values * (1 + 1e-7)).to(dtype), values.to(dtype), values.float(), values)
+    return Evaluated(
+        actual=(values * (1 + 1e-7)).to(dtype), eager=values.to(dtype), kernel=values.float(), double=values
+    )
 
 
 def wrong(found: Evaluated) -> Evaluated:
@@ -39,7 +41,9 @@ def nonfinite(found: Evaluated) -> Evaluated:
 
 def truncated(values: torch.Tensor) -> Evaluated:
     bits = values.float().view(torch.int32) & -65536
-    return Evaluated(bits.view(torch.float32).bfloat16(), values.bfloat16(), values.float(), values)
+    return Evaluated(
+        actual=bits.view(torch.float32).bfloat16(), eager=values.bfloat16(), kernel=values.float(), double=values
+    )
 
 
 CASES = {

@@ -40,7 +40,14 @@ def evaluated(function: Function, *inputs: Tensor, actual: Tensor | None = None,
 
     kernel = function(*wider(torch.float32)) if dtype in (torch.float16, torch.bfloat16) else eager
     result = kernel.to(dtype) if actual is None else actual
-    return Evaluated(result, eager, kernel, function(*double), tuple(map(moved, range(3))), terms=terms)
+    return Evaluated(
+        actual=result,
+        eager=eager,
+        kernel=kernel,
+        double=function(*double),
+        perturbed=tuple(map(moved, range(3))),
+        terms=terms,
+    )
 
 
 def verdict(output: Evaluated) -> LaunchVerdict:
@@ -205,7 +212,7 @@ def test_units_in_the_last_place() -> None:
     assert steps.tolist() == [2**-23, 2**-23, 2**-22, 2**-21, 2**-149, 2**-23]
 
 
-MEASURED = Measurement("buf0", "add", "aten.add.Tensor", "float32", (4,), 4)
+MEASURED = Measurement(argument="buf0", value="add", operator="aten.add.Tensor", dtype="float32", shape=(4,), count=4)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +238,21 @@ def test_a_launch_gets_the_worst_verdict_of_its_outputs() -> None:
 @pytest.mark.parametrize(("largest_sum", "wrong"), [(4e38, 0), (3e38, 1)])
 def test_a_sum_that_overflows_in_another_order(largest_sum: float, wrong: int) -> None:
     right = torch.tensor([1e38, 1.0])
-    output = Evaluated(torch.tensor([torch.inf, 1.0]), right, right, right.double(), terms=4, largest_sum=largest_sum)
+    output = Evaluated(
+        actual=torch.tensor([torch.inf, 1.0]),
+        eager=right,
+        kernel=right,
+        double=right.double(),
+        terms=4,
+        largest_sum=largest_sum,
+    )
     assert measure(Subject("buf0", "sum_1", "aten.sum.default"), output).wrong == wrong
-    small = Evaluated(torch.tensor([1e38, torch.inf]), right, right, right.double(), terms=4, largest_sum=largest_sum)
+    small = Evaluated(
+        actual=torch.tensor([1e38, torch.inf]),
+        eager=right,
+        kernel=right,
+        double=right.double(),
+        terms=4,
+        largest_sum=largest_sum,
+    )
     assert measure(Subject("buf0", "sum_1", "aten.sum.default"), small).wrong == 1

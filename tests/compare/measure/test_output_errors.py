@@ -75,7 +75,12 @@ def test_integers_have_to_be_equal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("double", "eager", "is_right"), [(0.08, 0.01, True), (0.09, 0.01, False), (0.2, 0.0, False)])
 def test_eagers_own_error_may_be_made_too(double: float, eager: float, is_right: bool) -> None:
-    assert OutputError(0, "float32", 8, 8, 0.2, double=double, eager_double=eager).is_right is is_right
+    assert (
+        OutputError(
+            index=0, dtype="float32", elements=8, different=8, relative=0.2, double=double, eager_double=eager
+        ).is_right
+        is is_right
+    )
 
 
 def test_errors_against_float64(tmp_path: Path) -> None:
@@ -126,7 +131,7 @@ def test_float8_rounds_most() -> None:
 
 def test_rounding_is_that_of_the_coarsest_dtype_of_the_program() -> None:
     wide, whole, overflowed = (
-        OutputError(index, dtype, 8, 3, relative)
+        OutputError(index=index, dtype=dtype, elements=8, different=3, relative=relative)
         for index, (dtype, relative) in enumerate((("float32", 0.02), ("int64", 0.5), ("float32", math.inf)))
     )
     found = (wide, whole, overflowed)
@@ -180,7 +185,18 @@ def test_what_differs_in_the_last_places_alone_is_nearly_equal(
 )
 def test_another_decision_in_16_bits_is_no_rounding(dtype: str, actual: str, expected: str, decides: bool) -> None:
     example = ReturnedElement((1,), actual, expected)
-    found = OutputError(0, dtype, 8, 1, 0.01, "bfloat16", 0.0, 0.01, example=example, arithmetic="bfloat16")
+    found = OutputError(
+        index=0,
+        dtype=dtype,
+        elements=8,
+        different=1,
+        relative=0.01,
+        computed="bfloat16",
+        double=0.0,
+        eager_double=0.01,
+        example=example,
+        arithmetic="bfloat16",
+    )
     assert found.is_another_decision is decides
     assert found.has_lost_rounding is decides
 
@@ -188,15 +204,118 @@ def test_another_decision_in_16_bits_is_no_rounding(dtype: str, actual: str, exp
 @pytest.mark.parametrize(
     ("error", "is_lost"),
     [
-        (OutputError(0, "float32", 8, 8, 3e-4, "float16", 1e-7, 3e-4), True),
-        (OutputError(0, "float32", 8, 8, 3e-4, "float16", 2e-4, 3e-4), False),  # float64 is as far from both
-        (OutputError(0, "float32", 8, 8, 3e-4, "float16", 1e-7, 3e-4, arithmetic="float16"), False),
-        (OutputError(0, "float16", 8, 8, 0.5, "float16", 1e-4, 0.5, arithmetic="float16"), True),
-        (OutputError(0, "float32", 8, 8, 2e-7, "float16", 1e-9, 2e-7), False),  # in the last place
-        (OutputError(0, "int64", 8, 1, 0.1, "bfloat16", 0.0, 0.1), True),
-        (OutputError(0, "int64", 8, 1, 0.1, "bfloat16", 0.0, 0.1, arithmetic="bfloat16"), False),  # it decides
-        (OutputError(0, "float32", 8, 8, 3e-4, "float32", 1e-7, 3e-4, arithmetic="float32"), False),
-        (OutputError(0, "float32", 8, 8, 3e-4, "float16"), False),  # float64 is not known
+        (
+            OutputError(
+                index=0,
+                dtype="float32",
+                elements=8,
+                different=8,
+                relative=3e-4,
+                computed="float16",
+                double=1e-7,
+                eager_double=3e-4,
+            ),
+            True,
+        ),
+        (
+            OutputError(
+                index=0,
+                dtype="float32",
+                elements=8,
+                different=8,
+                relative=3e-4,
+                computed="float16",
+                double=2e-4,
+                eager_double=3e-4,
+            ),
+            False,
+        ),  # float64 is as far from both
+        (
+            OutputError(
+                index=0,
+                dtype="float32",
+                elements=8,
+                different=8,
+                relative=3e-4,
+                computed="float16",
+                double=1e-7,
+                eager_double=3e-4,
+                arithmetic="float16",
+            ),
+            False,
+        ),
+        (
+            OutputError(
+                index=0,
+                dtype="float16",
+                elements=8,
+                different=8,
+                relative=0.5,
+                computed="float16",
+                double=1e-4,
+                eager_double=0.5,
+                arithmetic="float16",
+            ),
+            True,
+        ),
+        (
+            OutputError(
+                index=0,
+                dtype="float32",
+                elements=8,
+                different=8,
+                relative=2e-7,
+                computed="float16",
+                double=1e-9,
+                eager_double=2e-7,
+            ),
+            False,
+        ),  # in the last place
+        (
+            OutputError(
+                index=0,
+                dtype="int64",
+                elements=8,
+                different=1,
+                relative=0.1,
+                computed="bfloat16",
+                double=0.0,
+                eager_double=0.1,
+            ),
+            True,
+        ),
+        (
+            OutputError(
+                index=0,
+                dtype="int64",
+                elements=8,
+                different=1,
+                relative=0.1,
+                computed="bfloat16",
+                double=0.0,
+                eager_double=0.1,
+                arithmetic="bfloat16",
+            ),
+            False,
+        ),  # it decides
+        (
+            OutputError(
+                index=0,
+                dtype="float32",
+                elements=8,
+                different=8,
+                relative=3e-4,
+                computed="float32",
+                double=1e-7,
+                eager_double=3e-4,
+                arithmetic="float32",
+            ),
+            False,
+        ),
+        (
+            OutputError(index=0, dtype="float32", elements=8, different=8, relative=3e-4, computed="float16"),
+            False,
+        ),  # float64 is not known
     ],
 )
 def test_rounding_is_lost_where_float64_is_nearer_to_the_run(error: OutputError, is_lost: bool) -> None:

@@ -60,14 +60,16 @@ def test_how_a_state_changes(after: list[float], expected: list[float], advance:
 def test_a_state_that_rounding_decides_is_not_wrong(
     after: float, exact: float, noisy: list[float], advance: Advance
 ) -> None:
-    change = StateChange("best", 1, "0.1", Advance.NOT_AT_ALL, 1.0, 2.0)
+    change = StateChange(name="best", call=1, launch="0.1", advance=Advance.NOT_AT_ALL, change=1.0, difference=2.0)
     both = torch.tensor(after), torch.tensor(float(exact), dtype=torch.float64)
     judged = judged_by_noise(change, *both, [torch.tensor(float(value), dtype=torch.float64) for value in noisy])
     assert judged.advance is advance
 
 
 def test_nan_in_a_state_is_wrong_however_far_it_moves() -> None:
-    change = StateChange("mean", 1, "0.1", Advance.OTHERWISE, 1.0, 0.0, misplaced=1)
+    change = StateChange(
+        name="mean", call=1, launch="0.1", advance=Advance.OTHERWISE, change=1.0, difference=0.0, misplaced=1
+    )
     after, exact = torch.tensor([1.0, float("nan")]), torch.tensor([1.0, 1.0]).double()
     assert judged_by_noise(change, after, exact, [exact * 2]).advance is Advance.OTHERWISE
 
@@ -87,7 +89,7 @@ def test_nan_in_a_state_is_wrong_however_far_it_moves() -> None:
     ],
 )
 def test_float64_decides_what_rounding_explains(after: float, eager: float, exact: float, advance: Advance) -> None:
-    change = StateChange("err", 0, "0.0", Advance.OTHERWISE, 1.0, 1.0)
+    change = StateChange(name="err", call=0, launch="0.0", advance=Advance.OTHERWISE, change=1.0, difference=1.0)
     run, program = torch.tensor([after]), torch.tensor([eager])
     assert judged_by_double(change, run, program, torch.tensor([exact], dtype=torch.float64)).advance is advance
 
@@ -120,7 +122,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[str],
 
 
 def compared(package: Path, folder: Path) -> Comparison:
-    return compare(CompareOptions(package, calls=2, out=folder / "compares"))
+    return compare(CompareOptions(model=package, calls=2, out=folder / "compares"))
 
 
 @pytest.mark.slow
@@ -168,7 +170,7 @@ class Counter(nn.Module):
 @pytest.mark.slow
 def test_an_update_that_the_lowered_graph_has_lost(tmp_path: Path) -> None:
     torch.export.save(torch.export.export(Counter(), (torch.randn(4),)), tmp_path / "model.pt2")
-    comparison = compare(CompareOptions(tmp_path / "model.pt2", calls=2, out=tmp_path / "compares"))
+    comparison = compare(CompareOptions(model=tmp_path / "model.pt2", calls=2, out=tmp_path / "compares"))
     reference, _ = reference_of(comparison.run)
     folded = not any(node.target == "aten.add.Tensor" for node in reference.graphs[0].nodes)
     assert comparison.is_clean is not folded

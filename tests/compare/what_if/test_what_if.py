@@ -11,7 +11,10 @@ from aoti_debug.compare.what_if.what_if import Outputs, Recovery
 
 
 def of(*relative: float) -> tuple[OutputError, ...]:
-    return tuple(OutputError(i, "float32", 8, int(value != 0), value) for i, value in enumerate(relative))
+    return tuple(
+        OutputError(index=i, dtype="float32", elements=8, different=int(value != 0), relative=value)
+        for i, value in enumerate(relative)
+    )
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,9 @@ def altered(folder: Path, before: Graph, after: Graph, wrong: Sequence[int]) -> 
     calls = ExportedCalls(exported, Arithmetic.DOUBLE, "cpu", [X], lambda _: None)
     returned = ExportedCalls(lowered, Arithmetic.EAGER, "cpu", [X], lambda _: None).call()
     actual = {n: whole(returned[n]) for n in wrong}
-    return altered_program(reference, calls, ProgramRun("", MODEL, (known,), ()), "cpu", actual)
+    return altered_program(
+        reference, calls, ProgramRun(graph="", function=MODEL, inputs=(known,), outputs=()), "cpu", actual
+    )
 
 
 BEFORE = graph(
@@ -141,7 +143,9 @@ def test_what_float64_rounds_explains_no_error(tmp_path: Path) -> None:
     assert exported is not None
     calls = ExportedCalls(exported, Arithmetic.DOUBLE, "cpu", [X], lambda _: None)
     actual = {0: whole(torch.full((8,), 1e-7))}
-    found = altered_program(reference, calls, ProgramRun("", MODEL, (known,), ()), "cpu", actual)
+    found = altered_program(
+        reference, calls, ProgramRun(graph="", function=MODEL, inputs=(known,), outputs=()), "cpu", actual
+    )
     assert found.relative > 1e200
     assert found.explained < 1e-6
 

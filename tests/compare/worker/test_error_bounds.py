@@ -47,7 +47,15 @@ def measured(folder: Path, inputs: dict[str, Tensor], nodes: tuple[Node, ...], a
     graph, last = graph_of(inputs, nodes), nodes[-1].name
     read = tuple(known(name, tensor) for name, tensor in inputs.items())
     names = tuple(node.name for node in nodes)
-    region = Region("0.0", ("0.0",), "", MODEL, names, read, (known(last, actual),))
+    region = Region(
+        launch="0.0",
+        launches=("0.0",),
+        graph="",
+        function=MODEL,
+        nodes=names,
+        inputs=read,
+        outputs=(known(last, actual),),
+    )
     result = RegionEvaluator(Reference(FORMAT, "2.13", (graph,)), "cpu").measure(region)
     assert not result.failure
     return result.outputs[0]

@@ -175,7 +175,12 @@ def faults(folder: Path, *returned: object) -> list[tuple[int, str]]:
         recorded = Recorded("0.0", buffer, str(folder / f"{buffer}.safetensors"), ("3", "1"), 6)
         written.append(ProgramOutput("0.0", KnownValue(ValueKey(name), recorded)))
     saved_outputs.save(list(returned), folder / "returned")
-    run = ExportedRun(1, str(folder / "returned"), last=ProgramRun("", MODEL, (), ()), written=tuple(written))
+    run = ExportedRun(
+        calls=1,
+        returned=str(folder / "returned"),
+        last=ProgramRun(graph="", function=MODEL, inputs=(), outputs=()),
+        written=tuple(written),
+    )
     reference = Reference(FORMAT, torch.__version__, (GRAPH,))
     return [(f.index, f.fault) for f in misreturned(reference, run) if isinstance(f, FaultyOutput)]
 
@@ -253,7 +258,12 @@ def returned_through(
     recorded = Recorded("0.0", "buf0", str(folder / "buf0.safetensors"), strides, base.numel())
     saved_outputs.save([value], folder / "returned")
     written = (ProgramOutput("0.0", KnownValue(ValueKey("base", after), recorded)),)
-    run = ExportedRun(1, str(folder / "returned"), last=ProgramRun("", MODEL, (), ()), written=written)
+    run = ExportedRun(
+        calls=1,
+        returned=str(folder / "returned"),
+        last=ProgramRun(graph="", function=MODEL, inputs=(), outputs=()),
+        written=written,
+    )
     given = Node("x", NodeKind.INPUT, types=(OUTPUT,))
     graph = Graph("", MODEL, (given, *nodes, *overwriting, output), ())
     return list(misreturned(Reference(FORMAT, torch.__version__, (graph,)), run))
@@ -305,7 +315,12 @@ def test_a_tensor_that_lies_otherwise_in_memory(tmp_path: Path) -> None:
     saved_outputs.save([W[0, :4]], tmp_path / "returned")
     recorded = Recorded("0.0", "buf0", str(tmp_path / "buf0.safetensors"), ("1", "4"), W.numel())
     written = (ProgramOutput("0.0", KnownValue(ValueKey("base"), recorded)),)
-    run = ExportedRun(1, str(tmp_path / "returned"), last=ProgramRun("", MODEL, (), ()), written=written)
+    run = ExportedRun(
+        calls=1,
+        returned=str(tmp_path / "returned"),
+        last=ProgramRun(graph="", function=MODEL, inputs=(), outputs=()),
+        written=written,
+    )
     assert list(misreturned(Reference(FORMAT, torch.__version__, (Graph("", MODEL, nodes, ()),)), run)) == []
 
 

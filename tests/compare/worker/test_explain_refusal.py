@@ -61,7 +61,9 @@ def yielded(
     lowered = Graph("", MODEL, (Node("output", NodeKind.OUTPUT, "output", ([],)),), ())
     reference = Reference(FORMAT, "2.13.0", (lowered,), exported=graphs.reference().exported)
     package: Any = "package.pt2"
-    request = CompareRequest(package, "cpu", (), exported=str(program or ""), exported_run=ExportedRun(calls))
+    request = CompareRequest(
+        package=package, device="cpu", regions=(), exported=str(program or ""), exported_run=ExportedRun(calls=calls)
+    )
     weights = ExportedWeights(folder / "model.pt2")
     return list(exported_results(request, package, reference, "cpu", weights, folder))
 

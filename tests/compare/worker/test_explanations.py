@@ -78,7 +78,15 @@ def found(*middle: Node) -> Rounding | None:
     graph = Graph("", MODEL, nodes, ())
     reference = Reference(FORMAT, "2.13", (graph,))
     names = tuple(node.name for node in nodes[1:])
-    region = Region("0.0", ("0.0",), "", MODEL, names, (), (KnownValue(ValueKey("back"), Recorded("0.0", "b", "")),))
+    region = Region(
+        launch="0.0",
+        launches=("0.0",),
+        graph="",
+        function=MODEL,
+        nodes=names,
+        inputs=(),
+        outputs=(KnownValue(ValueKey("back"), Recorded("0.0", "b", "")),),
+    )
 
     def back(arithmetic: Arithmetic, adjust: Adjustment | None = None) -> torch.Tensor:
         evaluation = Evaluation(reference, graph, arithmetic, "cpu", adjust=adjust)

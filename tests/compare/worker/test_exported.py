@@ -72,8 +72,10 @@ def results(
 ) -> list[Any]:
     """What the worker yields for a program in a file, whose graph the package holds unless it is not `known`."""
     package: Any = "package.pt2"
-    run = ExportedRun(calls, str(returned or ""), states=states, **members)
-    request = CompareRequest(package, "cpu", (), exported=str(exported), exported_run=run if calls else None)
+    run = ExportedRun(calls=calls, returned=str(returned or ""), states=states, **members)
+    request = CompareRequest(
+        package=package, device="cpu", regions=(), exported=str(exported), exported_run=run if calls else None
+    )
     graphs = ReferenceGraphs()
     if known:
         graphs.record_exported(torch.export.export(module or Counter(), ()))
@@ -111,7 +113,12 @@ def test_without_a_call_nothing_is_read(tmp_path: Path, called: list[object]) ->
 def test_an_output_far_from_a_program_whose_graph_is_right(tmp_path: Path, called: list[object]) -> None:
     """No pass and no launch explains it, and no rounding."""
     saved_outputs.save([torch.tensor(4.0)], tmp_path / "returned")
-    source = results(saved(tmp_path), calls=3, returned=tmp_path / "returned", last=ProgramRun("", MODEL, (), ()))
+    source = results(
+        saved(tmp_path),
+        calls=3,
+        returned=tmp_path / "returned",
+        last=ProgramRun(graph="", function=MODEL, inputs=(), outputs=()),
+    )
     (faulty,) = [result for result in source if isinstance(result, FaultyOutput)]
     assert faulty.index == 0
     assert faulty.fault.startswith("is far from what the exported program returns")
@@ -189,7 +196,7 @@ def test_random_numbers_are_a_reason(tmp_path: Path, called: list[object]) -> No
     drawn = Node("rand", NodeKind.CALL, "aten.rand.default", ([3],))
     reference = Reference(FORMAT, "2.13.0", (Graph("", MODEL, (drawn,), ()),))
     package: Any = "package.pt2"
-    request = CompareRequest(package, "cpu", (), exported_run=ExportedRun(1))
+    request = CompareRequest(package=package, device="cpu", regions=(), exported_run=ExportedRun(calls=1))
     (failure,) = exported_results(request, package, reference, "cpu", ExportedWeights(None), tmp_path)
     assert failure == StatesFailure("it draws random numbers")
     assert called
@@ -205,7 +212,7 @@ def test_seeds_that_are_not_recorded_are_a_reason(tmp_path: Path, called: list[o
     lowered = Graph("", MODEL, (Node("output", NodeKind.OUTPUT, "output", ([],)),), ())
     reference = Reference(FORMAT, "2.13.0", (lowered,), exported=graphs.reference().exported)
     package: Any = "package.pt2"
-    request = CompareRequest(package, "cpu", (), exported_run=ExportedRun(1))
+    request = CompareRequest(package=package, device="cpu", regions=(), exported_run=ExportedRun(calls=1))
     (failure,) = exported_results(request, package, reference, "cpu", ExportedWeights(None), tmp_path)
     assert failure == StatesFailure("it draws random numbers, whose seeds are not recorded")
     assert called
@@ -250,9 +257,11 @@ def states_of(folder: Path, values: tuple[float | None, ...]) -> tuple[CallState
     """The states of calls that each begin with what the one before has left; None where that is not recorded."""
     states = []
     for call, (a, b) in enumerate(itertools.pairwise(values)):
-        held = recorded(folder, a or 0.0), recorded(folder, b or 0.0)
+        before, after = recorded(folder, a or 0.0), recorded(folder, b or 0.0)
         is_known = a is not None and b is not None
-        state = ProgramState("count", "b_count", "copy_", *held, f"{call}.0")
+        state = ProgramState(
+            name="count", node="b_count", mutator="copy_", before=before, after=after, launch=f"{call}.0"
+        )
         states.append(CallStates(call, (state,) if is_known else ()))
     return tuple(states)
 

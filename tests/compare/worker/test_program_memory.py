@@ -57,7 +57,7 @@ def graph() -> Graph:
 def test_one_weight_of_the_whole_program_at_a_time(tmp_path: Path, strides: tuple[int, int]) -> None:
     weights = tuple(weight(tmp_path, f"w{at}", strides) for at in range(COUNT))
     outputs = tuple(ProgramOutput("0.0", row(tmp_path, f"node{at}")) for at in range(COUNT))
-    run = ProgramRun("", MODEL, weights, outputs)
+    run = ProgramRun(graph="", function=MODEL, inputs=weights, outputs=outputs)
     with growth() as grown:
         results = list(evaluate_program(Reference(FORMAT, "2.13", (graph(),)), run, "cpu"))
     assert [result.relative for result in results if isinstance(result, Inherited)] == [0.0] * COUNT
@@ -66,7 +66,15 @@ def test_one_weight_of_the_whole_program_at_a_time(tmp_path: Path, strides: tupl
 
 
 def test_a_recorded_weight_is_not_copied(tmp_path: Path) -> None:
-    region = Region("0.0", ("0.0",), "", MODEL, ("node0",), (weight(tmp_path, "w0"),), (row(tmp_path, "node0"),))
+    region = Region(
+        launch="0.0",
+        launches=("0.0",),
+        graph="",
+        function=MODEL,
+        nodes=("node0",),
+        inputs=(weight(tmp_path, "w0"),),
+        outputs=(row(tmp_path, "node0"),),
+    )
     with growth() as grown:
         result = RegionEvaluator(Reference(FORMAT, "2.13", (graph(),)), "cpu").measure(region)
     assert not result.failure

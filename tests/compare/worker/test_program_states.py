@@ -52,8 +52,15 @@ def results(folder: Path, after: torch.Tensor, began: float = 1.0) -> list[objec
         KnownValue(ValueKey("x"), recorded("x", X)),
         KnownValue(ValueKey("state"), recorded("state", begun(began))),
     )
-    state = ProgramState("state", "state", "copy", known[1].recorded, recorded("after", after), "0.0")
-    run = ProgramRun("", MODEL, known, (), states=(state,))
+    state = ProgramState(
+        name="state",
+        node="state",
+        mutator="copy",
+        before=known[1].recorded,
+        after=recorded("after", after),
+        launch="0.0",
+    )
+    run = ProgramRun(graph="", function=MODEL, inputs=known, outputs=(), states=(state,))
     return list(evaluate_program(Reference(FORMAT, torch.__version__, (GRAPH,)), run, "cpu"))
 
 

@@ -40,7 +40,15 @@ def evaluated(folder: Path, nodes: tuple[Node, ...], x: torch.Tensor, actual: to
         saved_tensors.save(folder / f"{value}.safetensors", value, tensor)
         return KnownValue(ValueKey(value), Recorded("0.0", value, str(folder / f"{value}.safetensors")))
 
-    region = Region("0.0", ("0.0",), "", MODEL, tuple(names), (known("x", x),), (known(names[-1], actual),))
+    region = Region(
+        launch="0.0",
+        launches=("0.0",),
+        graph="",
+        function=MODEL,
+        nodes=tuple(names),
+        inputs=(known("x", x),),
+        outputs=(known(names[-1], actual),),
+    )
     result = RegionEvaluator(Reference(FORMAT, "2.13", (graph,)), "cpu").measure(region)
     assert not result.failure
     return result
@@ -173,6 +181,8 @@ def test_an_operator_that_returns_memory_that_it_has_not_written(tmp_path: Path)
         return filled
 
     half_filled.register_fake(torch.empty_like)
-    region = Region("0.0", ("0.0",), "", MODEL, ("half",), (given,), (written,))
+    region = Region(
+        launch="0.0", launches=("0.0",), graph="", function=MODEL, nodes=("half",), inputs=(given,), outputs=(written,)
+    )
     result = RegionEvaluator(Reference(FORMAT, "2.13", (graph,)), "cpu").measure(region)
     assert result.failure == NOT_REPEATABLE

@@ -46,7 +46,15 @@ def saved(folder: Path, name: str, tensor: torch.Tensor, storage: int = 12) -> R
 def region(output: str, actual: Recorded, *parts: Recorded) -> Region:
     nodes = ("select", "double") if output == "double" else ("total",)
     known = KnownValue(ValueKey("x"), parts[0], parts[1:])
-    return Region("0.0", ("0.0",), "", MODEL, nodes, (known,), (KnownValue(ValueKey(output), actual),))
+    return Region(
+        launch="0.0",
+        launches=("0.0",),
+        graph="",
+        function=MODEL,
+        nodes=nodes,
+        inputs=(known,),
+        outputs=(KnownValue(ValueKey(output), actual),),
+    )
 
 
 def inputs(item: Region) -> RegionInputs:
@@ -110,9 +118,23 @@ def test_the_memory_of_conjugated_numbers_holds_their_conjugates(tmp_path: Path)
         (("conjugate",), known, KnownValue(ValueKey("conjugate"), memory)),
         (("turned", "copied"), (KnownValue(ValueKey("conjugate"), memory),), KnownValue(ValueKey("copied"), copied)),
     ):
-        (measured,) = evaluator.measure(Region("0.0", ("0.0",), "", MODEL, nodes, start, (output,))).outputs
+        (measured,) = evaluator.measure(
+            Region(
+                launch="0.0", launches=("0.0",), graph="", function=MODEL, nodes=nodes, inputs=start, outputs=(output,)
+            )
+        ).outputs
         assert (measured.wrong, measured.equals_eager) == (0, True)
-    (wrong,) = evaluator.measure(Region("0.0", ("0.0",), "", MODEL, ("conjugate",), known, (other,))).outputs
+    (wrong,) = evaluator.measure(
+        Region(
+            launch="0.0",
+            launches=("0.0",),
+            graph="",
+            function=MODEL,
+            nodes=("conjugate",),
+            inputs=known,
+            outputs=(other,),
+        )
+    ).outputs
     assert wrong.wrong == 24
     assert len(list(tmp_path.glob("program_values/*"))) == 1
 
@@ -133,7 +155,17 @@ def test_a_wrong_output_of_eight_bits_stays_wrong(tmp_path: Path) -> None:
     evaluator = RegionEvaluator(Reference(FORMAT, "2.13", (graph,)), "cpu", kept=tmp_path)
     known = KnownValue(ValueKey("x"), saved(tmp_path, "x", WHOLE))
     actual = KnownValue(ValueKey("narrow"), saved(tmp_path, "buf0", (WHOLE * 2).to(torch.float8_e4m3fn)))
-    result = evaluator.measure(Region("0.0", ("0.0",), "", MODEL, ("narrow",), (known,), (actual,)))
+    result = evaluator.measure(
+        Region(
+            launch="0.0",
+            launches=("0.0",),
+            graph="",
+            function=MODEL,
+            nodes=("narrow",),
+            inputs=(known,),
+            outputs=(actual,),
+        )
+    )
     assert result.failure == ""
     assert result.outputs[0].wrong > 0
 

@@ -23,8 +23,25 @@ from aoti_debug.triage.results.finding_kinds import NONFINITE
 
 LINE = ModelLine("model.py", 7, "forward", "    rows = table[index * 3]")
 OTHER = ModelLine("model.py", 6, "forward", "    index = ids * 3")
-BAD = BadOperand("0.1", "index", "aten.index.Tensor", "ids", (5,), 1_000_000, 1, "table", 0, 1000)
-MADE = Computed("mul", "aten.mul.Tensor", "int32", (Operand("ids", (5,), "3000"), Operand("", value="1000000")), "3e9")
+BAD = BadOperand(
+    launch="0.1",
+    node="index",
+    operator="aten.index.Tensor",
+    name="ids",
+    index=(5,),
+    value=1_000_000,
+    count=1,
+    table="table",
+    dimension=0,
+    size=1000,
+)
+MADE = Computed(
+    "mul",
+    "aten.mul.Tensor",
+    "int32",
+    (Operand(name="ids", index=(5,), value="3000"), Operand(name="", value="1000000")),
+    "3e9",
+)
 
 
 @pytest.mark.parametrize(
@@ -32,19 +49,53 @@ MADE = Computed("mul", "aten.mul.Tensor", "int32", (Operand("ids", (5,), "3000")
     [
         (BAD, "aten.index.Tensor: ids[5] is 1000000, table has 1000 rows"),
         (
-            BadOperand("0.1", "g", "aten.gather.default", "i", (), -1, 3, "x", 2, 8),
+            BadOperand(
+                launch="0.1",
+                node="g",
+                operator="aten.gather.default",
+                name="i",
+                index=(),
+                value=-1,
+                count=3,
+                table="x",
+                dimension=2,
+                size=8,
+            ),
             "aten.gather.default: i is -1, x has size 8 in dimension 2 (3 elements are bad)",
         ),
         (
-            BadOperand("0.1", "d", "aten.div.Tensor_mode", "size", (1, 2), 0, 1),
+            BadOperand(
+                launch="0.1", node="d", operator="aten.div.Tensor_mode", name="size", index=(1, 2), value=0, count=1
+            ),
             "aten.div.Tensor_mode: size[1, 2] is 0",
         ),
         (
-            BadOperand("0.1", "d", "aten.div.Tensor_mode", "size", (1,), -1, 1, dividend="-2147483648"),
+            BadOperand(
+                launch="0.1",
+                node="d",
+                operator="aten.div.Tensor_mode",
+                name="size",
+                index=(1,),
+                value=-1,
+                count=1,
+                dividend="-2147483648",
+            ),
             "aten.div.Tensor_mode: size[1] is -1, and -2147483648 / -1 does not fit into its dtype",
         ),
         (
-            BadOperand("0.1", "i", "aten.index.Tensor", "mul", (5,), -1294967296, 1, "table", 0, 9, MADE),
+            BadOperand(
+                launch="0.1",
+                node="i",
+                operator="aten.index.Tensor",
+                name="mul",
+                index=(5,),
+                value=-1294967296,
+                count=1,
+                table="table",
+                dimension=0,
+                size=9,
+                computed=MADE,
+            ),
             "aten.index.Tensor: mul[5] is -1294967296, table has 9 rows; aten.mul.Tensor: ids[5] = 3000 * 1000000 = "
             "-1294967296: 3000000000 does not fit into int32",
         ),
@@ -75,21 +126,21 @@ def test_the_origin_of_an_index_stays_what_it_is() -> None:
     ("source", "element", "sentence"),
     [
         (
-            BadSource("arg0_1", 7, (1, 3), "3000", "4", True),
+            BadSource(node="arg0_1", element=7, index=(1, 3), value="3000", instead="4", alone=True),
             7,
             "it comes from ids[1, 3], which is 3000: with 4 there, the graph gives a number that can be used",
         ),
         (
-            BadSource("arg0_1", 7, (1, 3), "3000", "4", False),
+            BadSource(node="arg0_1", element=7, index=(1, 3), value="3000", instead="4", alone=False),
             7,
             "it comes from ids[1, 3], which is 3000; other elements make it, too",
         ),
         (
-            BadSource("arg0_1", None, (), "", "4", False),
+            BadSource(node="arg0_1", element=None, index=(), value="", instead="4", alone=False),
             None,
             "it comes from ids: several of its elements together make it",
         ),
-        (BadSource("arg0_1", 5, (5,), "1000000", "", True), 5, ""),
+        (BadSource(node="arg0_1", element=5, index=(5,), value="1000000", instead="", alone=True), 5, ""),
     ],
 )
 def test_the_origin_is_the_element_of_the_input_that_the_graph_shows(
@@ -104,7 +155,7 @@ def test_the_origin_is_the_element_of_the_input_that_the_graph_shows(
 
 
 def test_an_operand_of_an_unknown_source_leaves_the_origin_with_its_operator() -> None:
-    source = BadSource("buf0", 5, (5,), "1000000", "", True)
+    source = BadSource(node="buf0", element=5, index=(5,), value="1000000", instead="", alone=True)
     finding = Finding(FAULT, "SIGSEGV", Place("0.1", "cpp_fused_0"))
     found = with_operand(finding, LocatedOperand(replace(BAD, source=source), LINE, None, ""))
     assert found.origin is not None
@@ -123,11 +174,20 @@ ORIGIN_LINE = ModelLine("model.py", 7, "forward", "    ratio = kept / total")
 
 
 def number(name: str, value: str, *index: int) -> Operand:
-    return Operand(name, index, value)
+    return Operand(name=name, index=index, value=value)
 
 
 def made(operator: str, *operands: Operand, value: str = "nan", exact: str = "nan", dtype: str = "float32") -> Made:
-    return Made("n", operator, dtype, (0,), value, exact, operands, any(operand.count > 1 for operand in operands))
+    return Made(
+        node="n",
+        operator=operator,
+        dtype=dtype,
+        index=(0,),
+        value=value,
+        exact=exact,
+        operands=operands,
+        reduces=any(operand.count > 1 for operand in operands),
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +203,11 @@ def made(operator: str, *operands: Operand, value: str = "nan", exact: str = "na
         ),
         (
             made(
-                "aten.mul.Tensor", number("x", "300.0", 2), Operand("", value="300.0"), exact="90000.0", dtype="float16"
+                "aten.mul.Tensor",
+                number("x", "300.0", 2),
+                Operand(name="", value="300.0"),
+                exact="90000.0",
+                dtype="float16",
             ),
             "aten.mul.Tensor: x[2] = 300 * 300 = 90000, beyond the largest float16 (65504)",
         ),
@@ -176,11 +240,11 @@ def made(operator: str, *operands: Operand, value: str = "nan", exact: str = "na
             "prims.convert_element_type.default: x = 70000, beyond the largest float16 (65504)",
         ),
         (
-            made("aten.sum.dim_IntList", Operand("x", count=4, zeros=1, plus_infinities=2, minus_infinities=1)),
+            made("aten.sum.dim_IntList", Operand(name="x", count=4, zeros=1, plus_infinities=2, minus_infinities=1)),
             "aten.sum.dim_IntList: sum of 4 elements of x (2 +Inf, 1 -Inf, 1 zero among them) is nan",
         ),
         (
-            made("aten.sum.dim_IntList", Operand("x", count=4), exact="80000.0", value="inf", dtype="float16"),
+            made("aten.sum.dim_IntList", Operand(name="x", count=4), exact="80000.0", value="inf", dtype="float16"),
             "aten.sum.dim_IntList: sum of 4 elements of x is 80000, beyond the largest float16 (65504)",
         ),
         (made("aten.full.default"), "aten.full.default: full is nan"),
@@ -209,5 +273,9 @@ def test_the_finding_names_the_operator_and_its_line() -> None:
 
 
 def test_a_boolean_operand_is_no_number() -> None:
-    operands = (Operand("ne", (2,), "True"), Operand("index", (2,), "-5"), Operand("", (), "0"))
+    operands = (
+        Operand(name="ne", index=(2,), value="True"),
+        Operand(name="index", index=(2,), value="-5"),
+        Operand(name="", index=(), value="0"),
+    )
     assert computation("aten.where.self", operands) == "where(ne[2] = True, index[2] = -5, 0)"

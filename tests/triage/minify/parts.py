@@ -12,7 +12,7 @@ from aoti_debug.triage.minify.start_parts import Start
 from tests.compare import chains
 from tests.compare.chains import KIND
 
-TENSOR = InputTensor("float32", (4,), (1,))
+TENSOR = InputTensor(dtype="float32", shape=(4,), strides=(1,))
 PAIR = (KIND, KIND)
 
 
@@ -31,7 +31,15 @@ def start(*operators: str, missing: tuple[str, ...] = (), random: tuple[str, ...
 def of_graph(
     reference: Reference, nodes: tuple[str, ...], missing: tuple[str, ...] = (), random: tuple[str, ...] = ()
 ) -> Start:
-    region = Region("", (), "", MODEL, nodes, (KnownValue(ValueKey("x"), Recorded("", "", "")),), ())
+    region = Region(
+        launch="",
+        launches=(),
+        graph="",
+        function=MODEL,
+        nodes=nodes,
+        inputs=(KnownValue(ValueKey("x"), Recorded("", "", "")),),
+        outputs=(),
+    )
     lines = [EagerValue("x", file="0.pt", tensor=TENSOR)]
     for name in nodes:
         lines.append(EagerValue(name))

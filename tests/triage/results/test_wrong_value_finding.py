@@ -26,7 +26,15 @@ from aoti_debug.triage.results import wrong_value_finding
 from tests.triage.recorder import Recorder
 
 LINE = ModelLine("/home/user/model.py", 8, "forward", "y = tanh(x)")
-RIGHT = Measurement("buf0", "tanh", "aten.tanh.default", "float32", (2, 3), 6, equals_eager=True)
+RIGHT = Measurement(
+    argument="buf0",
+    value="tanh",
+    operator="aten.tanh.default",
+    dtype="float32",
+    shape=(2, 3),
+    count=6,
+    equals_eager=True,
+)
 WRONG = replace(RIGHT, wrong=2, excess=9.0, worst=Element(4, "1.5", "1.25", "1.2500001"), equals_eager=False)
 
 
@@ -44,19 +52,19 @@ def run(tmp_path: Path) -> RunDir:
 def compared(run: RunDir, *outputs: Measurement | str) -> Comparison:
     """A row for each launch: of its measurement, or of the reason why there is none."""
     rows = tuple(
-        Row(launch, LaunchVerdict.NOT_COMPARABLE, output, bytes=24)
+        Row(launch=launch, verdict=LaunchVerdict.NOT_COMPARABLE, reason=output, bytes=24)
         if isinstance(output, str)
         else Row(
-            launch,
-            LaunchVerdict.WRONG if output.wrong else LaunchVerdict.OK,
+            launch=launch,
+            verdict=LaunchVerdict.WRONG if output.wrong else LaunchVerdict.OK,
             outputs=(output,),
-            suspects=(Suspect("tanh", "aten.tanh.default", LINE),) if output.wrong else (),
+            suspects=(Suspect(node="tanh", operator="aten.tanh.default", line=LINE),) if output.wrong else (),
             bytes=24,
             compared_bytes=24,
         )
         for launch, output in zip(run.launches, outputs, strict=True)
     )
-    return Comparison(run, rows)
+    return Comparison(run=run, rows=rows)
 
 
 @pytest.mark.parametrize(("output", "place"), [(RIGHT, None), ("no node holds it", "0.1")])
@@ -64,8 +72,8 @@ def test_a_state_is_the_launch_s_fault_unless_that_computed_its_graph(
     run: RunDir, output: Measurement | str, place: str | None
 ) -> None:
     states = (
-        StateChange("count", 0, "0.1", Advance.TWICE, 1.0, 1.0),
-        StateChange("mean", 0, "", Advance.UNTOUCHED),
+        StateChange(name="count", call=0, launch="0.1", advance=Advance.TWICE, change=1.0, difference=1.0),
+        StateChange(name="mean", call=0, launch="", advance=Advance.UNTOUCHED),
     )
     finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, output, RIGHT), states=states))
     assert finding.kind is WRONG_VALUE
@@ -75,7 +83,14 @@ def test_a_state_is_the_launch_s_fault_unless_that_computed_its_graph(
     assert any("0.1 computed what its graph says" in sentence for sentence in finding.evidence) is (place is None)
 
 
-FAULTY = OutputError(1, "float32", 6, 6, 0.5, fault="is not what launch 0.2 wrote for it, tanh in buf2")
+FAULTY = OutputError(
+    index=1,
+    dtype="float32",
+    elements=6,
+    different=6,
+    relative=0.5,
+    fault="is not what launch 0.2 wrote for it, tanh in buf2",
+)
 
 
 def test_an_output_that_no_launch_explains(run: RunDir) -> None:
@@ -90,8 +105,8 @@ def test_an_output_that_no_launch_explains(run: RunDir) -> None:
 
 
 def test_weights_come_before_what_they_make_of_the_graph(run: RunDir) -> None:
-    began = StateChange("weight", 0, "", Advance.OTHER_BEGIN, None, 0.5)
-    outputs = (OutputError(0, "float32", 6, 6, 0.5, double=0.5),)
+    began = StateChange(name="weight", call=0, launch="", advance=Advance.OTHER_BEGIN, change=None, difference=0.5)
+    outputs = (OutputError(index=0, dtype="float32", elements=6, different=6, relative=0.5, double=0.5),)
     comparison = replace(
         compared(run, RIGHT, RIGHT, RIGHT), outputs=outputs, alteration=Alteration(0.5), states=(began,)
     )
@@ -125,7 +140,7 @@ def test_the_first_wrong_launch(run: RunDir) -> None:
 
 
 def test_a_wrong_launch_is_told_before_what_eager_refuses(run: RunDir) -> None:
-    refusal = Refusal("IndexError", "index -1 is out of bounds")
+    refusal = Refusal(error="IndexError", words="index -1 is out of bounds")
     finding = wrong_value_finding.finding_of(replace(compared(run, RIGHT, WRONG, WRONG), refusal=refusal))
     assert finding.kind is WRONG_VALUE
     assert finding.warnings == ("eager raises IndexError for these inputs: index -1 is out of bounds",)
@@ -135,7 +150,10 @@ def test_a_wrong_launch_is_told_before_what_eager_refuses(run: RunDir) -> None:
 
 def test_of_several_operators_none_is_the_origin(run: RunDir) -> None:
     comparison = compared(run, RIGHT, WRONG, RIGHT)
-    several = (Suspect("mul", "aten.mul.Tensor", LINE), Suspect("tanh", "aten.tanh.default", LINE))
+    several = (
+        Suspect(node="mul", operator="aten.mul.Tensor", line=LINE),
+        Suspect(node="tanh", operator="aten.tanh.default", line=LINE),
+    )
     rows = (comparison.rows[0], replace(comparison.rows[1], suspects=several), comparison.rows[2])
     finding = wrong_value_finding.finding_of(replace(comparison, rows=rows))
     assert finding.origin is None
@@ -144,8 +162,8 @@ def test_of_several_operators_none_is_the_origin(run: RunDir) -> None:
 
 def test_the_operator_that_alone_explains_it_is_the_origin(run: RunDir) -> None:
     comparison = compared(run, RIGHT, WRONG, RIGHT)
-    explaining = Suspect("mul", "aten.mul.Tensor", LINE, "without its second operand")
-    several = (explaining, Suspect("tanh", "aten.tanh.default", LINE))
+    explaining = Suspect(node="mul", operator="aten.mul.Tensor", line=LINE, how="without its second operand")
+    several = (explaining, Suspect(node="tanh", operator="aten.tanh.default", line=LINE))
     rows = (comparison.rows[0], replace(comparison.rows[1], suspects=several), comparison.rows[2])
     finding = wrong_value_finding.finding_of(replace(comparison, rows=rows))
     assert finding.origin is not None
@@ -155,8 +173,8 @@ def test_the_operator_that_alone_explains_it_is_the_origin(run: RunDir) -> None:
 
 def test_an_operator_that_explains_the_wrong_elements_alone_may_be_it(run: RunDir) -> None:
     comparison = compared(run, RIGHT, WRONG, RIGHT)
-    partial = Suspect("mul", "aten.mul.Tensor", LINE, "times 2", is_partial=True)
-    several = (partial, Suspect("tanh", "aten.tanh.default", LINE))
+    partial = Suspect(node="mul", operator="aten.mul.Tensor", line=LINE, how="times 2", is_partial=True)
+    several = (partial, Suspect(node="tanh", operator="aten.tanh.default", line=LINE))
     rows = (comparison.rows[0], replace(comparison.rows[1], suspects=several), comparison.rows[2])
     finding = wrong_value_finding.finding_of(replace(comparison, rows=rows))
     assert finding.origin is None
@@ -192,7 +210,7 @@ def test_what_leaves_a_comparison_open_is_named(run: RunDir, change: dict[str, A
     found = wrong_value_finding.finding_of(replace(comparison, rows=rows))
     assert found.kind is (INCOMPLETE if named else CLEAN)
     assert found.what.partition("not compared: ")[2] == named
-    equal = (OutputError(0, "float32", 6, 0, 0.0),)
+    equal = (OutputError(index=0, dtype="float32", elements=6, different=0, relative=0.0),)
     assert kind_of(replace(comparison, rows=rows, outputs=equal)) is CLEAN, "all outputs are equal"
 
 

@@ -121,18 +121,27 @@ def comparison_of(run: RunDir) -> Comparison:
     """A comparison of a run: its first launch is right, the second wrong in its last row, the others not comparable."""
     first, second, *others = run.launches
     right = Measurement(
-        "buf0", "mul", "aten.mul.Tensor", "float32", (4,), 4, ulp_max=0.5, rms=1e-9, relative=3e-8, relative_ulp=0.25
+        argument="buf0",
+        value="mul",
+        operator="aten.mul.Tensor",
+        dtype="float32",
+        shape=(4,),
+        count=4,
+        ulp_max=0.5,
+        rms=1e-9,
+        relative=3e-8,
+        relative_ulp=0.25,
     )
     excess = torch.zeros(4, 8)
     excess[3] = torch.linspace(2, 900, 8)
     excess[3, 7] = torch.inf
     wrong = Measurement(
-        "buf1",
-        "index",
-        "aten.index.Tensor",
-        "float32",
-        (4, 8),
-        32,
+        argument="buf1",
+        value="index",
+        operator="aten.index.Tensor",
+        dtype="float32",
+        shape=(4, 8),
+        count=32,
         wrong=8,
         excess=1e300,
         worst=Element(31, str(SECRET), "1.5", "1.5"),
@@ -144,26 +153,38 @@ def comparison_of(run: RunDir) -> Comparison:
         spread=spread_of((4, 8), excess.reshape(-1), excess.reshape(-1) * 4, excess.reshape(-1).isinf()),
     )
     suspects = (
-        Suspect("index", "aten.index.Tensor", FRAME, "of the next row"),
-        Suspect("mul", "aten.mul.Tensor", None),
+        Suspect(node="index", operator="aten.index.Tensor", line=FRAME, how="of the next row"),
+        Suspect(node="mul", operator="aten.mul.Tensor", line=None),
     )
     rows = (
-        Row(first, LaunchVerdict.OK, "", (right,), {"buf0": 1e-8}, (first.id,), bytes=16, compared_bytes=16),
         Row(
-            second,
-            LaunchVerdict.WRONG,
-            "",
-            (wrong,),
-            {"buf1": 0.25},
-            (second.id,),
-            suspects,
-            ("buf9 is not compared: it is a view",),
-            128,
-            128,
+            launch=first,
+            verdict=LaunchVerdict.OK,
+            reason="",
+            outputs=(right,),
+            inherited={"buf0": 1e-8},
+            launches=(first.id,),
+            bytes=16,
+            compared_bytes=16,
         ),
-        *(Row(launch, LaunchVerdict.NOT_COMPARABLE, f"random numbers: {MODEL_LINE}", bytes=8) for launch in others),
+        Row(
+            launch=second,
+            verdict=LaunchVerdict.WRONG,
+            reason="",
+            outputs=(wrong,),
+            inherited={"buf1": 0.25},
+            launches=(second.id,),
+            suspects=suspects,
+            notes=("buf9 is not compared: it is a view",),
+            bytes=128,
+            compared_bytes=128,
+        ),
+        *(
+            Row(launch=launch, verdict=LaunchVerdict.NOT_COMPARABLE, reason=f"random numbers: {MODEL_LINE}", bytes=8)
+            for launch in others
+        ),
     )
-    return Comparison(run, rows)
+    return Comparison(run=run, rows=rows)
 
 
 FRAME = PROVENANCE.source[0]

@@ -179,15 +179,35 @@ def compared(opened: RunDir) -> Comparison:
     def row(at: int) -> Row:
         launch = opened.launches[at]
         if at % 10 == 3:
-            return Row(launch, LaunchVerdict.NOT_COMPARABLE, f"it depends on cond in {at % 5}", bytes=4)
+            return Row(
+                launch=launch, verdict=LaunchVerdict.NOT_COMPARABLE, reason=f"it depends on cond in {at % 5}", bytes=4
+            )
         wrong = at == 7000
         relative = 0.3 if wrong else 1e-8 * (1 + at % 17)
-        measured = Measurement("buf0", "add", "aten.add.Tensor", "float32", (64,), 64, int(wrong), relative=relative)
+        measured = Measurement(
+            argument="buf0",
+            value="add",
+            operator="aten.add.Tensor",
+            dtype="float32",
+            shape=(64,),
+            count=64,
+            wrong=int(wrong),
+            relative=relative,
+        )
         inherited = 1e-7 if at < 7000 else 0.3
         verdict = LaunchVerdict.WRONG if wrong else LaunchVerdict.OK
-        return Row(launch, verdict, "", (measured,), {"buf0": inherited}, (launch.id,), bytes=256, compared_bytes=256)
+        return Row(
+            launch=launch,
+            verdict=verdict,
+            reason="",
+            outputs=(measured,),
+            inherited={"buf0": inherited},
+            launches=(launch.id,),
+            bytes=256,
+            compared_bytes=256,
+        )
 
-    return Comparison(opened, tuple(map(row, range(len(opened.launches)))))
+    return Comparison(run=opened, rows=tuple(map(row, range(len(opened.launches)))))
 
 
 def test_ten_thousand_compared_launches(tmp_path: Path, browser: Browser) -> None:

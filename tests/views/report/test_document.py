@@ -158,7 +158,7 @@ def test_a_redacted_comparison(tmp_path: Path) -> None:
 def test_a_wrong_state_is_a_finding(tmp_path: Path) -> None:
     opened = run(tmp_path, 2, fault=False)
     compared = comparison_of(opened)
-    states = (StateChange("cache", 0, "0.1", Advance.TWICE, 0.5, 0.25),)
+    states = (StateChange(name="cache", call=0, launch="0.1", advance=Advance.TWICE, change=0.5, difference=0.25),)
     document = document_of(report.of_comparison(replace(compared, rows=compared.rows[:1], states=states)))
     assert (document.head["kind"], document.head["launch"]) == ("wrong_value", "0.1")
     assert document.head["what"].startswith("cache changes twice as much as in the program in call 0")

@@ -64,7 +64,16 @@ def command(
     if settings:
         if bad is not None:
             raise UsageError("--settings takes one exported program", hint="leave out the second package")
-        asked = SettingsOptions(good, options.parse_configs(configs), inputs, calls, out, imports, libraries, trusted)
+        asked = SettingsOptions(
+            program=good,
+            inductor_configs=options.parse_configs(configs),
+            inputs=inputs,
+            calls=calls,
+            out=out,
+            imports=imports,
+            libraries=libraries,
+            trusted=trusted,
+        )
         with StepLines(LastDurations("bisect", f"{good.resolve()} settings")) as progress:
             cause = bisect_settings(asked, progress)
         print_lines(["", *settings_lines(cause)])
@@ -73,7 +82,9 @@ def command(
         raise UsageError("a second package is missing", hint="bisect GOOD.pt2 BAD.pt2, or PROGRAM.pt2 --settings")
     if configs:
         raise UsageError("--inductor-config is for --settings", hint="build each package with its settings first")
-    chosen = BisectOptions(good, bad, inputs, calls, out, imports, libraries, trusted)
+    chosen = BisectOptions(
+        good=good, bad=bad, inputs=inputs, calls=calls, out=out, imports=imports, libraries=libraries, trusted=trusted
+    )
     with StepLines(LastDurations("bisect", f"{good.resolve()} {bad.resolve()}")) as progress:
         found = bisect_packages(chosen, progress)
     print_lines(["", *bisection_lines(found)])

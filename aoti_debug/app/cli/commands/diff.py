@@ -95,7 +95,18 @@ def command(
     if output is not None and not with_report:
         raise UsageError("-o needs --report", hint="aoti-debug diff A B --report -o FILE")
     allowed = None if gate is None else budget.read(gate)
-    chosen = DiffOptions(a, b, inputs, calls, level, not skips_reference, out, imports, libraries, trusted)
+    chosen = DiffOptions(
+        a=a,
+        b=b,
+        inputs=inputs,
+        calls=calls,
+        level=level,
+        explains=not skips_reference,
+        out=out,
+        imports=imports,
+        libraries=libraries,
+        trusted=trusted,
+    )
     with StepLines(LastDurations("diff", f"{a.resolve()} {b.resolve()}")) as progress:
         found = diff(chosen, progress)
     excesses = None if allowed is None else allowed.excesses(found)

@@ -69,7 +69,16 @@ def command(
     """
     if wait and not to:
         raise UsageError("--wait needs --to", hint="--to 0.37 --wait stays before that launch")
-    chosen = ReplayOptions(run, substitutions, to, begin, out, imports, libraries, trusted)
+    chosen = ReplayOptions(
+        run=run,
+        substitutions=substitutions,
+        to=to,
+        begin=begin,
+        out=out,
+        imports=imports,
+        libraries=libraries,
+        trusted=trusted,
+    )
     with StepLines(LastDurations("replay", str(run))) as progress:
         found = replay(chosen, progress, _wait if wait else None)
     if isinstance(found, Reached):

@@ -78,7 +78,7 @@ def _write(comparison: Comparison, folder: Path) -> None:
         ) from error
 
 
-def require_trust(run: RunDir, trusted: bool) -> None:
+def require_trust(run: RunDir, *, trusted: bool) -> None:
     """Checks that the comparison of a run executes nothing from an untrusted source.
 
     Raises:
@@ -114,7 +114,7 @@ class _Session:
         with python_process.forking_from(PRELOADED, self._options.imports) as server:
             server.preload()
             run, options = self._run(), self._options
-            require_trust(run, options.trusted)
+            require_trust(run, trusted=options.trusted)
             if self._has_no_program(run):
                 return self._with_sources(run)
             returned = self._folder / _OUTPUTS  # of a run that was made on this account; any other has not saved them

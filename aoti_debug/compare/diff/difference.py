@@ -252,7 +252,7 @@ def _settings(a: RunDir, b: RunDir) -> Iterator[RunSetting]:
     flags = [set(manifest.compiler.kernel_flags) for manifest in (first, second)]
     yield RunSetting("compiler flags", " ".join(sorted(flags[0] - flags[1])), " ".join(sorted(flags[1] - flags[0])))
     yield RunSetting("calls", str(len(a.timeline.calls)), str(len(b.timeline.calls)))
-    yield RunSetting("guards", _yes(a.info.guards), _yes(b.info.guards))
+    yield RunSetting("guards", *("yes" if run.info.guards else "no" for run in (a, b)))
     yield from _kernels(first, second)
 
 
@@ -283,7 +283,3 @@ def _versions(a: Kernel, b: Kernel) -> tuple[str, str]:
 
 def _config(kernel: Kernel) -> str:
     return " ".join(f"{name}={value}" for name, value in kernel.config)
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"

@@ -133,7 +133,7 @@ def _judged(side: _Side, options: DiffOptions, folder: Path, steps: Steps) -> Ju
     Raises:
         AotiDebugError: they cannot be.
     """
-    require_trust(side.run, options.trusted)
+    require_trust(side.run, trusted=options.trusted)
     folder.mkdir()
     with steps.step(f"evaluate {side.name}") as note:
         launches = side.launches()

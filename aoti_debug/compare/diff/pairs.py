@@ -196,17 +196,17 @@ def without_leftovers(pairs: Sequence[LaunchPair], alone: Sequence[Launch], mani
     kept = []
     for pair in pairs:
         while unpaired and unpaired[0].sequence < pair.launch.sequence:
-            _note(is_other, (argument for argument in unpaired.pop(0).args if argument.written), True)
+            _note(is_other, (argument for argument in unpaired.pop(0).args if argument.written), other=True)
         reads = tuple(read for read in pair.reads if not _is_leftover(read, manifest, is_other))
         kept.append(pair if len(reads) == len(pair.reads) else replace(pair, reads=reads))
         for write in pair.writes:
-            _note(is_other, (write.b.argument,), write.equal is not True)
+            _note(is_other, (write.b.argument,), other=write.equal is not True)
         unpaired_writes = (argument for argument in pair.launch.args if argument.name in pair.unpaired_writes)
-        _note(is_other, unpaired_writes, True)
+        _note(is_other, unpaired_writes, other=True)
     return kept
 
 
-def _note(is_other: LastWrites[bool], arguments: Iterable[Argument], other: bool) -> None:
+def _note(is_other: LastWrites[bool], arguments: Iterable[Argument], *, other: bool) -> None:
     for span in map(span_of, arguments):
         if span is not None:
             is_other.add(span, other)

@@ -237,7 +237,7 @@ def _native_dropout(numbers: _OfDevice, args: list[Any], kwargs: dict[str, Any])
 
     values, probability = (*args, kwargs.get("p"))[:2]
     with Handing():
-        return decomposition_table[torch.ops.aten.native_dropout.default](values, probability, True)
+        return decomposition_table[torch.ops.aten.native_dropout.default](values, probability, train=True)
 
 
 _OPERATORS: Mapping[str, _Operator] = {

@@ -171,13 +171,10 @@ def _force_stride_order(values: torch.Tensor, stride: Sequence[int]) -> torch.Te
     return values.clone().as_strided(values.shape, stride).copy_(values)
 
 
-def _index_put(
-    values: torch.Tensor, indices: Sequence[torch.Tensor | None], new: torch.Tensor, accumulate: bool = False
-) -> torch.Tensor:
+def _index_put(*args: Any, **kwargs: Any) -> Any:
     import torch
 
-    result: torch.Tensor = torch.ops.aten.index_put_.default(values, indices, new, accumulate)
-    return result
+    return torch.ops.aten.index_put_.default(*args, **kwargs)
 
 
 def _multiply_add(first: torch.Tensor, second: torch.Tensor | float, added: torch.Tensor) -> torch.Tensor:

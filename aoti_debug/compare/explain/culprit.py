@@ -102,17 +102,17 @@ def _element(name: str, tensor: torch.Tensor, number: int | float, is_bad: IsBad
         changed.view(-1)[:kept] = flat[:kept]
         return is_bad({name: changed})
 
-    def culprit(element: int, alone: bool) -> Culprit:
+    def culprit(element: int, *, alone: bool) -> Culprit:
         return Culprit(name, element, str(flat[element].item()), instead, alone)
 
     instead = str(_filled(tensor, number).view(-1)[0].item())
     unusual = _farthest(flat, number)
     if is_bad_alone(unusual) and not is_bad_without(unusual):
-        return culprit(unusual, True)
+        return culprit(unusual, alone=True)
     first = smallest_count(tensor.numel(), is_bad_with_first) - 1
     if not is_bad_alone(first):
-        return Culprit(name, None, "", instead, False)
-    return culprit(first, not is_bad_without(first))
+        return Culprit(name, None, "", instead, alone=False)
+    return culprit(first, alone=not is_bad_without(first))
 
 
 def _farthest(flat: torch.Tensor, number: int | float) -> int:

@@ -100,7 +100,7 @@ def write_fx_repro(
     require_trust(diagnosed.run, selected, trusted=trusted)
     path = output or Path(default_folder(selected, PREFIX))
     check_free(path)
-    recorded, reference, region = recorded_region(diagnosed.run, selected, trusted, say)
+    recorded, reference, region = recorded_region(diagnosed.run, selected, say, trusted=trusted)
     graph = reference.graph(region.graph, region.function)
     assert graph is not None
     module = module_text(reference, graph, region)
@@ -198,7 +198,7 @@ def _not_saved(reason: str) -> TargetError:
 
 
 def recorded_region(
-    run: RunDir, launch: Launch, trusted: bool, say: Callable[[str], None]
+    run: RunDir, launch: Launch, say: Callable[[str], None], *, trusted: bool
 ) -> tuple[RunDir, Reference, Region]:
     """A run with the tensors of a launch, the graphs of its package, and the part of them that the launch computes.
 

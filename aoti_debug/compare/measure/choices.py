@@ -195,7 +195,7 @@ def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluati
         elements, dim, keepdim = elements.reshape(-1), 0, False
     if not elements.dim():
         return None
-    chosen, correct = (_gathered(elements, index, dim, keepdim) for index in (actual, expected))
+    chosen, correct = (_gathered(elements, index, dim, keepdim=keepdim) for index in (actual, expected))
     if chosen is None or correct is None:
         return None
     if selection.target in SELECT_FIRST and not elements.dtype.is_floating_point:
@@ -219,7 +219,7 @@ def _selection(graph: Graph, node: Node) -> Node | None:
     return None
 
 
-def _gathered(elements: torch.Tensor, index: torch.Tensor, dim: int, keepdim: bool) -> torch.Tensor | None:
+def _gathered(elements: torch.Tensor, index: torch.Tensor, dim: int, *, keepdim: bool) -> torch.Tensor | None:
     if not keepdim:
         index = index.unsqueeze(dim)
     size = elements.shape[dim]

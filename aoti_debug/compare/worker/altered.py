@@ -78,7 +78,7 @@ def altered_program(
     for n, value in enumerate(returned[: len(expected)]):
         right = saved_outputs.as_tensor(expected[n])
         if n in wrong and value is not None and right is not None and _has_shape_of(value, right, wrong[n].actual):
-            outputs.append(_altered_output(n, value, right, wrong[n], is_rounded))
+            outputs.append(_altered_output(n, value, right, wrong[n], is_rounded=is_rounded))
     most = max(
         outputs, key=lambda output: (output.explained >= EXPLAINED, output.relative / output.least), default=None
     )
@@ -94,7 +94,7 @@ def altered_program(
 
 
 def _altered_output(
-    index: int, lowered: torch.Tensor, expected: torch.Tensor, output: WrongOutput, is_rounded: bool
+    index: int, lowered: torch.Tensor, expected: torch.Tensor, output: WrongOutput, *, is_rounded: bool
 ) -> AlteredOutput:
     """An output, of which only the wrong elements are looked at."""
     import torch

@@ -92,7 +92,7 @@ def fresh_memory_filled() -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about operators that have no deterministic algorithm
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.use_deterministic_algorithms(mode=True, warn_only=True)
         try:
             yield
         finally:

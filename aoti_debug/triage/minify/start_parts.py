@@ -216,7 +216,7 @@ def starts_of(
 def _of_launch(
     options: MinifyOptions, run: RunDir, launch: str, folder: Path, seconds: float, note: Callable[[str], None]
 ) -> Start:
-    run, reference, region = recorded_region(run, run.launch(launch), options.trusted, note)
+    run, reference, region = recorded_region(run, run.launch(launch), note, trusted=options.trusted)
     request = EvaluateRequest(
         package=str(run.package),
         region=region,

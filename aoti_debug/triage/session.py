@@ -72,7 +72,7 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     finding = outcome.finding if outcome.run is None else with_coordinates(outcome.finding, outcome.run)
     if built.failures:
         finding = with_failures(finding, built.failures, built.left_out)
-    return replace(outcome, finding=_with_notes(finding, built.notes))
+    return replace(outcome, finding=_with_notes(finding, built.notes), opened=runs.opened)
 
 
 def _with_notes(finding: Finding, notes: tuple[str, ...]) -> Finding:
@@ -111,17 +111,14 @@ def check_of(kind: FindingKind, found_by: Check) -> Check:
 
 
 def _outcome(options: TriageOptions, runs: TriageRuns, steps: Steps, folder: Path) -> Outcome:
-    """The outcome of the first run and of the checks, with the runs that are open."""
+    """The outcome of the first run and of the checks."""
     try:
         first = runs.names()
     except InputMismatch as error:
         return Outcome(contracts.input_finding(error), None)
     if first.run.manifest.without_source:
-        return Outcome(_from_outside(first), first.run, {first.run.path: first.run})
-    investigation = Investigation(options, runs, steps, folder / triage_directory.REPRO, first)
-    found = _checked(investigation)
-    shown = {} if found.run is None else {found.run.path: found.run}
-    return replace(found, opened={**investigation.opened, **shown})
+        return Outcome(_from_outside(first), first.run)
+    return _checked(Investigation(options, runs, steps, folder / triage_directory.REPRO, first))
 
 
 def _checked(investigation: Investigation) -> Outcome:

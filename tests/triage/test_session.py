@@ -14,7 +14,7 @@ from aoti_debug.repro.evidence import Evidence, Mode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, place_of
 from aoti_debug.runs.run.runner import RunResult
-from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.finding import finding_lines
 from aoti_debug.triage import session
@@ -42,6 +42,7 @@ class Told:
         self._story = story
         self._folder = folder
         self.made: list[str] = []
+        self.opened: dict[Path, RunDir] = {}
 
     def names(self) -> RunResult:
         return self._run("names")
@@ -72,7 +73,8 @@ class Told:
         recorder.journal.call_begin()
         self._story(recorder, 0 if poison is None else poison)
         path = recorder.write(name=f"run-{len(self.made)}", guards=poison is not None, poison=poison)
-        return RunResult(DiagnosedRun(open_run(path)), 1.0, "")
+        self.opened[path] = open_run(path)
+        return RunResult(DiagnosedRun(self.opened[path]), 1.0, "")
 
 
 @pytest.fixture

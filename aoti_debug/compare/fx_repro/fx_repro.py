@@ -10,10 +10,8 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.files.scratch_directory import scratch_directory
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.compare_run import reference_of
@@ -177,13 +175,10 @@ def _save(request: SaveRequest) -> Saved:
         TargetError: the process failed.
     """
     with scratch_directory() as folder:
-        question, answer, log = folder / "request.json", folder / "answer.json", folder / "log.txt"
-        question.write_text(json_data.to_text(request))
-        command = PythonCommand(WORKER, arguments=(str(question), str(answer)))
-        code = python_process.run_to_end(command, log, seconds=_SECONDS)
-        if not answer.is_file():
+        log = folder / "saved.log"
+        saved, code = python_process.ask(WORKER, request, Saved, folder, "saved", seconds=_SECONDS)
+        if saved is None:
             raise _not_saved(f"the process ended with {child_process.describe_end(code, log)}")
-        saved = json_data.parse(Saved, answer.read_bytes())
         said = log.read_text(errors="replace").splitlines()
     if code:
         ended = f"the script ended with {child_process.describe_exit(code)}"

@@ -44,10 +44,7 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
     with contextlib.suppress(FileNotFoundError):
         (folder / messages.ANSWER).unlink()
     with environment(folder, torch) as changes, log.open("ab") as output:
-        variables = {**os.environ, **changes}
-        with python_process.start(
-            command, variables, stdout=output.fileno(), stderr=subprocess.STDOUT, after="torch._inductor.compile_fx"
-        ) as child:
+        with _started(command, {**os.environ, **changes}, output.fileno()) as child:
             try:
                 status = child.wait(timeout)
             except subprocess.TimeoutExpired:
@@ -67,6 +64,22 @@ def run_worker(module: str, request: Request, torch: Torch, timeout: float) -> A
         )
         raise _explained(error, folder, Ending.DEATH, ended, _stack(folder))
     return answered(answer, folder, lambda lines: _keep_log(log, lines), lambda: _text(log))
+
+
+def _started(command: PythonCommand, variables: Mapping[str, str], output: int) -> Child:
+    """Starts a worker.
+
+    Raises:
+        ToolchainError: it cannot be started.
+    """
+    after = "torch._inductor.compile_fx"
+    try:
+        return python_process.start(command, variables, stdout=output, stderr=subprocess.STDOUT, after=after)
+    except OSError as error:
+        raise ToolchainError(
+            f"a process of {command.module} cannot be started: {error.strerror}",
+            hint="aoti-debug doctor checks this machine",
+        ) from error
 
 
 def _request_stack(child: Child, file: Path) -> None:

@@ -53,12 +53,6 @@ class Investigation:
             self.runs.close()
         return self.runs.values()
 
-    @property
-    def opened(self) -> Mapping[Path, RunDir]:
-        """The first run, and the one with statistics if it was made, by their directories."""
-        made = [self.first] if self._measured is None else [self.first, self._measured]
-        return {result.run.path: result.run for result in made}
-
 
 @dataclass(frozen=True)
 class Suspicion:
@@ -93,7 +87,7 @@ class Outcome:
 
     Attributes:
         run: the run that shows it best; None where the model was never called.
-        opened: runs that are read already, by their directories.
+        opened: the runs of the triage, which are read already, by their directories.
     """
 
     finding: Finding

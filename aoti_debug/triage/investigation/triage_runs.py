@@ -22,6 +22,7 @@ from aoti_debug.runs.run.options import RunOptions, recording_everything
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_json
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles
@@ -106,6 +107,7 @@ class TriageRuns:
     Attributes:
         evaluation: the process that prepares to evaluate the program while the model runs; None if none was started.
         outputs: the folder for what the model returned in the run with all tensors.
+        opened: the runs in `folder` that were made so far, by their directories: each is read once.
     """
 
     def __init__(self, package: Path, folder: Path, options: TriageOptions, steps: Steps) -> None:
@@ -125,6 +127,7 @@ class TriageRuns:
         )
         self._steps = steps
         self.outputs = folder.with_name("outputs")
+        self.opened: dict[Path, RunDir] = {}
         self._ahead: BackgroundRun | None = None
         self.evaluation: EvaluationProcess | None = None
 
@@ -143,7 +146,7 @@ class TriageRuns:
 
     def with_files(self, files: RunFiles) -> RunResult:
         """Level 2 with other inputs, weights or results of launches; no step of its own."""
-        return runner.run(_given(replace(self._options, level=2), files), Observer())
+        return self._kept(runner.run(_given(replace(self._options, level=2), files), Observer()))
 
     def tensors(
         self,
@@ -173,7 +176,7 @@ class TriageRuns:
             return self._run(_ALL_TENSORS, self._all_tensors)
         result, timings = finished.result, finished.result.run.info.timings
         self._steps.add(Step(_ALL_TENSORS, finished.seconds, _outcome(result), timings, finished.began))
-        return result
+        return self._kept(result)
 
     @property
     def running(self) -> RunOptions:
@@ -244,6 +247,10 @@ class TriageRuns:
             result = runner.run(options, Observer())
             note.text = _outcome(result)
             note.timings = result.run.info.timings
+        return self._kept(result)
+
+    def _kept(self, result: RunResult) -> RunResult:
+        self.opened[result.run.path] = result.run
         return result
 
 

@@ -15,21 +15,21 @@ class EvaluateRequest:
     """The request to compute every value of a region, or of a whole program, in eager.
 
     Attributes:
-        package: the instrumented package, which holds the graph of the region.
+        folder: for the values; of a whole program also its graph, and the region that is all of it.
+        package: the instrumented package, which holds the graph of the region; "" for a program.
         region: None for the whole program.
         program: the exported program; "" for a region.
         inputs: the inputs file of the program; "" for its example inputs.
-        folder: for the values; of a whole program also its graph, and the region that is all of it.
     """
 
-    package: str
-    region: Region | None
-    program: str
-    inputs: str
     device: str
     imports: tuple[str, ...]
     libraries: tuple[str, ...]
     folder: str
+    package: str = ""
+    region: Region | None = None
+    program: str = ""
+    inputs: str = ""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.minify import script_runs
 from aoti_debug.triage.minify.attempt import SMALL, Attempt, AttemptScript, InputForm, InputMode, sizes_of
 from aoti_debug.triage.minify.known_finding import PROGRAM, known_finding, verdict_of
@@ -183,7 +184,7 @@ class _Minimisation:
         refused: tuple[TriagedScript, ...] = ()
         if finding.kind.is_fault:
             self._scripts.title = _title(self._options, finding)
-            showing = self._showing(finding, done.run)
+            showing = self._showing(finding, None if done.run is None else done.open_run(done.run))
             shown = next(showing, None)
             if shown is not None:
                 best, refused = self._confirmed(self._candidates(shown, showing), finding)
@@ -195,7 +196,7 @@ class _Minimisation:
             shutil.rmtree(self._folder / name, ignore_errors=True)
         return Minified(finding, self._trials.all, self._trials.earlier, best, refused, tuple(self._notes))
 
-    def _showing(self, finding: Finding, run: Path | None) -> Iterator[Attempt]:
+    def _showing(self, finding: Finding, run: RunDir | None) -> Iterator[Attempt]:
         """Yields the attempts that show the finding: likely parts of a start, or all of it."""
         failed = []
         is_shown = False

@@ -17,7 +17,7 @@ from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.runs.diagnosis.findings import Finding
-from aoti_debug.runs.rundir.run_directory import RunDir, open_run
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.minify.eager_request import REFERENCE, REGION, VALUES, EagerValue, EvaluateRequest
 from aoti_debug.triage.minify.options import MinifyOptions
 
@@ -190,7 +190,7 @@ def launches_of(finding: Finding) -> tuple[str, ...]:
 
 
 def starts_of(
-    options: MinifyOptions, finding: Finding, run: Path | None, folder: Path, note: Callable[[str], None]
+    options: MinifyOptions, finding: Finding, run: RunDir | None, folder: Path, note: Callable[[str], None]
 ) -> Iterator[Start]:
     """Yields the starts, each when the one before did not show the finding.
 
@@ -200,15 +200,14 @@ def starts_of(
         note: is told of starts that cannot be used.
     """
     seconds = options.stall if finding.kind.value == "hang" else _SECONDS
-    recorded = None if run is None else open_run(run)
-    for launch in launches_of(finding) if recorded is not None else ():
-        assert recorded is not None
+    for launch in () if run is None else launches_of(finding):
+        assert run is not None
         try:
-            yield _of_launch(options, recorded, launch, folder / f"launch-{launch}", seconds, note)
+            yield _of_launch(options, run, launch, folder / f"launch-{launch}", seconds, note)
         except AotiDebugError as error:
             note(f"launch {launch}: {error}")
     try:
-        yield _of_program(options, folder / "program", recorded.manifest.device if recorded else "cpu", seconds)
+        yield _of_program(options, folder / "program", "cpu" if run is None else run.manifest.device, seconds)
     except AotiDebugError as error:
         note(f"the program: {error}")
 
@@ -220,8 +219,6 @@ def _of_launch(
     request = EvaluateRequest(
         package=str(run.package),
         region=region,
-        program="",
-        inputs="",
         device=run.manifest.device,
         imports=options.imports,
         libraries=tuple(map(str, options.libraries)),
@@ -232,8 +229,6 @@ def _of_launch(
 
 def _of_program(options: MinifyOptions, folder: Path, device: str, seconds: float) -> Start:
     request = EvaluateRequest(
-        package="",
-        region=None,
         program=str(options.program),
         inputs=str(options.inputs or ""),
         device=device,

@@ -8,9 +8,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
-from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.package.manifest import Certainty, Provenance
 from aoti_debug.package.pt2 import archive, trust
@@ -65,13 +63,18 @@ def eager_calls(
             program=str(program.resolve()),
             package=str(run.required_package),
             inputs=str(run.inputs or ""),
-            answer=str(folder / "answer.json"),
             hashes=hashes,
             values=values,
             imports=run.info.imports or run.manifest.imports,
             libraries=run.info.libraries or run.manifest.libraries,
         )
-        answer = _answer(request, folder)
+        answer, status = python_process.ask(_WORKER, request, EagerAnswer, folder, "eager", seconds=_SECONDS)
+        if answer is None:
+            ended = child_process.describe_end(status, folder / "eager.log")
+            raise TargetError(
+                f"the process that calls the program in eager ended with {ended}",
+                hint="call the program in a script of your own",
+            )
     if answer.error is not None and not answer.calls:
         raise answer.error.to_error() or ArtifactError(
             f"{program} cannot be called in eager: {answer.error.type}: {wording.first_line(answer.error.message)}",
@@ -85,15 +88,3 @@ def eager_calls(
             calls.append(item.call)
     error = answer.error
     return EagerCalls(tuple(calls), f"{error.type}: {wording.first_line(error.message)}" if error else "")
-
-
-def _answer(request: EagerRequest, folder: Path) -> EagerAnswer:
-    path, log = folder / "request.json", folder / "log.txt"
-    path.write_text(json_data.to_text(request, indent=None))
-    status = python_process.run_to_end(PythonCommand(_WORKER, arguments=(str(path),)), log, seconds=_SECONDS)
-    if not Path(request.answer).exists():
-        raise TargetError(
-            f"the process that calls the program in eager ended with {child_process.describe_end(status, log)}",
-            hint="call the program in a script of your own",
-        )
-    return json_data.parse(EagerAnswer, Path(request.answer).read_bytes())

@@ -15,7 +15,6 @@ class EagerRequest:
         program: the file of the exported program.
         package: the instrumented package, whose inputs are taken.
         inputs: a file of inputs; "" for those embedded in the package.
-        answer: where the answer goes.
         hashes: with the hashes of tensors.
         values: with the statistics of tensors.
         imports, libraries: what registers the program's operators.
@@ -24,7 +23,6 @@ class EagerRequest:
     program: str
     package: str
     inputs: str
-    answer: str
     hashes: bool
     values: bool
     imports: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The process that calls a program in eager: `python -m aoti_debug.views.call_text.eager_worker REQUEST.json`."""
+"""The process that calls a program in eager: `python -m aoti_debug.views.call_text.eager_worker REQUEST ANSWER`."""
 
 from __future__ import annotations
 
@@ -162,8 +162,8 @@ def _statistics(tensor: torch.Tensor) -> Statistics | None:
 
 def main() -> None:
     """Answers the request named on the command line."""
-    request = json_data.parse(EagerRequest, Path(sys.argv[1]).read_bytes())
-    Path(request.answer).write_text(json_data.to_text(run(request), indent=None))
+    question, answer = map(Path, sys.argv[1:])
+    answer.write_text(json_data.to_text(run(json_data.parse(EagerRequest, question.read_bytes())), indent=None))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The process that measures what this machine can do.
 
-`python -m aoti_debug.views.profile.measure_peaks DEVICE FILE REACHED`
+`python -m aoti_debug.views.profile.measure_peaks REQUEST.json ANSWER.json`
 
-It writes the peaks into FILE as JSON. They are measured once for a device, a number of threads and a version of torch,
-and again if a launch has reached more than they say: REACHED operations per second in float32.
+They are measured once for a device, a number of threads and a version of torch, and again if a launch has reached more
+than they say.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.base.machine.processor import this_processor
-from aoti_debug.views.profile.roofline import Peaks
+from aoti_debug.views.profile.roofline import Peaks, PeaksRequest
 
 _NAME = "peaks.json"
 _REACHED = "float32"
@@ -37,7 +37,9 @@ _DTYPES = {"cpu": ("float32",), "cuda": ("float32", "bfloat16", "float16")}
 
 def main() -> int:
     """Measures, or reads what was measured before; 0."""
-    device, output, reached = sys.argv[1:]
+    question, answer = map(Path, sys.argv[1:])
+    request = json_data.parse(PeaksRequest, question.read_bytes())
+    device, reached = request.device, request.reached
     import torch
 
     name = torch.cuda.get_device_name() if device == "cuda" else this_processor().name
@@ -52,10 +54,10 @@ def main() -> int:
 
     path = cache.entry(_KIND, key, fill) / _NAME
     known = json_data.parse(Peaks, path.read_text())
-    if known.flops_of(_REACHED) < float(reached):
-        known = _higher(known, _measured(device, identity), float(reached))
+    if known.flops_of(_REACHED) < reached:
+        known = _higher(known, _measured(device, identity), reached)
         atomic_write.write(path, json_data.to_text(known))
-    atomic_write.write(Path(output), json_data.to_text(known))
+    atomic_write.write(answer, json_data.to_text(known))
     return 0
 
 

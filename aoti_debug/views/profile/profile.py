@@ -13,9 +13,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.base.wording import first_line
@@ -36,7 +34,7 @@ from aoti_debug.views.profile.device_calls import DeviceCall, device_calls
 from aoti_debug.views.profile.measured_call import MeasuredCall, MeasuringCost, measured_calls
 from aoti_debug.views.profile.model_profile import ModelProfile, site_profiles
 from aoti_debug.views.profile.options import WARM_UP, ProfileOptions
-from aoti_debug.views.profile.roofline import Peaks
+from aoti_debug.views.profile.roofline import Peaks, PeaksRequest
 from aoti_debug.views.profile.site_work import site_groups, site_works
 
 _ENVIRONMENT = {"AOTI_DEBUG_PRINT": "none"}
@@ -142,8 +140,7 @@ def calls_of(run: RunDir, warm_up: int) -> RunCalls:
 
 WORKER = "aoti_debug.views.profile.measure_peaks"
 _PEAK_SECONDS = 600.0  # that the measurement may take
-_LOG = "peaks.log"
-_OUTPUT = "peaks.json"
+_PEAKS = "peaks"
 
 
 def machine_peaks(device: str, folder: Path, reached: float) -> Peaks:
@@ -152,20 +149,20 @@ def machine_peaks(device: str, folder: Path, reached: float) -> Peaks:
     Args:
         device: "cpu" or "cuda".
         folder: for the answer and the output of the process.
-        reached: operations per second in float32; 0.0 if nothing is known.
+        reached: as in PeaksRequest.
 
     Raises:
         TargetError: the process failed.
     """
-    log, output = folder / _LOG, folder / _OUTPUT
-    command = PythonCommand(WORKER, arguments=(device, str(output), str(reached)))
-    code = python_process.run_to_end(command, log, seconds=_PEAK_SECONDS)
-    if code != 0:
+    request = PeaksRequest(device, reached)
+    peaks, code = python_process.ask(WORKER, request, Peaks, folder, _PEAKS, seconds=_PEAK_SECONDS)
+    log = folder / f"{_PEAKS}.log"
+    if peaks is None:
         raise TargetError(
             f"what this machine can do was not measured: {child_process.describe_end(code, log)}",
             hint=f"the output of the process is in {log}",
         )
-    return json_data.parse(Peaks, output.read_text())
+    return peaks
 
 
 ROUNDS = 10  # processes of each model

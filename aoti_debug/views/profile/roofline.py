@@ -96,6 +96,19 @@ class Peaks:
 
 
 @dataclass(frozen=True)
+class PeaksRequest:
+    """The request to measure the peaks of this machine.
+
+    Attributes:
+        device: "cpu" or "cuda".
+        reached: operations per second in float32 that a launch has reached; 0.0 if nothing is known.
+    """
+
+    device: str
+    reached: float
+
+
+@dataclass(frozen=True)
 class RooflinePlacement:
     """The place of launches below the roofline.
 

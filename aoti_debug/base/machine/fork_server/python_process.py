@@ -11,13 +11,17 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from aoti_debug.base.errors import TargetError
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server.client import NEW_PROCESS, ForkServer, ForkServerError
 from aoti_debug.base.machine.fork_server.request import DESCRIPTOR, PARENT, PythonCommand
 from aoti_debug.base.machine.processes.child_process import Child
 
-__all__ = ["DESCRIPTOR", "PARENT", "PythonCommand", "forking_from", "run_to_end", "start", "wait_for_imports"]
+__all__ = ["DESCRIPTOR", "PARENT", "PythonCommand", "ask", "forking_from", "run_to_end", "start", "wait_for_imports"]
+
+T = TypeVar("T")
 
 # Variables that are read when a model is lowered, loaded or called, not when torch is imported; or that are overridden.
 _READ_LATE = frozenset(
@@ -142,6 +146,33 @@ def run_to_end(command: PythonCommand, log: Path, *, seconds: float) -> int:
                 return child.wait(seconds)
             except subprocess.TimeoutExpired:
                 return -signal.SIGKILL
+
+
+def ask(
+    worker: str, request: object, answer: type[T], folder: Path, name: str, *, seconds: float
+) -> tuple[T | None, int]:
+    """Has a process answer a request: `python -m WORKER REQUEST.json ANSWER.json`.
+
+    Args:
+        worker: the module that answers.
+        answer: the class of the answer.
+        folder: for NAME.json, the answer, and NAME.log, the output of the process.
+        seconds: the time after which it is killed.
+
+    Returns:
+        The answer, None if it left none that is whole; and the exit status of the process.
+
+    Raises:
+        TargetError: it cannot be started.
+    """
+    question, answered, log = (folder / f"{name}{suffix}" for suffix in (".request.json", ".json", ".log"))
+    answered.unlink(missing_ok=True)
+    question.write_text(json_data.to_text(request, indent=None), encoding="utf-8")
+    status = run_to_end(PythonCommand(worker, arguments=(str(question), str(answered))), log, seconds=seconds)
+    question.unlink()
+    with contextlib.suppress(FileNotFoundError, json_data.DamagedJsonError):
+        return json_data.parse(answer, answered.read_bytes()), status
+    return None, status
 
 
 def _servers_for(variables: Mapping[str, str], after: str) -> list[ForkServer]:

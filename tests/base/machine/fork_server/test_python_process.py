@@ -14,6 +14,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -437,3 +438,41 @@ def test_a_process_that_cannot_be_started(module: Path, monkeypatch: pytest.Monk
     with pytest.raises(TargetError, match="a process of some_module cannot be started: No such file") as caught:
         python_process.run_to_end(write("pass"), module / "log.txt", seconds=60)
     assert caught.value.hint == "aoti-debug doctor checks this machine"
+
+
+ANSWERING = """
+    import json, pathlib
+    question, answer = map(pathlib.Path, sys.argv[1:])
+    asked = json.loads(question.read_text())
+    print("asked for", asked["number"])
+    answer.write_text(json.dumps({"number": asked["number"] + 1})[: asked["length"]])
+    return asked["status"]
+"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    number: int
+    length: int | None = None
+    status: int = 0
+
+
+@dataclass(frozen=True)
+class Answered:
+    number: int
+
+
+def test_a_process_is_asked(module: Path) -> None:
+    worker = write(ANSWERING).module
+    assert python_process.ask(worker, Asked(3), Answered, module, "sum", seconds=60) == (Answered(4), 0)
+    assert (module / "sum.log").read_text() == "asked for 3\n"
+    assert sorted(path.name for path in module.glob("sum*")) == ["sum.json", "sum.log"]
+    assert python_process.ask(worker, Asked(1, status=2), Answered, module, "sum", seconds=60) == (Answered(2), 2)
+
+
+def test_an_answer_that_is_missing_or_cut_off_is_none(module: Path) -> None:
+    worker = write(ANSWERING).module
+    assert python_process.ask(worker, Asked(3, length=5), Answered, module, "sum", seconds=60) == (None, 0)
+    python_process.ask(worker, Asked(3), Answered, module, "sum", seconds=60)
+    write("return 7")
+    assert python_process.ask(worker, Asked(3), Answered, module, "sum", seconds=60) == (None, 7)

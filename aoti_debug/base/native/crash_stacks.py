@@ -17,8 +17,8 @@ from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data, untrusted_files
+from aoti_debug.base.machine.files.untrusted_files import complete_lines, read_end
 from aoti_debug.base.machine.processes import child_process
-from aoti_debug.base.native.complete_lines import complete_lines
 from aoti_debug.base.native.frames import (
     MAX_FRAMES,
     StackFrame,
@@ -41,15 +41,6 @@ _THREAD = re.compile(
 _TIME = re.compile(r"time ([0-9]{1,10}) ([0-9]{1,19})")
 _FRAMES = re.compile(rf"frames ([0-9]{{1,10}})((?: {_HEX})*)")
 _PYTHON_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
-_ABORT_MESSAGE = re.compile(
-    r"^terminate called|^  what\(\):|^(?:double free|free\(\)|malloc|realloc|munmap_chunk|corrupted|invalid) ?"
-    r"|\*\*\* .* detected \*\*\*|: Assertion .* failed|^Fatal glibc error|^pure virtual method called"
-)
-_UNCAUGHT = re.compile(r"terminate called after throwing an instance of '(.+?)' what\(\): *")  # of libstdc++
-_SHIM_EXCEPTION = "] Exception in aoti_torch: "
-_LOG_LINE = re.compile(r"^(?:\[[A-Z]\d{4} |c?\d+\.\d+ |Traceback )", re.MULTILINE)  # what may come behind an exception
-_SEARCHED_LINES = 200  # at the end of stderr.log
-_SEARCHED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -109,7 +100,7 @@ def last_signal(run: Path) -> CaughtSignal | None:
     """The last signal that the process of a run wrote its stack for; None without any. Nothing is symbolized."""
     caught: CaughtSignal | None = None
     thread = -1
-    for line in complete_lines(_text(run / STACKS)):
+    for line in complete_lines(read_end(run / STACKS)):
         if (match := _THREAD.fullmatch(line)) and int(match[2]) < signal.SIGRTMIN:
             thread, caught = int(match[1]), CaughtSignal(child_process.signal_name(int(match[2])), 0)
         elif caught is not None and (match := _TIME.fullmatch(line)) and int(match[1]) == thread:
@@ -150,8 +141,8 @@ def decode(run: Path) -> Backtrace | None:
     It reads the libraries that they name, wherever they are, and runs addr2line: only for a run
     that was made on this account.
     """
-    stacks = _raw_stacks(_text(run / STACKS))
-    python = _python_frames(_text(run / PYTHON))
+    stacks = _raw_stacks(read_end(run / STACKS))
+    python = _python_frames(read_end(run / PYTHON))
     if not stacks and not python:
         return None
     from aoti_debug.base.native.symbolize import (  # few runs have stacks, and most of them are decoded
@@ -159,7 +150,7 @@ def decode(run: Path) -> Backtrace | None:
         symbolize,
     )
 
-    maps = parse_maps(_text(run / MAPS))
+    maps = parse_maps(read_end(run / MAPS))
     resolved = symbolize(set(chain.from_iterable(addresses for *_, addresses in stacks)), maps)
     return Backtrace(
         tuple(
@@ -190,39 +181,12 @@ def useful(stack: Stack, python: Sequence[StackFrame] = ()) -> tuple[str, ...]:
     return tuple(lines) if len(lines) <= MAX_FRAMES else (*lines[: MAX_FRAMES - 1], lines[-1])
 
 
-def abort_message(run: Path) -> str:
-    """Returns the message of an abort from stderr.log: "uncaught std::runtime_error: it is over", "double free …"."""
-    lines = _text(run / "stderr.log", _SEARCHED_BYTES).splitlines()[-_SEARCHED_LINES:]
-    messages = [line.strip() for line in lines if _ABORT_MESSAGE.search(line)]
-    return _UNCAUGHT.sub(r"uncaught \1: ", " ".join(dict.fromkeys(messages[:2])))
-
-
-def shim_exception(run: Path) -> str:
-    """Returns the text of the first exception that torch's C shim wrote to stderr.log, with the stack behind it.
-
-    Versions of torch whose shim does not hand the text over have it there; later ones may follow from the first. ""
-    where there is none.
-    """
-    _, found, text = _text(run / "stderr.log", _SEARCHED_BYTES).partition(_SHIM_EXCEPTION)
-    return _LOG_LINE.split(text, maxsplit=1)[0].strip() if found else ""
-
-
 def _line(repeated: Sequence[StackFrame]) -> str:
     """The line of consecutive frames with the same text: recursion."""
     return repeated[0].text if len(repeated) == 1 else f"{repeated[0].text} (× {len(repeated)})"
 
 
 # The raw files
-
-
-def _text(path: Path, largest: int = untrusted_files.LARGEST_JSON) -> str:
-    """The end of a file; "" if there is no regular one."""
-    try:
-        with untrusted_files.open_file(path.parent, path.name) as file:
-            file.seek(max(untrusted_files.size(path.parent, path.name) - largest, 0))
-            return file.read(largest).decode("utf-8", errors="replace").replace("\r\n", "\n")
-    except (FileNotFoundError, untrusted_files.NotAFileError):
-        return ""
 
 
 def _raw_stacks(text: str) -> list[tuple[int, str, int | None, tuple[int, ...]]]:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files.untrusted_files import complete_lines
 from aoti_debug.base.machine.processes import child_process
-from aoti_debug.base.native.complete_lines import complete_lines
 from aoti_debug.base.native.elf import Library
 from aoti_debug.base.native.frames import StackFrame, demangle
 

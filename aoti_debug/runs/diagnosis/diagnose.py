@@ -250,7 +250,7 @@ class _Case:
             case ExitKind.ABORTED if not self.signal:
                 return self.exit.detail or "the process vanished"
             case _:
-                words = crash_stacks.abort_message(self.run.path) if self.signal == "SIGABRT" else ""
+                words = exception_text.abort_message(self.run.path) if self.signal == "SIGABRT" else ""
                 text = signal_text(self.signal) or exception_text.message(self.exit.detail) or "a fault"
                 return without_compiled_folders(f"{text}: {words}" if words else text)
 
@@ -273,7 +273,7 @@ class _Case:
     def _shim_text(self, fault: Fault) -> str:
         """The text of an error, which torch's C shim may have logged only."""
         is_logged = fault.domain is FaultDomain.SHIM and not fault.text
-        return crash_stacks.shim_exception(self.run.path) if is_logged else fault.text
+        return exception_text.shim_exception(self.run.path) if is_logged else fault.text
 
     def _launch_of(self, fault: Fault | None) -> Launch | None:
         if fault is None or fault.launch is None:

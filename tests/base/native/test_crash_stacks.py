@@ -182,34 +182,6 @@ def test_the_stack_of_python(tmp_path: Path) -> None:
     assert backtrace.useful() == ("<lambda> at /u/ops.py:19",)
 
 
-@pytest.mark.parametrize(
-    ("stderr", "message"),
-    [
-        (
-            "terminate called after throwing an instance of 'std::runtime_error'\n  what():  it is over\n",
-            "uncaught std::runtime_error: it is over",
-        ),
-        ("0.1 before f\ndouble free or corruption (!prev)\n", "double free or corruption (!prev)"),
-        ("model: ops.cpp:3: int f(): Assertion `x' failed.\n", "model: ops.cpp:3: int f(): Assertion `x' failed."),
-        ("nothing of note\n", ""),
-    ],
-)
-def test_abort_message(tmp_path: Path, stderr: str, message: str) -> None:
-    (tmp_path / "stderr.log").write_text(stderr)
-    assert crash_stacks.abort_message(tmp_path) == message
-
-
-@pytest.mark.parametrize(
-    "behind", ["", "\n0.2 FAULT in op: \n", "\nTraceback (most recent call last):\n", "\n[W1123 x] no\n"]
-)
-def test_shim_exception(tmp_path: Path, behind: str) -> None:
-    assert crash_stacks.shim_exception(tmp_path) == ""
-    text = "ValueError: 42\nand more\n\nAt:\n  /m.py(14): act"
-    logged = "[E1123 18:36 shim_common.cpp:1341] Exception in aoti_torch: "
-    (tmp_path / "stderr.log").write_text(f"0.1 after op\n{logged}{text}\n\n{behind}{logged}more\n")
-    assert crash_stacks.shim_exception(tmp_path) == text
-
-
 # Real crashes
 
 

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from aoti_debug.base.native import exception_text
 
 NATIVE = """the operator refuses
@@ -43,3 +47,31 @@ def test_a_text_without_a_stack() -> None:
     text = "index out of range\nAt: the third row"
     assert (exception_text.message(text), exception_text.frames(text)) == (text, ())
     assert (exception_text.message(""), exception_text.frames("")) == ("", ())
+
+
+@pytest.mark.parametrize(
+    ("stderr", "message"),
+    [
+        (
+            "terminate called after throwing an instance of 'std::runtime_error'\n  what():  it is over\n",
+            "uncaught std::runtime_error: it is over",
+        ),
+        ("0.1 before f\ndouble free or corruption (!prev)\n", "double free or corruption (!prev)"),
+        ("model: ops.cpp:3: int f(): Assertion `x' failed.\n", "model: ops.cpp:3: int f(): Assertion `x' failed."),
+        ("nothing of note\n", ""),
+    ],
+)
+def test_abort_message(tmp_path: Path, stderr: str, message: str) -> None:
+    (tmp_path / "stderr.log").write_text(stderr)
+    assert exception_text.abort_message(tmp_path) == message
+
+
+@pytest.mark.parametrize(
+    "behind", ["", "\n0.2 FAULT in op: \n", "\nTraceback (most recent call last):\n", "\n[W1123 x] no\n"]
+)
+def test_shim_exception(tmp_path: Path, behind: str) -> None:
+    assert exception_text.shim_exception(tmp_path) == ""
+    text = "ValueError: 42\nand more\n\nAt:\n  /m.py(14): act"
+    logged = "[E1123 18:36 shim_common.cpp:1341] Exception in aoti_torch: "
+    (tmp_path / "stderr.log").write_text(f"0.1 after op\n{logged}{text}\n\n{behind}{logged}more\n")
+    assert exception_text.shim_exception(tmp_path) == text

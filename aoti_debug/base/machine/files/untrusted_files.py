@@ -106,6 +106,21 @@ def read_bytes(directory: Path, name: str, largest: int = LARGEST_JSON) -> bytes
         return file.read(largest)
 
 
+def read_end(path: Path, largest: int = LARGEST_JSON) -> str:
+    """The end of a text file, `largest` bytes of it at most; "" if there is no regular one."""
+    try:
+        with open_file(path.parent, path.name) as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - largest, 0))
+            return file.read(largest).decode("utf-8", errors="replace").replace("\r\n", "\n")
+    except (FileNotFoundError, NotAFileError):
+        return ""
+
+
+def complete_lines(text: str) -> list[str]:
+    """Splits a text into lines; a last line without a line break is truncated, and is dropped."""
+    return [line.rstrip("\n") for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
 def is_file(directory: Path, name: str) -> bool:
     """True if `open_file` would open it."""
     try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,6 +34,11 @@ def _columns(descriptor: int) -> int:
         return os.get_terminal_size(descriptor).columns or _DEFAULT
     except OSError:
         return _DEFAULT
+
+
+def print_json(document: Any) -> None:
+    """Prints one JSON object."""
+    click.echo(json.dumps(document, indent=1, allow_nan=False))
 
 
 def wants_no_colour() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 from collections.abc import Sequence
@@ -11,9 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.ranks import one_rank
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
@@ -216,7 +213,7 @@ def _print_document(selection: Selection, code: CodeOptions) -> None:
         run_code = _code(run, code)
         for launch, described in zip(launches, whole["launches"], strict=True):
             described["code"] = run_code.document(launch)
-    click.echo(json.dumps(whole, indent=1, allow_nan=False))
+    print_json(whole)
 
 
 def _code(run: RunDir, options: CodeOptions) -> RunCode:
@@ -257,7 +254,7 @@ def show_ranks(path: Path, asked: ShowOptions) -> None:
     print_lines(_unmatched_warning(agreement.unmatched(run.recorded, expected)), err=True)
     analysis = analyse(run, expected)
     if asked.as_json:
-        click.echo(json.dumps(document(analysis), indent=1, allow_nan=False))
+        print_json(document(analysis))
     else:
         print_lines(ranks_lines(analysis, asked.columns))
 

@@ -15,8 +15,9 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.regions.writes import LastWrites, begins_with_a_store
 from aoti_debug.package.manifest import Manifest, Role
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name, span_of
+from aoti_debug.runs.rundir.formats.journal_records import TensorFile
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus, SavedTensor
+from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 
 _READ = (Role.IN, Role.INOUT, Role.UNKNOWN)
 
@@ -38,7 +39,7 @@ class RecordedTensor:
         return None if stats is None else stats.hash
 
     @property
-    def file(self) -> SavedTensor | None:
+    def file(self) -> TensorFile | None:
         """The file with its elements; None if they were not saved."""
         saved = self.argument.files.get(self.phase)
         return saved if saved is not None and saved.path else None

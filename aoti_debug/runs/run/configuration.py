@@ -70,13 +70,6 @@ def run_target(path: Path, model: str, *, trusted: bool) -> RunTarget:
 
 
 HOST = "aoti-debug run"
-_NEEDS_A_LEVEL = {  # option -> what it does at a level above 0
-    "--guards": "which checks the guards",
-    "--watch": "which looks at launches",
-    "--summaries": "which measures tensors",
-    "--inspect": "which sees launches",
-    "--stall": "which records progress",
-}
 
 
 def check_level(manifest: Manifest, options: RunOptions) -> None:
@@ -85,16 +78,16 @@ def check_level(manifest: Manifest, options: RunOptions) -> None:
     Raises:
         UsageError: it is 0, and an option needs another one.
     """
-    given = {
-        "--guards": options.guards,
-        "--watch": bool(options.watch),
-        "--summaries": options.summaries is not None,
-        "--inspect": bool(options.inspector),
-        "--stall": options.stall is not None,
-    }
-    option = next((option for option, is_given in given.items() if is_given), "")
-    if option and level_in_force(manifest, options) == 0:
-        raise UsageError(f"{option} needs a level above 0, {_NEEDS_A_LEVEL[option]}", hint="--level 3 records launches")
+    needs = (  # what each does at a level above 0
+        (options.guards, "--guards", "which checks the guards"),
+        (options.watch, "--watch", "which looks at launches"),
+        (options.summaries, "--summaries", "which measures tensors"),
+        (options.inspector, "--inspect", "which sees launches"),
+        (options.stall, "--stall", "which records progress"),
+    )
+    for is_given, option, what in needs:
+        if is_given and level_in_force(manifest, options) == 0:
+            raise UsageError(f"{option} needs a level above 0, {what}", hint="--level 3 records launches")
 
 
 def check_device(manifest: Manifest, options: RunOptions) -> None:

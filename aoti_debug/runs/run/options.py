@@ -41,8 +41,8 @@ class RunOptions:
         guards: put zones of known bytes around the buffers that the model allocates, and compare them after every
             launch.
         model: the name of the model in a compiled package without source that holds several; "" for the only one.
-        watch: watchpoints, each "NAME: CONDITION" (watch_syntax.py); level 1 or more.
-        on_hit: what a hit does, in words of `watch_syntax.ACTIONS` with commas between them; "" records it only.
+        watch: watchpoints, each "NAME: CONDITION" (watch_condition.py); level 1 or more.
+        on_hit: what a hit does, in words of `watch_condition.ACTIONS` with commas between them; "" records it only.
         summaries: calls per call whose statistics are kept; None for the setting of the environment.
         inspector: "FILE.py:FUNCTION", called on the tensors of launches that `filters` and `launch` select; level 1 or
             more.

@@ -36,6 +36,7 @@ from aoti_debug.runs.rundir import summaries as run_summaries
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, RunStage
+from aoti_debug.runs.rundir.timeline import Timeline
 
 _CREATOR = re.compile(r"^\d{8}-\d{6}-(\d+)(?:-\d+)?\Z")
 _EXTERNAL_SIGNALS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
@@ -244,21 +245,24 @@ def _finish(path: Path, info: RunInfo) -> DiagnosedRun:
     crash_stacks.preserve(path)
     run_json.write(info, path)
     finished = run_directory.open_run(path)
-    stopped = next((watchpoint for watchpoint in finished.timeline.watchpoints if watchpoint.stopped), None)
-    if stopped is not None and info.exit.kind in (ExitKind.CLEAN, ExitKind.FAULT) and not finished.timeline.faults:
-        info = replace(info, exit=replace(info.exit, kind=ExitKind.STOPPED, detail=f"watchpoint {stopped.text}"))
-        run_json.write(info, path)
-        finished = finished.with_info(info)
-    told = next((note.text for note in finished.timeline.notes if note.code == NoteCode.STOPPED), "")
-    if told and info.exit.kind in (ExitKind.CLEAN, ExitKind.FAULT) and not finished.timeline.faults:
-        info = replace(info, exit=replace(info.exit, kind=ExitKind.STOPPED, detail=told.removeprefix("stopped ")))
-        run_json.write(info, path)
-        finished = finished.with_info(info)
-    if info.exit.kind is ExitKind.CLEAN and finished.timeline.faults:
-        info = replace(info, exit=replace(info.exit, kind=ExitKind.FAULT, detail=finished.timeline.faults[0].text))
+    exit_ = _recorded_exit(finished.timeline, info.exit)
+    if exit_ is not info.exit:
+        info = replace(info, exit=exit_)
         run_json.write(info, path)
         finished = finished.with_info(info)
     return DiagnosedRun(finished)
+
+
+def _recorded_exit(timeline: Timeline, exit_: Exit) -> Exit:
+    """How a run ended, with what its records tell about it: a launch that failed, or that the run was stopped at."""
+    if timeline.faults:
+        is_fault = exit_.kind is ExitKind.CLEAN
+        return replace(exit_, kind=ExitKind.FAULT, detail=timeline.faults[0].text) if is_fault else exit_
+    stops = [f"watchpoint {watchpoint.text}" for watchpoint in timeline.watchpoints if watchpoint.stopped]
+    stops += [note.text.removeprefix("stopped ") for note in timeline.notes if note.code == NoteCode.STOPPED]
+    if stops and exit_.kind in (ExitKind.CLEAN, ExitKind.FAULT):
+        return replace(exit_, kind=ExitKind.STOPPED, detail=stops[0])
+    return exit_
 
 
 def _exit(report: Report) -> Exit:

@@ -31,9 +31,9 @@ from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, rescued_tensors, run_json
 from aoti_debug.runs.rundir.assemble_timeline import assemble
 from aoti_debug.runs.rundir.formats import journal
-from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
 from aoti_debug.runs.rundir.run_json import EMBEDDED, ExitKind, RunInfo
-from aoti_debug.runs.rundir.timeline import Launch, SavedTensor, Timeline
+from aoti_debug.runs.rundir.timeline import Launch, Timeline
 
 if TYPE_CHECKING:
     from aoti_debug.runs.rundir.run_package import FoundPackage
@@ -208,7 +208,7 @@ class RunDir:
         """The names of the launched kernels, in order of their first launch."""
         return tuple(dict.fromkeys(launch.kernel for launch in self.launches))
 
-    def tensor_path(self, saved: SavedTensor) -> Path:
+    def tensor_path(self, saved: TensorFile) -> Path:
         """The path of a saved tensor.
 
         Raises:

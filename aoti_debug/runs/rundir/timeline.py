@@ -8,12 +8,12 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from aoti_debug.base.abi import CallKind, FaultDomain, Phase, SaveStatus
+from aoti_debug.base.abi import CallKind, FaultDomain, Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Arg, CType, Kernel, Role, Site
 from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value, number
 from aoti_debug.runs.rundir.formats import journal_records
-from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.watchpoints import Watchpoint
 
@@ -25,17 +25,6 @@ class LaunchStatus(str, Enum):
     RETURNED = "returned"
     NOT_STARTED = "not started"  # an empty grid
     FAILED = "failed"  # the callee returned an error or threw an exception
-
-
-@dataclass(frozen=True)
-class SavedTensor:
-    """A tensor that was saved, or the reason why it was not."""
-
-    status: SaveStatus
-    path: str  # relative to the run directory; "" if it was skipped
-    bytes: int  # of the logical tensor
-    hash: tuple[int, int]
-    reason: str  # for which it was skipped
 
 
 class RecordedStats(NamedTuple):
@@ -61,7 +50,7 @@ class Argument:
     spec: Arg
     before: Value
     after: Value
-    files: dict[Phase, SavedTensor] = field(default_factory=dict)
+    files: dict[Phase, TensorFile] = field(default_factory=dict)
     stats: dict[Phase, RecordedStats] = field(default_factory=dict)
 
     @property
@@ -284,7 +273,7 @@ class LaunchRecords:
     begin: journal_records.LaunchBegin | None = None
     end: journal_records.LaunchEnd | None = None
     grids: tuple[journal_records.GridRecord, ...] = ()
-    files: tuple[journal_records.TensorFile, ...] = ()
+    files: tuple[TensorFile, ...] = ()
     stats: tuple[journal_records.TensorStats, ...] = ()
     replayed: tuple[journal_records.ReplayStats, ...] = ()
     fault: Fault | None = None
@@ -321,11 +310,10 @@ class LaunchRecords:
         before, changed = self._values()
         after = {**before, **changed} if changed else before
         # by name: a tensor that is passed twice is recorded once
-        files: dict[str, dict[Phase, SavedTensor]] = {}
+        files: dict[str, dict[Phase, TensorFile]] = {}
         stats: dict[str, dict[Phase, RecordedStats]] = {}
         for f in self.files:
-            saved = SavedTensor(f.status, f.path, f.bytes, f.hash, f.reason)
-            files.setdefault(site.args[f.slot].name, {})[f.phase] = saved
+            files.setdefault(site.args[f.slot].name, {})[f.phase] = f
         for s in self.stats:
             stats.setdefault(site.args[s.slot].name, {})[s.phase] = _measured(s, None)
         for r in self.replayed:

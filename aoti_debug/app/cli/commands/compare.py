@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.base.machine.progress.last_durations import LastDurations
@@ -102,7 +101,7 @@ def command(
         comparison = compare(chosen, progress)
     page = [_report(comparison)] if with_report else []
     if as_json:
-        click.echo(json.dumps(document(comparison), indent=1, allow_nan=False))
+        print_json(document(comparison))
     else:
         print_lines(["", *report_lines(comparison, width()), *page])
     context.exit(exit_code(comparison))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.files import stamped_directories
@@ -112,7 +111,7 @@ def command(
     excesses = None if allowed is None else allowed.excesses(found)
     page = [_report(found, excesses, output, out)] if with_report else []
     if as_json:
-        click.echo(json.dumps(document(found, excesses), indent=1, allow_nan=False))
+        print_json(document(found, excesses))
     else:
         print_lines(["", *diff_lines(found, excesses, most=sys.maxsize if show_all else MAX_LISTED), *page])
     is_clean = found.is_same if excesses is None else not excesses

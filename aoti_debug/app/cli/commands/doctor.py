@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import width
+from aoti_debug.app.cli.lines import print_json, width
 from aoti_debug.app.doctor import doctor
 from aoti_debug.app.doctor.host import MachineCheck, Status
 from aoti_debug.base import wording
@@ -32,7 +31,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
     well = doctor.is_ready(checks)
     if as_json:
         as_data = {"format": FORMAT, "well": well, "checks": [asdict(check) for check in checks]}
-        click.echo(json.dumps(as_data, indent=1))
+        print_json(as_data)
     else:
         for check in checks:
             show(check, width())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.progress.last_durations import LastDurations
@@ -64,7 +63,7 @@ def command(
 
         written = [f"page: {page.write(found, output)}"]
     if as_json:
-        click.echo(json.dumps(document(found), indent=1, allow_nan=False))
+        print_json(document(found))
     else:
         print_lines(["", *memory_lines(found, None if show_all else MAX_STORAGES), *written])
     is_kept = any(kept.is_measured for kept in kept_memory(found.memory, found.measured))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_UNCONFIRMED
 from aoti_debug.base.machine.progress.last_durations import LastDurations
@@ -81,7 +80,7 @@ def command(
     with StepLines(LastDurations("minify", str(program.resolve()))) as progress:
         found = minify(chosen, progress)
     if as_json:
-        click.echo(json.dumps(document(found), indent=1, allow_nan=False))
+        print_json(document(found))
     else:
         print_lines(["", *minified_lines(_with_short_path(found))])
     context.exit(EXIT_CLEAN if found.is_clean else EXIT_FINDING if found.is_confirmed else EXIT_UNCONFIRMED)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
@@ -93,7 +92,7 @@ def command(
     with StepLines(LastDurations("profile", str(model.resolve()))) as progress:
         found = profile(chosen, progress)
     if as_json:
-        click.echo(json.dumps(document(found), indent=1, allow_nan=False))
+        print_json(document(found))
     else:
         print_lines(["", *profile_lines(found, None if all_ else LIMIT, UNLIMITED if wide else width())])
     if trace is not None:

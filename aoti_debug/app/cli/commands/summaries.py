@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, UsageError
@@ -66,7 +65,7 @@ def command(
         )
     chosen = _chosen(run, found, SiteFilter(filters, modules, lines))
     if as_json:
-        click.echo(json.dumps(document(run, found, chosen), indent=1, allow_nan=False))
+        print_json(document(run, found, chosen))
     else:
         print_lines(table_lines(found, chosen, None if all_ else LIMIT, UNLIMITED if wide else width()))
     if plot:

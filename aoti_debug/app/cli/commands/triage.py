@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import sys
 import threading
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import START, StepLines, TimedPhase, timing_lines
 from aoti_debug.app.cli.ranks import write_ranks_pages
 from aoti_debug.base.errors import AotiDebugError, UsageError
@@ -125,7 +124,7 @@ def command(
         analysis = _analyse_ranks(context, ranks)
         finding, page = ranks_finding(analysis), write_ranks_pages(analysis)
         if as_json:
-            click.echo(json.dumps(findings.to_json(finding), indent=1))
+            print_json(findings.to_json(finding))
         else:
             pages = f"{relative(page)}, with a page of each rank"
             print_lines(lines_of(with_relative_paths(finding), width(), pages))
@@ -158,7 +157,7 @@ def command(
         page = report.write_triage(finished)
         report_seconds = time.monotonic() - began
     if as_json:
-        click.echo(json.dumps(findings.to_json(finished.finding), indent=1))
+        print_json(findings.to_json(finished.finding))
     else:
         print_lines(["", *lines_of(with_relative_paths(finished.finding), width(), relative(page))])
     if timings:

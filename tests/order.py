@@ -31,7 +31,7 @@ LONGEST = (
         "package/printing/test_inspectors.py",
         "repro/test_evidence.py",
     ),
-    *("instrument/wrapper/test_real.py", "attacks/test_report_page.py", "compare/test_compare.py"),
+    *("attacks/test_report_page.py", "compare/test_compare.py"),
     *(
         "instrument/builder/compiling/test_regex_templates.py",
         "compare/regions/test_states.py",

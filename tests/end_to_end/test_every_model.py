@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.package.manifest import Role
+from aoti_debug.package.manifest import Form, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir import load_tensors
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -37,6 +37,13 @@ MODELS = (
     "gemm",
 )
 
+# What models must bring out; the number of sites would tie the tests to one torch.
+KERNELS = {
+    "mixed": ("aoti_torch_cpu_addmm_out", "aoti_torch_cpu_convolution", "aten::complex.default", "aoti_torch_cpu_topk"),
+    "mutation": ("aoti_torch_index_put_out", "aoti_torch_cpu_bernoulli__float", "aoti_torch_copy_", "aoti_torch_clone"),
+    "custom": ("aotidebugtest::scale_all.default", "aotidebugtest::accumulate_.default"),
+}
+
 
 @pytest.mark.parametrize("name", MODELS)
 def test_outputs_equal_the_plain_twin_at_every_level(
@@ -56,6 +63,18 @@ def test_outputs_equal_the_plain_twin_at_every_level(
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_that_looks_like_a_launch_is_passed_over(built: Callable[[str], Built], name: str) -> None:
     assert built(name).summary.manifest.unrecognised == ()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_launch_is_read(built: Callable[[str], Built], name: str) -> None:
+    manifest = built(name).summary.manifest
+    assert set(KERNELS[name]) <= {site.kernel for site in manifest.sites}
+    assert {site.callee for site in manifest.sites if not site.provenance.source} == set()
+    named = {kernel.name for kernel in manifest.kernels}
+    assert {site.kernel for site in manifest.sites if site.callee.startswith("cpp_")} == named
+    args = [arg for site in manifest.sites for arg in site.args]
+    tensors = [arg for arg in args if arg.form in (Form.TENSOR, Form.POINTER, Form.LIST)]
+    assert {arg.role for arg in tensors} <= {Role.IN, Role.OUT, Role.INOUT}
 
 
 @pytest.mark.parametrize("name", MODELS)

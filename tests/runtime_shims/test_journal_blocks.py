@@ -228,7 +228,8 @@ def test_journal_after_sigkill(library: Path, tmp_path: Path, level: int) -> Non
         first, last = begins[0], begins[-1]
         expected = (last[0] - first[0]) * 1000 + last[1] - first[1] + 1
         assert len(begins) == expected
-        assert len(begins) - len(found.of("launch_end")) in (0, 1) or level == 3
+        unfinished = len(begins) - len(found.of("launch_end"))
+        assert unfinished in ((-1, 0, 1) if level == 3 else (0, 1))  # the begin of the oldest end may be overwritten
         assert found.of("run_end") == []
         for record in found.of("tensor_file"):
             assert (run / record.path).stat().st_size > 0

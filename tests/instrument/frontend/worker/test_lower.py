@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine import compiler
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.frontend.protocol.messages import OPERATOR_KEYS, name_operators
+from aoti_debug.instrument.frontend.worker.called_operators import find_overload
+from aoti_debug.instrument.wrapper.callees.shim_operators import declared_shims
 from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner
@@ -48,6 +49,14 @@ def test_what_is_no_operator_is_refused(value: object, shown: str) -> None:
     assert caught.value.hint.startswith('{"mylib::op": [')
 
 
+@pytest.mark.parametrize("operator", ["aotidebugtest::shimmed", torch.ops.aotidebugtest.shimmed.default])
+def test_a_declared_operator_is_found_by_its_name(operator: Any) -> None:
+    given = {OPERATOR_KEYS: {operator: [models.SHIM_DECLARATION]}}
+    declarations = name_operators(given)[OPERATOR_KEYS]
+    assert [find_overload(name) for name in declarations] == [torch.ops.aotidebugtest.shimmed.default]
+    assert declared_shims(declarations) == {"aoti_torch_cpu_shimmed": "aotidebugtest.shimmed.default"}
+
+
 def test_settings_without_operators_stay() -> None:
     assert name_operators({"max_autotune": True}) == {"max_autotune": True}
 
@@ -66,20 +75,15 @@ def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "shim_of_shimmed"
 
 
-def by_name_in_json() -> dict[str, Any]:
-    return parse_configs([f'{OPERATOR_KEYS}={{"aotidebugtest::shimmed": ["{models.SHIM_DECLARATION}"]}}'])
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("configs", [by_name_in_json, lambda: models.CASES["shimmed"].configs])
-def test_a_shim_of_the_users_own_is_called_and_recorded(
-    tmp_path: Path, shim: str, configs: Callable[[], dict[str, Any]]
-) -> None:
+def test_a_shim_of_the_users_own_is_called_and_recorded(tmp_path: Path, shim: str) -> None:
     torch.export.save(models.program("shimmed"), tmp_path / "model.pt2")
     options = builder.BuildOptions(
         program=tmp_path / "model.pt2",
         output=tmp_path / "built.pt2",
-        inductor_configs=configs(),
+        inductor_configs=parse_configs(
+            [f'{OPERATOR_KEYS}={{"aotidebugtest::shimmed": ["{models.SHIM_DECLARATION}"]}}']
+        ),
         imports=(shim,),
     )
     sites = builder.build_report(options).manifest.sites

@@ -42,7 +42,7 @@ def _swapping_pattern() -> None:
 
     pattern = CallFunction(torch.ops.aten.sub.Tensor, KeywordArg("a"), KeywordArg("b"))
 
-    @register_graph_pattern(pattern, pass_dict=joint_graph.patterns)  # type: ignore[misc]
+    @register_graph_pattern(pattern, pass_dict=joint_graph.patterns)
     def swap(match: Match, a: Any, b: Any) -> None:
         node = match.output_node()
         if not node.meta.get("swapped"):

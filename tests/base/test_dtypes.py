@@ -6,12 +6,11 @@ import struct
 
 import numpy as np
 import pytest
+import torch
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.dtypes import Category
 from tests import paths
-
-torch = pytest.importorskip("torch")
 
 KINDS = {
     "kInteger": {Category.INTEGER},

@@ -13,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.alteration import Alteration, LostOperator
@@ -62,9 +63,7 @@ def test_a_directory_that_cannot_be_written_is_said(compared: RunDir, monkeypatc
     steps = Steps()
     stored_comparison.keep_in_run(comparison, steps)
     assert steps.done == []
-    monkeypatch.setattr(
-        stored_comparison.atomic_write, "write", Mock(side_effect=OSError(errno.EROFS, "Read-only file system"))
-    )
+    monkeypatch.setattr(atomic_write, "write", Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))
     stored_comparison.keep_in_run(comparison, steps)
     (step,) = steps.done
     assert step.text.startswith("not written: Read-only file system; ")

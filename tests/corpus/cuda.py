@@ -129,7 +129,7 @@ class PickLater(nn.Module):
         index = (ids * (1 << 33)).amax(-1)  # origin
         scale = torch.ops.corpus.count(index)
         weight = self.mix(self.mix(x * scale)).sum()
-        return torch.ops.corpus_cuda.pick(table * weight, index)  # type: ignore[no-any-return]
+        return torch.ops.corpus_cuda.pick(table * weight, index)
 
 
 class Put(nn.Module):
@@ -142,25 +142,25 @@ class Put(nn.Module):
 class Paged(nn.Module):
     def forward(self, pool: Tensor, pages: Tensor) -> Tensor:
         rows = torch.ops.corpus_cuda.paged(pool + 1, pages, 1_000_000)  # origin
-        return rows + 1  # type: ignore[no-any-return]
+        return rows + 1
 
 
 class Wide(nn.Module):
     def forward(self, x: Tensor, odd: Tensor) -> Tensor:
         pairs = torch.ops.corpus_cuda.wide(x + 1, odd)  # origin
-        return pairs + 1  # type: ignore[no-any-return]
+        return pairs + 1
 
 
 class Wait(nn.Module):
     def forward(self, flag: Tensor) -> Tensor:
         done = torch.ops.corpus_cuda.wait(flag * 0)  # origin
-        return done + 1  # type: ignore[no-any-return]
+        return done + 1
 
 
 class Root(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = torch.ops.corpus_cuda.root(x - 2.5)  # origin
-        return y + 1  # type: ignore[no-any-return]
+        return y + 1
 
 
 class PastEnd(nn.Module):

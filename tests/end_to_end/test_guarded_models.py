@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from aoti_debug.runs.rundir import run_directory
 from tests.built_model import Built
-
-torch = pytest.importorskip("torch")
 
 
 def outputs(package: Path, name: str) -> list[torch.Tensor]:

@@ -17,6 +17,7 @@ from aoti_debug.base.errors import ArtifactError, TargetError
 from aoti_debug.base.machine.compiler import find_compiler
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions
+from aoti_debug.instrument.builder.compiling import runtime_objects
 from aoti_debug.instrument.frontend import exported_program
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
@@ -93,7 +94,7 @@ def inspected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counter[str]:
     monkeypatch.setattr(archive, "inspect", counted)
     monkeypatch.setattr(exported_program, "run_worker", lowered)
     monkeypatch.setattr(builder, "LibraryCompilation", NoCompilation)
-    monkeypatch.setattr(builder.runtime_objects, "compiled_meanwhile", lambda _: nullcontext())
+    monkeypatch.setattr(runtime_objects, "compiled_meanwhile", lambda _: nullcontext())
     machine_results.use_empty_cache(tmp_path / "cache", monkeypatch)
     archives.write(tmp_path / "program.pt2", archives.PROGRAM)
     return found

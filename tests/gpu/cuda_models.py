@@ -275,7 +275,7 @@ def case(name: str) -> Case:
     torch.manual_seed(0)
     x = torch.randn(32, 64, device="cuda")
     rows, switch = torch.tensor([0, 3, 5, 7], device="cuda"), torch.ones(3, device="cuda")
-    dynamic = ({0: Dim.AUTO}, None, None)  # type: ignore[attr-defined]
+    dynamic = ({0: Dim.AUTO}, None, None)
     cases = {
         "mixed": lambda: Case(Mixed().cuda().eval(), (x, rows, switch)),
         "dynamic": lambda: Case(Mixed().cuda().eval(), (x, rows, switch), dynamic),

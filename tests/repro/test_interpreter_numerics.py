@@ -21,7 +21,7 @@ def _seeded() -> None:
 
 def run(kernel: object, grid: tuple[int, int, int], arguments: dict[str, object], constants: dict[str, object]) -> None:
     """Raises AssertionError if anything is found."""
-    seen = interpret(kernel, grid, arguments, constants)  # type: ignore[arg-type]
+    seen = interpret(kernel, grid, arguments, constants)
     assert seen.lines() == []
 
 

@@ -38,7 +38,7 @@ def test_plain_texts_are_double_quoted() -> None:
 def test_a_comment_stays_one_comment(line: str) -> None:
     text = literals.comment(line)
     assert text.startswith("#")
-    assert ast.parse(text + "\nx = 1").body[0].lineno == 2  # type: ignore[attr-defined]
+    assert ast.parse(text + "\nx = 1").body[0].lineno == 2
 
 
 def test_identifiers_are_unique_and_legal() -> None:

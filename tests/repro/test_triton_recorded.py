@@ -19,7 +19,8 @@ from aoti_debug.package.manifest import Kind
 from aoti_debug.package.pt2 import trust
 from aoti_debug.package.triton_config.infer import infer_config
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.repro import recorded_launch, write_repro
+from aoti_debug.repro.recorded_launch import recorded_launch
+from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 from tests import archives

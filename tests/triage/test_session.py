@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.repro.evidence import Evidence, Mode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, place_of
@@ -140,7 +141,7 @@ def test_a_fork_server_that_does_not_serve_is_told(
     triaged: Callable[..., tuple[TriageDir, Told]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = SimpleNamespace(preload=lambda: None, failure="the module ops starts 2 threads when it is imported")
-    monkeypatch.setattr(session.python_process, "forking_from", lambda *_: nullcontext(server))
+    monkeypatch.setattr(python_process, "forking_from", lambda *_: nullcontext(server))
     found, _ = triaged(of_positive)
     assert found.finding.kind is INCOMPLETE
     assert (found.record.steps[-1].name, found.record.steps[-1].text) == (

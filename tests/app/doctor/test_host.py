@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
+import shutil
 import time
 from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -114,7 +117,7 @@ def test_versions_of_torch(
 
 
 def test_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     check = only(host.torch())
     assert (check.status, check.needed) == (Status.MISSING, True)
     assert "install torch" in check.todo
@@ -129,8 +132,8 @@ def test_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_triton_that_torch_wants(monkeypatch: pytest.MonkeyPatch, wanted: list[str], status: Status) -> None:
-    monkeypatch.setattr(host.metadata, "version", lambda name: "3.9.0")
-    monkeypatch.setattr(host.metadata, "requires", lambda name: wanted)
+    monkeypatch.setattr(metadata, "version", lambda name: "3.9.0")
+    monkeypatch.setattr(metadata, "requires", lambda name: wanted)
     check = only(host.triton())
     assert check.status is status
     assert ("triton==3.6.0" in check.todo) == (status is Status.WARNING)
@@ -170,7 +173,7 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch, build: str, status: Status) 
     def not_there(name: str) -> ctypes.CDLL:
         raise OSError(name)
 
-    monkeypatch.setattr(doctor.ctypes, "CDLL", not_there)
+    monkeypatch.setattr(ctypes, "CDLL", not_there)
     monkeypatch.setattr(doctor, "torch_cuda", lambda: build)
     assert only(doctor.driver()).status is status
 
@@ -186,7 +189,7 @@ def cuda_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(module, "torch_cuda", lambda: "13.0")
     monkeypatch.setattr(cuda_toolkit, "toolkit_directories", lambda: (toolkit,))
     monkeypatch.setattr(cuda_toolkit, "package_directories", lambda: ())
-    monkeypatch.setattr(host.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(host, "_program_of_package", lambda package, program: None)
     monkeypatch.setattr(host, "_triton_ptxas", lambda: None)
     monkeypatch.delenv("TRITON_PTXAS_PATH", raising=False)
@@ -256,7 +259,7 @@ def test_counters_for_administrators(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_little_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("Usage", (), {"free": 64 << 20, "total": 64 << 20})
-    monkeypatch.setattr(host.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     check = only(host.shared_memory())
     assert (check.status, check.found) == (Status.WARNING, "/dev/shm: 64 MiB of 64 MiB free")
     assert "--shm-size" in check.todo
@@ -279,7 +282,7 @@ def test_directories_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("Usage", (), {"free": 1 << 20})
-    monkeypatch.setattr(host.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     monkeypatch.setenv("AOTI_DEBUG_DIR", str(tmp_path / "a" / "b"))
     check = next(check for check in host.directories() if check.name == "runs")
     assert (check.status, check.found) == (Status.WARNING, f"{tmp_path / 'a' / 'b'}: 1 MiB free")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setattr(cuda_toolkit, "DEFAULT", tmp_path / "local/cuda")
-    monkeypatch.setattr(cuda_toolkit.sys, "path", [str(tmp_path / "site")])
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
     return tmp_path
 
 
@@ -77,7 +79,7 @@ def test_programs_on_path_come_first_and_must_be_executable(machine: Path) -> No
 def test_what_triton_brings(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = file(machine / "site/triton/__init__.py")
     spec = importlib.machinery.ModuleSpec("triton", None, origin=str(package))
-    monkeypatch.setattr(cuda_toolkit.importlib.util, "find_spec", lambda name: spec if name == "triton" else None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec if name == "triton" else None)
     assert cuda_toolkit.triton_directory() is None
     (package.parent / "backends/nvidia").mkdir(parents=True)
     assert cuda_toolkit.triton_directory() == package.parent / "backends/nvidia"

@@ -13,10 +13,10 @@ from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.bad_elements import InputElement, Refusal
 from aoti_debug.compare.protocol.measurement import StatesFailure
 from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun
-from aoti_debug.compare.worker import exported_program
 from aoti_debug.compare.worker.explain_refusal import is_about_values
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
+from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 
@@ -53,7 +53,7 @@ def yielded(
     calls: int = 1,
 ) -> list[Any]:
     """What the worker yields for a program that was exported with `given` and is run with `bad`."""
-    monkeypatch.setattr(exported_program.input_files, "read_embedded", lambda _: Inputs(bad, {}))
+    monkeypatch.setattr(input_files, "read_embedded", lambda _: Inputs(bad, {}))
     graphs = ReferenceGraphs()
     exported = torch.export.export(module, given)
     graphs.record_exported(exported)

@@ -33,6 +33,7 @@ from aoti_debug.compare.protocol.request import (
 from aoti_debug.compare.worker import exported, exported_program
 from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
+from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
@@ -57,7 +58,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         read.append(package)
         return Inputs((), {})
 
-    monkeypatch.setattr(exported_program.input_files, "read_embedded", embedded)
+    monkeypatch.setattr(input_files, "read_embedded", embedded)
     return read
 
 

@@ -41,7 +41,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def options(program: object, **fields: Any) -> BuildOptions:
-    return BuildOptions(program, **fields)  # type: ignore[arg-type]
+    return BuildOptions(program, **fields)
 
 
 @pytest.mark.usefixtures("files")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch._inductor.config as config
 
-from aoti_debug.instrument.frontend.worker import lower
+from aoti_debug.instrument.frontend.worker.after_fusion import record_layouts
 from aoti_debug.instrument.wrapper import promised_layouts
 from aoti_debug.package.inputs.signature import Dim, Leaf
 from aoti_debug.package.manifest import Promise
@@ -149,7 +149,7 @@ class Node:
 def test_the_pass_notes_layouts_and_changes_nothing() -> None:
     operations = [Operation([Buffer("buf0", Node("A")), Buffer("buf1", Node("B"))]), Operation([])]
     before = config._post_fusion_custom_pass
-    with lower.record_layouts() as layouts:
+    with record_layouts() as layouts:
         assert config._post_fusion_custom_pass(operations) is operations
         assert config._post_fusion_custom_pass([]) == []
     assert config._post_fusion_custom_pass is before
@@ -159,13 +159,13 @@ def test_the_pass_notes_layouts_and_changes_nothing() -> None:
 def test_the_pass_runs_the_users_own_one_first() -> None:
     with (
         config.patch({"_post_fusion_custom_pass": lambda nodes: nodes[1:]}),
-        lower.record_layouts() as layouts,
+        record_layouts() as layouts,
     ):
         assert config._post_fusion_custom_pass([Operation([Buffer("buf0", Node("A"))])]) == []
     assert layouts.graphs == [""]
 
 
 def test_the_pass_does_not_stop_the_lowering() -> None:
-    with lower.record_layouts() as layouts:
+    with record_layouts() as layouts:
         assert config._post_fusion_custom_pass([3]) == [3]
     assert layouts.failure == "AttributeError: 'int' object has no attribute 'get_outputs'"

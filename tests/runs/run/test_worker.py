@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.run import device_profiler, worker
 from aoti_debug.runs.run.device_profiler import DeviceTimes
 from aoti_debug.runs.run.protocol import RunRequest
@@ -49,7 +50,7 @@ def test_the_model_is_unloaded_before_that_is_said(
         call()
         calls.append(1)
 
-    monkeypatch.setattr(worker.archive, "inspect", lambda _: None)
+    monkeypatch.setattr(archive, "inspect", lambda _: None)
     monkeypatch.setattr(worker, "_inputs", lambda *_: Inputs((), {}))
     monkeypatch.setattr(worker, "_load", lambda *_, **__: loaded.pop())
     monkeypatch.setattr(worker, "_can_profile", lambda _: True)

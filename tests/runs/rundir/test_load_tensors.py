@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import save_file
 
 from aoti_debug.base.abi import Phase, SaveStatus
@@ -11,11 +12,10 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.package.recording.values import Layout, Tensor
 from aoti_debug.runs.run.saved_outputs import write_tensor
 from aoti_debug.runs.rundir import load_tensors
+from aoti_debug.runs.rundir.formats.stored_tensor import FileLayout
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
 from tests.saved_tensors import described, save
-
-torch = pytest.importorskip("torch")
 
 
 def saved_run(base: Path, **values: Any) -> RunDir:
@@ -92,7 +92,7 @@ def test_values_alone_are_contiguous(tmp_path: Path) -> None:
     values, layout = load_tensors.load_values(tmp_path / "t.safetensors")
     assert values.is_contiguous()
     assert torch.equal(values, LAYOUTS["transposed"])
-    assert layout == load_tensors.FileLayout("float32", (10, 6), (1, 10), 0, 240)
+    assert layout == FileLayout("float32", (10, 6), (1, 10), 0, 240)
 
 
 def test_arguments_of_one_storage_share_it_again(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_the_launcher(monkeypatch: pytest.MonkeyPatch, ancestors: dict[int, int]
     processes = {pid: (parent, str(pid)) for pid, parent in ancestors.items()}
     monkeypatch.setattr(ranks_directory, "_stat", processes.get)
     monkeypatch.setattr(ranks_directory, "_is_rank_itself", lambda pid: pid in (5, 7))
-    monkeypatch.setattr(ranks_directory.os, "getpid", lambda: next(iter(ancestors)))
+    monkeypatch.setattr(os, "getpid", lambda: next(iter(ancestors)))
     assert ranks_directory._launcher() == launcher
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import save_file
 
 from aoti_debug.base.abi import Phase
@@ -21,8 +22,6 @@ from aoti_debug.runs.show.argument_statistics import (
 )
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.runs.show.recorded import crashed, hashes, level_2
-
-torch = pytest.importorskip("torch")
 
 
 def saved(base: Path, **values: tuple[Role, Any, Any]) -> RunDir:

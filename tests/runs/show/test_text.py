@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import torch
 
 from aoti_debug.package.manifest import Certainty, CType, ModelLine, Provenance
 from aoti_debug.package.recording.values import Absent, Number, Value
@@ -41,8 +42,6 @@ def test_statistics_leave_out_what_is_nought() -> None:
     large = Statistics(2, 0, 0, 0, 0, 0, 2**53 + 1, 0, 1, 4.5e15, 4.5e15)
     assert text.statistics(large)[1] == "max 9007199254740993 at 1"
 
-
-torch = pytest.importorskip("torch")
 
 REAL = ["float16", "bfloat16", "float32", "float64", "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz"]
 INTEGER = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]

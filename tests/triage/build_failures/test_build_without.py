@@ -12,6 +12,7 @@ import pytest
 
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import (
     BuildFailure,
@@ -46,7 +47,7 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
                 raise BuildFailureError("Inductor cannot lower the model", end, hint="aoti-debug triage")
             return BUILT
 
-        monkeypatch.setattr(build.builder, "build_report", build_report)
+        monkeypatch.setattr(builder, "build_report", build_report)
 
         def replay(failure: BuildFailure, *_: object) -> Replay:
             return Replay(tmp_path, failure.what, is_same and failure not in unconfirmed)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.package.inputs import input_files
@@ -21,8 +22,6 @@ from aoti_debug.triage.investigation import changed_inputs
 from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
 from tests.saved_tensors import described
-
-torch = pytest.importorskip("torch")
 
 FAR = 1 << 36
 MANIFEST = replace(

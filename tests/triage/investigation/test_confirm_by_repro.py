@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -81,7 +82,7 @@ def replay(monkeypatch: pytest.MonkeyPatch) -> Replay:
             ran.append(name)
             return trial(name, outcomes[name], native if name == "native" else "").evidence
 
-        monkeypatch.setattr(confirm_by_repro.os, "cpu_count", lambda: 2)
+        monkeypatch.setattr(os, "cpu_count", lambda: 2)
         monkeypatch.setattr(confirm_by_repro, "this_machine", lambda *_, **__: None)
         monkeypatch.setattr(confirm_by_repro, "modes", lambda *_: tuple(Mode(name, (name,)) for name in outcomes))
         monkeypatch.setattr(confirm_by_repro, "gather", gather)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 from aoti_debug.runs.rundir.formats import statistics
 from aoti_debug.runs.rundir.timeline import RecordedStats
 from aoti_debug.triage.memory_errors.compare_poisons import PoisonComparison, PoisonDifference, compare
 from tests.saved_tensors import described, stored
-
-torch = pytest.importorskip("torch")
 
 POISONS = [(0xFF, 0x3B), (0x3B, 0xFF)]
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]

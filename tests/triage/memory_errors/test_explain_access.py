@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Certainty, ModelLine, Provenance, Role
@@ -17,8 +18,6 @@ from aoti_debug.triage.memory_errors.explain_access import explain, explain_over
 from aoti_debug.triage.results.finding_kinds import OVERRUN
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
 from tests.saved_tensors import described, save
-
-torch = pytest.importorskip("torch")
 
 LINES = ("index = ids * 3", "rows = self.table[index]")
 FRAMES = tuple(ModelLine("m.py", line, "forward", text) for line, text in enumerate(LINES, 1))

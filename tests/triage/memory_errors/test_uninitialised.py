@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
@@ -17,8 +18,6 @@ from aoti_debug.triage.memory_errors import uninitialised
 from aoti_debug.triage.results.finding_kinds import UNINITIALISED
 from tests.built_model import Built, build_model
 from tests.triage.recorder import Recorder
-
-torch = pytest.importorskip("torch")
 
 POISONS = (0xFF, 0x3B)
 Scenario = Callable[[Recorder, int], None]

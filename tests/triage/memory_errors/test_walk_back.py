@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Role
@@ -22,8 +23,6 @@ from aoti_debug.triage.memory_errors.walk_back import (
 )
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
 from tests.saved_tensors import described, save
-
-torch = pytest.importorskip("torch")
 
 FAR = 1 << 41
 MANIFEST = replace(

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError
+from aoti_debug.compare.outcome import WRONG_VALUE
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import CLEAN, Finding, Place
 from aoti_debug.runs.run import runner
@@ -23,7 +24,6 @@ from aoti_debug.triage.minify.options import MinifyOptions
 from aoti_debug.triage.minify.script_results import Known, ScriptTrial, ScriptTrials, ScriptVerdict, TriageAnswer
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record
-from aoti_debug.triage.results.wrong_value_finding import WRONG_VALUE
 from tests.paths import ROOT
 from tests.wrong_model import CONFIGS, Wrong
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.kernel_source import result_slices
@@ -8,8 +9,6 @@ from aoti_debug.runs.kernel_source.placement import LaunchTensors
 from aoti_debug.triage.nonfinite.causes import Cause, KernelStatements, domain_error, find_cause
 from aoti_debug.triage.nonfinite.observed_values import Special
 from tests.triage import kernel_sources as sources
-
-torch = pytest.importorskip("torch")
 
 NAN, INF = float("nan"), float("inf")
 

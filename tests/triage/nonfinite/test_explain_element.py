@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
@@ -10,8 +11,6 @@ from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from tests.triage import kernel_sources as sources
 from tests.triage.recorder import Recorder
-
-torch = pytest.importorskip("torch")
 
 NAN, INF = float("nan"), float("inf")
 

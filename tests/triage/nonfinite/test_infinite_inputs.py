@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from aoti_debug.runs.diagnosis.findings import INCOMPLETE, Finding
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.results.finding_kinds import NONFINITE
 from aoti_debug.triage.session import triage
 from tests.built_model import build_from_package, build_model
-
-torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.slow
 

@@ -3,14 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from aoti_debug.package.manifest import Kernel, Kind, ProxyArgument
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite.infinities import infinite_constants, intended_signs
 from tests.triage import kernel_sources as sources
 from tests.triage.recorder import Recorder
-
-torch = pytest.importorskip("torch")
 
 ONE = torch.ones(1)
 

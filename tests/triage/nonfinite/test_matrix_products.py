@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from aoti_debug.runs.kernel_source.placement import LaunchTensors
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.nonfinite import matrix_products
 from aoti_debug.triage.nonfinite.observed_values import Special
 from tests.triage.recorder import Recorder
-
-torch = pytest.importorskip("torch")
 
 NAN, INF = float("nan"), float("inf")
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
@@ -14,8 +15,6 @@ from aoti_debug.triage.nonfinite.trace_roots import RootKind
 from aoti_debug.triage.results.finding_kinds import NONFINITE
 from tests.triage import kernel_sources as sources
 from tests.triage.recorder import Recorder
-
-torch = pytest.importorskip("torch")
 
 NAN, INF = float("nan"), float("inf")
 

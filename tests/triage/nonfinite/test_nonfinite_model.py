@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
@@ -16,8 +17,6 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from tests.built_model import Built, build_model
-
-torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.slow
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from aoti_debug.base.abi import Phase, StatsFlag
 from aoti_debug.package.manifest import Allocation, Arg, Role, Site
@@ -104,9 +105,6 @@ def test_counts_of_each_kind() -> None:
     assert [(special.sign, count(observed, special), count(None, special)) for special in Special] == [
         *((0, 1, 0), (1, 2, 0), (-1, 3, 0)),
     ]
-
-
-torch = pytest.importorskip("torch")
 
 
 def warnings(base: Path, *values: float, dtype: torch.dtype) -> tuple[str, ...]:

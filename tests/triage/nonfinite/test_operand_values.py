@@ -3,12 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from aoti_debug.triage.nonfinite import explain_element
 from aoti_debug.triage.nonfinite.explain_element import OperandValues
 from tests.triage.recorder import Recorder
-
-torch = pytest.importorskip("torch")
 
 NAN, INF = float("nan"), float("inf")
 X = torch.arange(6.0).reshape(2, 3)

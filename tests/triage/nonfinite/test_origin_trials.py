@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+import torch
 
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -13,8 +13,6 @@ from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.origin_trials import OriginTrials
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles
 from tests.triage.recorder import Recorder
-
-torch = pytest.importorskip("torch")
 
 NAN, INF = float("nan"), float("inf")
 

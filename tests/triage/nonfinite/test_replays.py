@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+import torch
 
 from aoti_debug.base.abi import CallFlag
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
@@ -15,8 +15,6 @@ from aoti_debug.runs.show.calls_and_replays import replay_lines
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from tests.triage.recorder import Recorder
-
-torch = pytest.importorskip("torch")
 
 
 def values(*numbers: float) -> torch.Tensor:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from aoti_debug.base.abi import CallKind, Phase, StatsFlag
 from aoti_debug.package.manifest import Constant, Role
@@ -15,8 +16,6 @@ from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special
 from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
 from tests.triage.recorder import Recorder
-
-torch = pytest.importorskip("torch")
 
 NAN = float("nan")
 

@@ -85,7 +85,7 @@ def test_no_program_is_started_on_untrusted_machine_code(
     run: RunDir, packaged: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of another user"))
-    monkeypatch.setattr(machine_code.subprocess, "run", lambda *_, **__: pytest.fail("a program was started"))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a program was started"))
     with pytest.raises(UsageError, match=f"not made on this account; .* machine code of {NAME}") as raised:
         machine_code.sass(run, kernel(), trusted=False)
     assert raised.value.hint.endswith("--trust")

@@ -10,6 +10,7 @@ import pytest
 from aoti_debug.base.abi import FaultDomain
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.processes.error_data import ErrorData
+from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.device_profiler import CaptureError, MeasuringError, NoWorkError, TooMuchWorkError
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import run_directory
@@ -31,7 +32,7 @@ def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exit_: Exit, fault: 
     if fault is not None:
         journal.fault(1, FaultDomain.SHIM, text=fault)
     run = run_directory.open_run(factories.run_directory(tmp_path, on_gpu.package(), journal, exit=exit_))
-    monkeypatch.setattr(profile.runner, "run", lambda *_: SimpleNamespace(run=run))
+    monkeypatch.setattr(runner, "run", lambda *_: SimpleNamespace(run=run))
     return RunOptions(tmp_path / "model.pt2")
 
 

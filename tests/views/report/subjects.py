@@ -12,10 +12,11 @@ from safetensors.torch import save_file
 
 from aoti_debug.base.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.base.machine.progress.steps import Step
-from aoti_debug.compare.comparison import Comparison, Row, Suspect
+from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.measure.evaluated import spread_of
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Element, Measurement
+from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.manifest import Certainty, CType, Form, Kernel, Kind, Manifest, ModelLine, Provenance, Role
 from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place

@@ -13,7 +13,7 @@ def sample(call: int = 0, *, replay: int | None = None, **numbers: float) -> Cal
     """A sample of 100 elements around 0 with standard deviation 1."""
     known = {"numel": 100, "n_nan": 0, "n_pos_inf": 0, "n_neg_inf": 0, "n_zero": 0}
     known |= {"min": -3.0, "max": 3.0, "mean": 0.0, "std": 1.0} | numbers
-    return CallSample(call=call, replay=replay, **known)  # type: ignore[arg-type]
+    return CallSample(call=call, replay=replay, **known)
 
 
 def empty(call: int = 0) -> CallSample:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -82,7 +83,7 @@ def test_a_compiler_that_fails_on_everything_is_a_matter_of_the_machine(tmp_path
 
 
 def test_a_full_disk_is_a_matter_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_kernel.shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
     error, explanation = explained(tmp_path, tools(tmp_path))
     assert explanation is error
 

@@ -109,7 +109,7 @@ def test_what_is_compiled_and_timed_is_noted(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(selector, "benchmark_choice", classmethod(note))
     tuner: Any = SimpleNamespace(fn=KERNEL)
     with watched(tmp_path, ()) as positions, candidates_noted(positions):
-        CachingAutotuner._precompile_config(tuner, LARGE)  # type: ignore[arg-type]
+        CachingAutotuner._precompile_config(tuner, LARGE)
         CachingAutotuner.bench(tuner, SimpleNamespace(config=LARGE))
         selector.benchmark_choice(CHOICES[1], None)
     configuration = CANDIDATE.configuration
@@ -125,6 +125,6 @@ def test_what_is_left_out_never_reaches_torch(monkeypatch: pytest.MonkeyPatch, s
     monkeypatch.setattr(CachingAutotuner, "__init__", lambda self, fn, meta, configs, **_: seen.append(configs))
     monkeypatch.setattr(selector, "__call__", lambda self, name, choices, *_: seen.append(choices))
     with leaving_out(LeftOut(candidates=(CANDIDATE, TunedChoice("cpp_gemm_0", "")))):
-        CachingAutotuner(KERNEL, {}, [SMALL, LARGE])  # type: ignore[call-arg]
+        CachingAutotuner(KERNEL, {}, [SMALL, LARGE])
         selector.__new__(selector)("mm", CHOICES, [], None)
     assert seen == [[SMALL], CHOICES[:1]]

@@ -144,8 +144,8 @@ def test_nodes_are_noted_while_they_are_lowered(tmp_path: Path, monkeypatch: pyt
     call = graph.call_function(torch.ops.aten.erf.default, (x,))
     lowered = SimpleNamespace(is_const_graph=False, name=None)
     with watched(tmp_path, ()):
-        GraphLowering.run_node(lowered, x)  # type: ignore[arg-type]
-        GraphLowering.run_node(lowered, call)  # type: ignore[arg-type]
+        GraphLowering.run_node(lowered, x)
+        GraphLowering.run_node(lowered, call)
     assert seen == [("x", None), ("erf_default", Position(BuildStage.LOWERING, "aten.erf.default", "erf_default"))]
 
 

@@ -6,6 +6,7 @@ import ctypes
 import platform
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from aoti_debug.repro.templates.accesses import Access, LoadedIndex, lines_of
 from aoti_debug.repro.templates.cpp_kernel import CppCompiler, CppKernel
 from aoti_debug.repro.templates.kernel import Settings
 
-Argument = torch.Tensor | ctypes.c_int64 | None
+Argument: TypeAlias = torch.Tensor | ctypes.c_int64 | None
 Launch = Callable[..., tuple[Access, ...]]
 Divide = Callable[[dict[int, int], dict[int, int]], tuple[Access, ...]]
 

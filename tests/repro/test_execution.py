@@ -21,7 +21,7 @@ from tests import models
 from tests.repro.repro_launches import replay, run_script
 
 if TYPE_CHECKING:
-    from built_models import Built
+    from tests.built_model import Built
 
 MODELS = (
     "mixed",

@@ -16,6 +16,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from aoti_debug.repro.templates.interpreter import NotInterpretableError, interpret
+from aoti_debug.repro.templates.interpreter_formats import Array
 from aoti_debug.repro.templates.interpreter_libdevice import asm_function, library_function
 from tests.repro import interpreter_inductor_kernels
 
@@ -40,6 +41,18 @@ SPECIAL_FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "__nv_normcdff": lambda x: torch.special.log_ndtr(x).exp(),  # ndtr loses the small ones
     "__nv_fast_expf": torch.exp,
 }
+
+
+def int32(values: list[int]) -> Array:
+    return numpy.array(values, numpy.int32)
+
+
+def uint64(values: list[int]) -> Array:
+    return numpy.array(values, numpy.uint64)
+
+
+def float32(values: list[float]) -> Array:
+    return numpy.array(values, numpy.float32)
 
 
 def test_every_declared_symbol_is_known_or_refused_by_name() -> None:
@@ -100,7 +113,7 @@ def test_predicates_and_conversions() -> None:
 
 
 def test_directed_rounding_of_float32() -> None:
-    one, three = numpy.float32([1.0]), numpy.float32([3.0])
+    one, three = float32([1.0]), float32([3.0])
     third = {name: library_function(f"__nv_fdiv_{name}")(one, three).item() for name in ("rn", "rz", "ru", "rd")}
     assert third["rd"] == third["rz"] < 1 / 3 < third["ru"] == third["rn"]
     assert library_function("__nv_fdiv_rz")(-one, three).item() == -third["rz"]
@@ -112,25 +125,25 @@ def test_functions_of_integers() -> None:
     assert library_function("__nv_clz")(x).tolist() == [31, 0, 32, 24]
     assert library_function("__nv_ffs")(x).tolist() == [1, 1, 0, 5]
     assert library_function("__nv_brev")(x).tolist() == [-(2**31), -1, 0, 0x0F000000]
-    assert library_function("__nv_mulhi")(x, numpy.int32([5, 5, 5, 2**28])).tolist() == [0, -1, 0, 15]
-    assert library_function("__nv_umul64hi")(numpy.uint64([2**63]), numpy.uint64([6])).tolist() == [3]
-    assert library_function("__nv_byte_perm")(
-        numpy.int32([0x03020100]), numpy.int32([0x07060504]), numpy.int32([0x7531])
-    ).tolist() == [0x07050301]
-    assert library_function("__nv_rhadd")(numpy.int32([2**31 - 1]), numpy.int32([2**31 - 2])).tolist() == [2**31 - 1]
-    assert library_function("__nv_sad")(*(numpy.int32([n]) for n in (3, 8, 100))).tolist() == [105]
+    assert library_function("__nv_mulhi")(x, int32([5, 5, 5, 2**28])).tolist() == [0, -1, 0, 15]
+    assert library_function("__nv_umul64hi")(uint64([2**63]), uint64([6])).tolist() == [3]
+    assert library_function("__nv_byte_perm")(int32([0x03020100]), int32([0x07060504]), int32([0x7531])).tolist() == [
+        0x07050301
+    ]
+    assert library_function("__nv_rhadd")(int32([2**31 - 1]), int32([2**31 - 2])).tolist() == [2**31 - 1]
+    assert library_function("__nv_sad")(*(int32([n]) for n in (3, 8, 100))).tolist() == [105]
     high, low = (library_function(f"__nv_double2{part}int") for part in ("hi", "lo"))
     x64 = numpy.array([math.pi, -1e300])
     assert library_function("__nv_hiloint2double")(high(x64), low(x64)).tolist() == x64.tolist()
 
 
 def test_fused_multiply_add_rounds_once() -> None:
-    x = numpy.float32([1 + 2**-12])
-    assert library_function("__nv_fmaf")(x, x, numpy.float32([-1 - 2**-11])).item() == 2**-24
+    x = float32([1 + 2**-12])
+    assert library_function("__nv_fmaf")(x, x, float32([-1 - 2**-11])).item() == 2**-24
 
 
 def test_instructions_that_are_known() -> None:
-    x = numpy.float32([0.5, 2.0])
+    x = float32([0.5, 2.0])
     assert asm_function("ex2.approx.ftz.f32 $0, $1;")(x).tolist() == [numpy.float32(2**0.5), 4.0]
     assert asm_function("tanh.approx.f32 $0, $1;")(x).dtype == numpy.float32
     for asm in ("mul.hi.u32 $0, $1, $2;", "add.f32 $0, $2, $1;", "mov.b32 $0, $1; add.f32 $0, $0, $1;"):
@@ -146,7 +159,8 @@ def many(x, n, target, BLOCK: tl.constexpr):  # noqa: N803
     result = libdevice.pow(tl.abs(value), 1.5) + libdevice.atan2(value, 2.0) + libdevice.fmod(value, 0.75)
     result += libdevice.ldexp(value, whole) + libdevice.copysign(1.0, value) + libdevice.hypot(value, 3.0)
     result += tl.where(libdevice.isnan(value).to(tl.int1), 1.0, 0.0) + libdevice.nextafter(value, 9.0)
-    tl.store(target + i, result + libdevice.lgamma(tl.abs(value)) + interpreter_inductor_kernels.libdevice.tanh(value))
+    result += interpreter_inductor_kernels.libdevice.tanh(value)  # type: ignore[attr-defined]
+    tl.store(target + i, result + libdevice.lgamma(tl.abs(value)))
 
 
 @triton.jit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 import torch
 
@@ -19,7 +21,9 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
-def run(kernel: object, grid: tuple[int, int, int], arguments: dict[str, object], constants: dict[str, object]) -> None:
+def run(
+    kernel: object, grid: tuple[int, int, int], arguments: Mapping[str, object], constants: Mapping[str, object]
+) -> None:
     """Raises AssertionError if anything is found."""
     seen = interpret(kernel, grid, arguments, constants)
     assert seen.lines() == []

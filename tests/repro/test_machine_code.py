@@ -17,7 +17,7 @@ import torch
 from aoti_debug.base.machine.compiler import find_compiler
 from aoti_debug.repro.templates import machine_code
 from aoti_debug.repro.templates.kernel import Settings
-from aoti_debug.repro.templates.machine_code import Function
+from aoti_debug.repro.templates.machine_code import Function, Value
 from aoti_debug.repro.templates.triton_kernel import Binary, TritonKernel
 
 STREAM = 0x7EEDC0FFEE
@@ -98,7 +98,7 @@ def test_values_arrive_with_their_type(cuda: ctypes.CDLL, seen: Callable[[str, i
     assert seen("loaded", 2) == [8, 65536]
     expect(cuda, 8, 4, 8, 4, 8, 8)
     address = 0x7F0123456789
-    values = [
+    values: list[Value] = [
         ctypes.c_void_p(address),
         ctypes.c_int32(-2),
         ctypes.c_int64(1 << 40),

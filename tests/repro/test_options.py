@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +52,12 @@ class FakeKernel:
         if not self.outside:
             return Findings(remarks=("  a remark",))
         return Findings((Access("bounds", "load", argument="x", element=4, elements=4, beyond=1, count=self.outside),))
+
+    def function_name(self, backend: str) -> str:
+        return "k"
+
+    def passed_by(self, launch: Callable[[], object]) -> Mapping[str, object]:
+        return {}
 
     def name_arguments(self, arguments: Mapping[str, torch.Tensor]) -> None:
         assert list(arguments) == ["x"]

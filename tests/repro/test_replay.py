@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,8 @@ from aoti_debug.package.manifest import CType, Form, Kernel, Kind, Role
 from aoti_debug.repro.templates.cpp_kernel import CppCompiler
 from tests.repro.repro_launches import PLAIN, LaunchBuilder, replay, write
 
-FLOAT, BOOL = {"type": CType.F32, "ctype": "float"}, {"type": CType.BOOL, "ctype": "bool"}
+FLOAT: dict[str, Any] = {"type": CType.F32, "ctype": "float"}
+BOOL: dict[str, Any] = {"type": CType.BOOL, "ctype": "bool"}
 
 
 def builder(tmp_path: Path, kernel: str, kind: Kind, op: str = "") -> LaunchBuilder:
@@ -44,7 +46,7 @@ def test_an_out_operator_is_replayed_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_an_operator_is_replayed_before_torchs_compiler_could_be_imported(tmp_path: Path) -> None:
-    command = [sys.executable, "-I", "-X", "importtime", addmm(tmp_path) / "repro.py"]
+    command = [sys.executable, "-I", "-X", "importtime", str(addmm(tmp_path) / "repro.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("0.3 aoti_torch_cpu_addmm_out: as recorded\n")
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -50,13 +51,11 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     folder = tmp_path_factory.mktemp("kernels")
     (folder / "plain_kernels.py").write_text(KERNELS)
     sys.path.insert(0, str(folder))
-    import plain_kernels
-
-    return plain_kernels
+    return importlib.import_module("plain_kernels")
 
 
 def add(kernels: ModuleType, **changes: Any) -> TritonKernel:
-    described = {
+    described: dict[str, Any] = {
         "signature": {"x": "*fp32", "y": "*fp32", "n": "i32", "BLOCK": "constexpr"},
         "constants": {"BLOCK": 256},
         "divisible": ("x", "y"),

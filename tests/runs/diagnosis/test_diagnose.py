@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,7 +224,7 @@ def test_next_commands_name_a_run_that_is_not_the_latest(tmp_path: Path) -> None
 
 
 def test_next_command_of_a_host_of_its_own(tmp_path: Path) -> None:
-    fields = {"host": "embedded", "command": ("./server", "--level", "9"), "pid": 1 << 22}
+    fields: dict[str, Any] = {"host": "embedded", "command": ("./server", "--level", "9"), "pid": 1 << 22}
     verdict = judge(tmp_path, started(ITEM, ended=0), Exit(ExitKind.RUNNING), **fields)
     assert verdict
     assert verdict.next_commands[0] == "AOTI_DEBUG_LEVEL=1 ./server --level 9"

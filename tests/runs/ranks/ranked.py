@@ -109,7 +109,8 @@ def write_rank(path: Path, number: int, world_size: int, rank: Rank, package: Ma
         _call(writer, call, rank, rank.stops if call == rank.calls else None)
     if rank.ends:
         writer.run_end()
-    info = {"pid": NOBODY, "host": "embedded", "rank": RankInfo(number, world_size, rank.machine), "exit": rank.exit}
+    place = RankInfo(number, world_size, rank.machine)
+    info: dict[str, Any] = {"pid": NOBODY, "host": "embedded", "rank": place, "exit": rank.exit}
     run = run_directory(path, package or manifest(), writer, name=f"rank{number}", latest=False, **info)
     if rank.signal is not None:
         name, after = rank.signal

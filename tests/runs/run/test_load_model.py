@@ -68,7 +68,8 @@ def test_a_package_without_any_source_gets_one_where_torch_needs_it(
         return model
 
     monkeypatch.setattr(load_model, "load_file", load)
-    assert load_model.load(archive.inspect(path), "model", "cpu") == "model"
+    loaded_as: object = load_model.load(archive.inspect(path), "model", "cpu")
+    assert loaded_as == "model"
     assert (paths == [path]) == (loaded == set(members))
     assert all(used == path or not used.exists() for used in paths)
 

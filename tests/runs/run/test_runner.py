@@ -11,6 +11,7 @@ import threading
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,8 +32,8 @@ from tests.paths import ROOT
 ACT = "faulty::act.default"
 
 
-def run(package: Path, base: Path, *, observer: Observer | None = None, **options: object) -> RunResult:
-    return runner.run(RunOptions(package, out=base / "runs", **options), observer)  # type: ignore[arg-type]
+def run(package: Path, base: Path, *, observer: Observer | None = None, **options: Any) -> RunResult:
+    return runner.run(RunOptions(package, out=base / "runs", **options), observer)
 
 
 def guilty(result: RunResult) -> tuple[ExitKind, str, Proof]:
@@ -86,7 +87,8 @@ def test_the_timings_add_up_to_the_run(faulty_package: Path, tmp_path: Path) -> 
 
 def test_run_json_and_links(faulty_package: Path, tmp_path: Path) -> None:
     torch.save((torch.ones(2, 4),), tmp_path / "ones.pt")
-    options = {"level": 2, "filters": ["faulty*", "!x"], "phase": "both", "launch": "0.2", "timeout": 300}
+    options: dict[str, Any] = {"level": 2, "filters": ["faulty*", "!x"], "phase": "both"}
+    options |= {"launch": "0.2", "timeout": 300}
     path = run(faulty_package, tmp_path, inputs=tmp_path / "ones.pt", **options).run.path
     data = json.loads((path / "run.json").read_text())
     assert next(iter(data)) == "format"
@@ -333,7 +335,7 @@ def test_a_package_without_source_whose_library_is_none(tmp_path: Path) -> None:
         ({"libraries": (Path("none.so"),)}, "none.so does not exist"),
     ],
 )
-def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, object], message: str) -> None:
+def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         run(tmp_path / "any.pt2", tmp_path, **options)
     assert str(caught.value) == message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_a_model_that_goes_on_is_left_alone(faulty_package: Path, tmp_path: Path
         ({"stall": 5, "level": 0}, "--stall needs a level above 0, which records progress"),
     ],
 )
-def test_limits_that_make_no_sense(faulty_package: Path, tmp_path: Path, options: dict[str, int], message: str) -> None:
+def test_limits_that_make_no_sense(faulty_package: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         runner.run(RunOptions(faulty_package, out=tmp_path / "runs", **options))
     assert str(caught.value) == message

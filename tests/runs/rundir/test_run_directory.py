@@ -6,6 +6,7 @@ import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,7 +176,7 @@ def test_level_0_has_no_journal(tmp_path: Path) -> None:
 
 def test_a_run_that_is_going_on(tmp_path: Path) -> None:
     now = datetime.now(timezone.utc).isoformat()
-    fields = {"pid": os.getpid(), "started": now, "exit": Exit(ExitKind.RUNNING)}
+    fields: dict[str, Any] = {"pid": os.getpid(), "started": now, "exit": Exit(ExitKind.RUNNING)}
     assert open_run(run_directory(tmp_path, PACKAGE, two_launches(), **fields)).state is ExitKind.RUNNING
 
 
@@ -190,7 +191,7 @@ def test_a_process_that_got_the_number_of_an_older_one(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         started = (datetime.now(timezone.utc) - timedelta(hours=1)).isoformat()
-        fields = {"pid": child.pid, "started": started, "exit": Exit(ExitKind.RUNNING)}
+        fields: dict[str, Any] = {"pid": child.pid, "started": started, "exit": Exit(ExitKind.RUNNING)}
         assert open_run(run_directory(tmp_path, PACKAGE, two_launches(), **fields)).state is ExitKind.ABORTED
     finally:
         child.communicate(b"\n")

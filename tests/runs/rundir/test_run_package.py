@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.factories import arg, make_manifest, run_directory, site
 PACKAGE = make_manifest(site("cpp_fused_0", arg("x")))
 
 
-def run_in(base: Path, **fields: object) -> Path:
+def run_in(base: Path, **fields: Any) -> Path:
     """A run directory without a package in the directory `base`/runs."""
     (base / "runs").mkdir(parents=True, exist_ok=True)
     return run_directory(base / "runs", PACKAGE, **fields)

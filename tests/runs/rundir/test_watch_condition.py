@@ -51,8 +51,8 @@ def test_only_infinities() -> None:
 def test_names_of_the_callers_own() -> None:
     parsed = watch_condition.parse("rank == 2 and kind != a.b1", numbers=("rank",), texts=("kind",))
     assert watch_condition.names(parsed) == {"rank", "kind"}
-    assert watch_condition.holds(parsed, {"rank": 2.0, "kind": "c"}.get)
-    assert not watch_condition.holds(parsed, {"rank": 2.0, "kind": "a.b1"}.get)
+    values: list[dict[str, float | str | None]] = [{"rank": 2.0, "kind": "c"}, {"rank": 2.0, "kind": "a.b1"}]
+    assert [watch_condition.holds(parsed, known.get) for known in values] == [True, False]
     assert not watch_condition.holds(parsed, {"rank": 2.0}.get)  # not known
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_suspects_stand_below_each_other(tmp_path: Path, width: int) -> None:
 
 
 def crash(base: Path, *names: str, provenance: object = None, exit_: Exit = SEGV) -> RunDir:
-    fields = {} if provenance is None else {"provenance": provenance}
+    fields: dict[str, Any] = {} if provenance is None else {"provenance": provenance}
     package = make_manifest(
         site(
             "cpp_fused_0",

@@ -58,7 +58,7 @@ def test_integers_stay_integers(dtype: torch.dtype) -> None:
 
 def test_booleans() -> None:
     result = tensor_statistics(torch.tensor([True, False, True]))
-    assert (result.min, result.max, result.n_zero, result.mean) == (0, 1, 1, pytest.approx(2 / 3))
+    assert (result.min, result.max, result.n_zero, result.mean) == pytest.approx((0, 1, 1, 2 / 3))
 
 
 @pytest.mark.parametrize(

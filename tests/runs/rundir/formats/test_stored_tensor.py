@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import mmap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,8 +62,9 @@ def test_dtypes_without_numbers(dtype: str) -> None:
 def test_a_large_file_is_read_piece_by_piece(tmp_path: Path) -> None:
     save(tmp_path / "t.safetensors", "x", torch.arange(1000))
     opened = open_tensor(tmp_path / "t.safetensors")
-    assert isinstance(opened.data.base, memoryview)
-    assert isinstance(opened.data.base.obj, mmap.mmap)
+    base: Any = opened.data.base
+    assert isinstance(base, memoryview)
+    assert isinstance(base.obj, mmap.mmap)
     assert opened.numbers(990).tolist() == list(range(990, 1000))
 
 

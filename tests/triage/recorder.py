@@ -91,7 +91,7 @@ class Recorder:
         number = self._launches.get(call, 0)
         self._launches[call] = number + 1
         launches = tuple(known.name for known in self.kernels if known.name == kernel)
-        fields = {
+        fields: dict[str, Any] = {
             "launches": launches,
             "op": op,
             "kind": kind,

@@ -120,8 +120,9 @@ def in_tmpfs(options: str, package: Path, base: Path) -> Ran:
     unshare = shutil.which("unshare")
     if unshare is None:
         pytest.skip("no unshare")
-    script = ["sh", "-c", IN_TMPFS, "sh", options, base, HERE / "torture_inspection.py", sys.executable]
-    command = [unshare, "--map-root-user", "--mount", *script, *TRIAGE, package, "--json", "--out", base]
+    command: list[str | Path] = [unshare, "--map-root-user", "--mount", "sh", "-c", IN_TMPFS]
+    command += ["sh", options, base, HERE / "torture_inspection.py", sys.executable]
+    command += [*TRIAGE, package, "--json", "--out", base]
     ran = finish(start(command, "segv"))
     if ran.returncode == 99 or "unshare failed" in ran.stderr:
         pytest.skip(f"no file system may be mounted here: {ran.stderr}")

@@ -143,7 +143,7 @@ def joint_attention(inputs: Sequence[Tensor]) -> torch.fx.GraphModule:
     values = [graph.placeholder(name) for name in names]
     tables = (q.shape[2], k.shape[2], *([None] * (len(_block_mask()) - 5)), 128, 128)
     mask = (*tables, graph.get_attr("mask"))
-    graph_arguments = (graph.get_attr("fw"), graph.get_attr("joint"), mask, 0.25, {}, (values[3],), ())
+    graph_arguments: tuple[Any, ...] = (graph.get_attr("fw"), graph.get_attr("joint"), mask, 0.25, {}, (values[3],), ())
     given = (*values[:3], *values[4:6], values[6], None)
     call = graph.call_function(flex_attention_backward, (*given, *graph_arguments))
     graph.output(call)

@@ -15,7 +15,7 @@ from aoti_debug.package.reference.program import Node, NodeKind, TensorType
 
 
 def call(target: str, dtype: str = "float32", mutates: tuple[str, ...] = ()) -> Node:
-    type_ = TensorType(dtype, (), (), "cpu")
+    type_ = TensorType(dtype, "cpu", (), ())
     return Node("node", NodeKind.CALL, target, types=(type_,), mutates=mutates)
 
 

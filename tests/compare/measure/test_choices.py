@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ def node(target: str, *args: Any, **kwargs: Any) -> Node:
     return Node("chosen", NodeKind.CALL, target, ({"node": "x"}, *args), kwargs)
 
 
-CHOICES = {
+CHOICES: dict[str, tuple[Node, Callable[[torch.Tensor], Any]]] = {
     "sort": (node("aten.sort.default"), lambda x: x.sort(stable=True)),
     "sort of columns, descending": (node("aten.sort.default", 0, True), lambda x: x.sort(0, descending=True)),
     "sort that is not stable": (node("aten.sort.stable", dim=1), lambda x: x.sort(stable=True, dim=1)),

@@ -24,7 +24,7 @@ def test_a_wrong_row_is_seen_in_the_map_and_the_ranges() -> None:
     flat = excess.reshape(-1)
     spread = spread_of((2, 3, 4), flat, torch.zeros(24), flat.isinf())
     assert (spread.rows, spread.columns, spread.misplaced) == (3, 4, 1)
-    assert spread.map == (0.5, 0, 0, 0, 0, 0, 0, 0, 0, 5.0, 1e300, 0)
+    assert tuple(spread.map) == (0.5, 0, 0, 0, 0, 0, 0, 0, 0, 5.0, 1e300, 0)
     assert spread.ranges == (((1, 1),), ((2, 2),), ((1, 2),))
     assert sum(spread.ulp) == 23
 

@@ -21,7 +21,7 @@ def test_ulp_is_the_power_of_two_times_the_relative_distance(dtype: torch.dtype)
 
     def expected(value: float) -> float:
         power = math.ldexp(1.0, math.frexp(value)[1] - 1) if value and math.isfinite(value) else float(value != 0)
-        return max(power * info.eps, info.smallest_normal * info.eps)
+        return max(power * float(info.eps), float(info.smallest_normal * info.eps))
 
     assert ulp(values, dtype).tolist() == [expected(value) for value in values.tolist()]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import RunDirError, UsageError
-from aoti_debug.compare.what_if.substituted_run import Replace, Skip, Stop, Wait, write
+from aoti_debug.compare.what_if.substituted_run import Instruction, Replace, Skip, Stop, Wait, write
 from aoti_debug.runs.run.saved_outputs import write_tensor
 
 
@@ -14,7 +14,7 @@ def test_a_line_for_each_instruction(tmp_path: Path) -> None:
     tensor, number = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     write_tensor(tensor, "buf4", torch.zeros(4, 8, dtype=torch.bfloat16).t())
     write_tensor(number, "buf5", torch.tensor(3))
-    given = [Skip("0.1"), Stop("0.7"), Wait("0.7", tmp_path / "wait")]
+    given: list[Instruction] = [Skip("0.1"), Stop("0.7"), Wait("0.7", tmp_path / "wait")]
     write(tmp_path / "i", [*given, Replace("0.2", "buf4", tensor), Replace("c0.2", "buf5", number)])
     *others, first, second = (tmp_path / "i").read_text().splitlines()
     assert others == ["skip\t0.1", "stop\t0.7", f"wait\t0.7\t{tmp_path}/wait"]

@@ -154,7 +154,7 @@ def test_a_product_that_is_rounded_before_it_cancels(
     first, second = (y.float(), x) if target != "lerp" else (x, y.float())
     inputs = {"x": first, "y": second}
     args = [(X, Y)[place] for place in places]
-    number = {"value": value} if target != "lerp" else {}
+    number: dict[str, Any] = {"value": value} if target != "lerp" else {}
     node = call(
         "f",
         f"aten.{target}.{'Scalar' if target == 'lerp' else 'default'}",

@@ -8,6 +8,7 @@ import pytest
 from aoti_debug.instrument.wrapper.promised_layouts import UNKNOWN
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.manifest import Kind, Promise, Role
+from aoti_debug.package.recording.values import Layout
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.triage.contracts import layouts
 from aoti_debug.triage.contracts.layouts import Devices, Promised
@@ -40,7 +41,7 @@ REAL = tensor(4, 8).layout
     ],
 )
 def test_layouts_that_are_and_are_not_as_promised(
-    promised: Promised, real: layouts.Layout, texts: tuple[str, str] | None
+    promised: Promised, real: Layout, texts: tuple[str, str] | None
 ) -> None:
     assert layouts.differs(promised, real) is (texts is not None)
     expected, found = layouts.contrast(promised, real)

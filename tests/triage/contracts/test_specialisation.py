@@ -53,12 +53,12 @@ def broken(
         given: numbers of the launch other than those that fit.
         received: numbers that the device got instead.
     """
-    given = FITTING | given
-    numbers = [Number(v, CType.F64 if isinstance(v, float) else CType.I64) for v in (given[name] for name in NAMES)]
+    values: dict[str, int | float] = {**FITTING, **given}
+    numbers = [Number(v, CType.F64 if isinstance(v, float) else CType.I64) for v in (values[name] for name in NAMES)]
     scalars = (arg(f"{name}_0", Role.NONE, Form.SCALAR, param=name) for name in NAMES)
     journal = JournalWriter()
     journal.launch_begin(0, 0, tensor(4, data_ptr=address), *numbers)
-    passed = {"xnumel": int(given["xnumel"]), "n": int(given["n"])} | (received or {})
+    passed = {"xnumel": int(values["xnumel"]), "n": int(values["n"])} | (received or {})
     journal.grid(0, 0, (1, 1, 1), address, passed["xnumel"], passed["n"], 0, 0x7008)  # the last one: scratch memory
     journal.launch_end(0)
     launched = site("poi", arg("x", param="in_ptr0"), *scalars, kind=Kind.TRITON)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pytest
 import torch
@@ -31,9 +32,8 @@ def recorded(value: torch.Tensor, *, with_values: bool) -> RecordedStats:
     )
 
 
-def compared(
-    first: torch.Tensor, second: torch.Tensor, poisons: tuple[int, int], *, with_values: bool = False
-) -> PoisonComparison:
+def compared(pair: Iterable[torch.Tensor], poisons: tuple[int, int], *, with_values: bool = False) -> PoisonComparison:
+    first, second = pair
     one, other = (recorded(value, with_values=with_values) for value in (first, second))
     return compare(one, other, described(first).layout, poisons)
 
@@ -53,14 +53,14 @@ def test_elements_that_nobody_wrote(
     value = ordinary(dtype, 50)
     mask = torch.arange(50) < unwritten
     pair = [poisoned(value, mask, poison) for poison in poisons]
-    assert compared(*pair, poisons, with_values=with_values) == PoisonComparison(PoisonDifference.UNWRITTEN, unwritten)
+    assert compared(pair, poisons, with_values=with_values) == PoisonComparison(PoisonDifference.UNWRITTEN, unwritten)
 
 
 @pytest.mark.parametrize("with_values", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_equal_tensors(dtype: torch.dtype, with_values: bool) -> None:
     value = ordinary(dtype, 50)
-    assert compared(value, value.clone(), (0xFF, 0x3B), with_values=with_values) == SAME
+    assert compared((value, value.clone()), (0xFF, 0x3B), with_values=with_values) == SAME
 
 
 @pytest.mark.parametrize("with_values", [True, False])
@@ -73,7 +73,7 @@ def test_what_was_computed_from_poison(work: object, poisons: tuple[int, int], w
     value = ordinary(torch.float32, 1000)
     mask = torch.arange(1000) % 100 == 3
     pair = [work(poisoned(value, mask, poison)) for poison in poisons]  # type: ignore[operator]
-    assert compared(*pair, poisons, with_values=with_values) == WRITTEN
+    assert compared(pair, poisons, with_values=with_values) == WRITTEN
 
 
 @pytest.mark.parametrize("with_values", [True, False])
@@ -81,13 +81,13 @@ def test_sums_over_poison(with_values: bool) -> None:
     """Every element is another one, and NaN where the poison is."""
     value = ordinary(torch.float32, 1000)
     pair = [poisoned(value, torch.arange(1000) == 5, poison).reshape(10, 100).sum(1) for poison in (0xFF, 0x3B)]
-    assert compared(*pair, (0xFF, 0x3B), with_values=with_values) == WRITTEN
+    assert compared(pair, (0xFF, 0x3B), with_values=with_values) == WRITTEN
 
 
 @pytest.mark.parametrize("with_values", [True, False])
 def test_other_random_numbers(with_values: bool) -> None:
     pair = [ordinary(torch.float32, 1000, seed) for seed in (1, 2)]
-    assert compared(*pair, (0xFF, 0x3B), with_values=with_values) == WRITTEN
+    assert compared(pair, (0xFF, 0x3B), with_values=with_values) == WRITTEN
 
 
 def test_numbers_that_were_not_finite_before() -> None:
@@ -96,21 +96,21 @@ def test_numbers_that_were_not_finite_before() -> None:
     value[20:25] = math.inf
     value[25:27] = -math.inf
     pair = [poisoned(value, torch.arange(1000) >= 900, poison) for poison in (0xFF, 0x3B)]
-    assert compared(*pair, (0xFF, 0x3B)) == PoisonComparison(PoisonDifference.UNWRITTEN, 100)
+    assert compared(pair, (0xFF, 0x3B)) == PoisonComparison(PoisonDifference.UNWRITTEN, 100)
 
 
 def test_without_elements_floats_need_a_poison_that_is_no_number() -> None:
     value, poisons = ordinary(torch.float32, 50), (0x3B, 0x11)
     pair = [poisoned(value, torch.arange(50) < 5, poison) for poison in poisons]
-    assert compared(*pair, poisons, with_values=True) == PoisonComparison(PoisonDifference.UNWRITTEN, 5)
-    assert compared(*pair, poisons, with_values=False) == WRITTEN
+    assert compared(pair, poisons, with_values=True) == PoisonComparison(PoisonDifference.UNWRITTEN, 5)
+    assert compared(pair, poisons, with_values=False) == WRITTEN
 
 
 def test_booleans_that_are_neither() -> None:
     raw = torch.zeros(1000, dtype=torch.uint8)
     pair = [raw.clone() for _ in range(2)]
     pair[0][:5], pair[1][:5] = 0xFF, 0x3B
-    assert compared(*(p.view(torch.bool) for p in pair), (0xFF, 0x3B)).difference is PoisonDifference.UNWRITTEN
+    assert compared((p.view(torch.bool) for p in pair), (0xFF, 0x3B)).difference is PoisonDifference.UNWRITTEN
 
 
 def test_complex_numbers() -> None:
@@ -118,8 +118,8 @@ def test_complex_numbers() -> None:
     mask = torch.arange(500) < 9
     fills = [torch.full((500 * 8,), p, dtype=torch.uint8).view(torch.complex64) for p in (0xFF, 0x3B)]
     pair = [torch.where(mask, fill, value) for fill in fills]
-    assert compared(*pair, (0xFF, 0x3B)) == PoisonComparison(PoisonDifference.UNWRITTEN, 9)
-    assert compared(*(x * 2 for x in pair), (0xFF, 0x3B)) == WRITTEN
+    assert compared(pair, (0xFF, 0x3B)) == PoisonComparison(PoisonDifference.UNWRITTEN, 9)
+    assert compared((x * 2 for x in pair), (0xFF, 0x3B)) == WRITTEN
 
 
 def test_what_was_not_read_is_not_known() -> None:

@@ -90,7 +90,7 @@ def test_one_operator_of_the_guilty_launch(options: MinifyOptions, triaged: Path
     assert found.smallest.lines == len(text.splitlines()) <= 40
     assert "torch.randn([2, 2])" in text
     assert "aoti_debug" not in text
-    command = [sys.executable, "-c", SCRIPT, ROOT, found.smallest.script]
+    command = [sys.executable, "-c", SCRIPT, str(ROOT), str(found.smallest.script)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1].startswith("observed: relu: Tensor-likes are not close!")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -41,7 +42,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
         yield replace(start, folder=folder)
 
     def searched(
-        start: Start, run: Run, finding: Finding = SIGNAL, confirm: Confirm = confirms, **options: int
+        start: Start, run: Run, finding: Finding = SIGNAL, confirm: Confirm = confirms, **options: Any
     ) -> list[str]:
         triaged = TriageDir(tmp_path, Record(finding))
         monkeypatch.setattr(module, "known_finding", lambda *_: (finding, triaged))

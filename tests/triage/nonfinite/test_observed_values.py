@@ -51,8 +51,8 @@ def operands(base: Path, maker: Site | None, reader: Site, result: str, allocate
         journal.launch(0, 0, HERE)
     last = len(reader.args) - 1
     journal.launch_begin(1, len(sites) - 1, *([ELSEWHERE] * last), HERE)
-    for slot, argument in enumerate(reader.args):
-        unset = argument.role is Role.OUT
+    for slot, spec in enumerate(reader.args):
+        unset = spec.role is Role.OUT
         journal.tensor_stats(
             1, slot, Phase.BEFORE, None if unset else statistics(), flags=StatsFlag.UNINITIALISED if unset else 0
         )

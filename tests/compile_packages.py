@@ -63,7 +63,7 @@ def _files(seed: int, folder: Path) -> list[str]:
     folder.mkdir()
     options = {"aot_inductor.package": True}
     compiled = torch._inductor.aot_compile(program(seed).module(), (INPUT,), options=options)
-    return [shutil.copy(path, folder) for path in compiled]
+    return [str(shutil.copy(path, folder)) for path in compiled]
 
 
 def compiling_once(run: Callable[[str, str], None]) -> Callable[[str, str], None]:

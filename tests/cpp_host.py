@@ -42,5 +42,9 @@ def call(
         path.write_bytes(torch._C._pickle_save(tensor))
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" and "AOTI_DEBUG" not in name}
     return subprocess.run(
-        [str(host), str(package), *map(str, paths)], env=own | variables, check=True, capture_output=True, text=True
+        [str(host), str(package), *map(str, paths)],
+        env={**own, **variables},
+        check=True,
+        capture_output=True,
+        text=True,
     )

@@ -44,7 +44,7 @@ W_COLUMNS = Tensor(0x3000, replace(W.layout, strides=(1, 2)))
 
 
 def bits(*values: float) -> bytes:
-    return torch.tensor(values, dtype=torch.float32).numpy().tobytes()
+    return bytes(torch.tensor(values, dtype=torch.float32).numpy().tobytes())
 
 
 def crashed(base: Path, file: FlightFile | None, exit_: Exit = SEGV, **fields: object) -> Path:

@@ -150,7 +150,7 @@ def _tool(line: str) -> str:
 def parser_options(source: str) -> set[str]:
     """Long options that a script's source gives to `add_argument` or `addoption`, but for hidden ones."""
     return {
-        argument.value
+        str(argument.value)
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

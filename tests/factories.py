@@ -124,19 +124,6 @@ class JournalWriter:
         self._current: dict[int, int] = {}
         self._layouts: dict[int, dict[Layout, int]] = {}
 
-    def bytes(self) -> bytes:
-        header = abi.JOURNAL_HEADER.codec.pack(
-            abi.JOURNAL_MAGIC,
-            abi.JOURNAL_VERSION,
-            self._block_bytes,
-            self.pid,
-            self.level,
-            self.start_unix_ns,
-            self.blocks_reused,
-            self.crumb_every,
-        )
-        return header + b"".join(block.ljust(self._block_bytes, b"\0") for block in self._blocks)
-
     def call_begin(self, call: int = 0, kind: CallKind = CallKind.MODEL, stream_slot: int = 0, flags: int = 0) -> None:
         self._without_crumb = 0
         payload = abi.CALL_BEGIN.codec.pack(call, kind, self.level, stream_slot, 0xABC, 0x5)
@@ -343,6 +330,20 @@ class JournalWriter:
         if isinstance(value, Number):
             return abi.SLOT_VALUE.codec.pack(ValueTag.NUMBER, value.type, slot, 0, _number_bits(value))
         return abi.SLOT_VALUE.codec.pack(_TAGS[value], 0, slot, 0, 0)
+
+    # The last one: in what follows in the class, its name would stand for it.
+    def bytes(self) -> bytes:
+        header = abi.JOURNAL_HEADER.codec.pack(
+            abi.JOURNAL_MAGIC,
+            abi.JOURNAL_VERSION,
+            self._block_bytes,
+            self.pid,
+            self.level,
+            self.start_unix_ns,
+            self.blocks_reused,
+            self.crumb_every,
+        )
+        return header + b"".join(block.ljust(self._block_bytes, b"\0") for block in self._blocks)
 
 
 def _number_bits(number: Number) -> int:

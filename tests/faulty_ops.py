@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -14,7 +15,7 @@ def _raise() -> None:
     raise ValueError("the answer is not 42\nand there is more to say")
 
 
-ACTIONS = {
+ACTIONS: dict[str, Callable[[], object]] = {
     "": lambda: None,
     "segv": lambda: ctypes.string_at(0),
     "abort": os.abort,

@@ -16,4 +16,4 @@ def leave() -> NoReturn:
 
 def leave_at_exit() -> None:
     """Ends the process like this when it comes to its end."""
-    threading._register_atexit(leave)  # called before the exit handlers
+    threading._register_atexit(leave)  # type: ignore[attr-defined]  # called before the exit handlers

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import torch
@@ -52,7 +53,7 @@ def _throw() -> None:
     raise ValueError("the answer is not 42")
 
 
-ACTIONS = {
+ACTIONS: dict[str, Callable[[], object]] = {
     "fault": lambda: ctypes.string_at(0),
     "throw": _throw,
     "hang": lambda: time.sleep(600),

@@ -35,7 +35,7 @@ def a_manifest() -> Manifest:
     return replace(made, operators=(RELU,))
 
 
-def a_run(base: Path, manifest: Manifest | None = None, **fields: object) -> Path:
+def a_run(base: Path, manifest: Manifest | None = None, **fields: Any) -> Path:
     """A run at level 1 of two launches with their tensors, the second of which failed."""
     writer = JournalWriter(level=1)
     x, y, z = (tensor(2, 2, data_ptr=address) for address in (0x1000, 0x2000, 0x3000))
@@ -55,7 +55,7 @@ def a_run(base: Path, manifest: Manifest | None = None, **fields: object) -> Pat
     return path
 
 
-def received(base: Path, **fields: object) -> Path:
+def received(base: Path, **fields: Any) -> Path:
     """A copy of a run whose manifest was not made on this account."""
     path = a_run(base / "made", **fields)
     data = json.loads((path / "manifest.json").read_text())

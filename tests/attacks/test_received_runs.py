@@ -131,7 +131,12 @@ def test_no_library_that_a_received_run_names_is_looked_into(tmp_path: Path, mon
     (run / "backtrace.txt").write_text("thread 1 signal 11 code 1 address 0x0 pc 0x1010 caller 0x1020\n")
     (run / "backtrace.maps").write_text(f"1000-9000 r-xp 00000000 00:00 1 {library}\n")
     looked_into: list[Path] = []
-    monkeypatch.setattr("aoti_debug.base.native.symbolize._in_library", lambda path, _: looked_into.append(path) or {})
+
+    def look_into(path: Path, _: object) -> dict[int, str]:
+        looked_into.append(path)
+        return {}
+
+    monkeypatch.setattr("aoti_debug.base.native.symbolize._in_library", look_into)
     assert main.run(["show", "--run", str(run)]) == 0
     assert looked_into == []
 
@@ -182,8 +187,13 @@ def test_no_escape_sequence_reaches_the_terminal(
 )
 def test_wrong_types_in_run_json_are_damage(tmp_path: Path, member: str, right: list[object]) -> None:
     run = received(tmp_path)
-    for value in (-1, 2**80, -(2**40), [], {}, "-1", [[[]]], True):
-        edit_json(run / "run.json", lambda data, value=value: data.update({member: value}))
+    values: tuple[object, ...] = (-1, 2**80, -(2**40), [], {}, "-1", [[[]]], True)
+    for value in values:
+
+        def change(data: dict[str, object], value: object = value) -> None:
+            data[member] = value
+
+        edit_json(run / "run.json", change)
         is_right = any(value == other and type(value) is type(other) for other in right)
         assert (value, main.run(["show", "--run", str(run)])) == (value, 0 if is_right else 6)
 

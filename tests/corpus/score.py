@@ -95,9 +95,9 @@ def export(cases: Sequence[Case], device: str, folder: Path) -> Iterator[Exporte
         exporting = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment()
         )
+        assert exporting.stdin is not None
+        assert exporting.stdout is not None
         try:
-            assert exporting.stdin is not None
-            assert exporting.stdout is not None
             exporting.stdin.write("\n".join(missing))
             exporting.stdin.close()
             for case in cases:
@@ -175,7 +175,7 @@ def _building(base: Path) -> float:
     record = base / "latest" / "triage.json"
     if not record.exists():
         return 0.0
-    return sum(step["seconds"] for step in json.loads(record.read_text())["steps"] if step["name"] == "build")
+    return sum(float(step["seconds"]) for step in json.loads(record.read_text())["steps"] if step["name"] == "build")
 
 
 def judge(of: Exported, outcome: Outcome) -> Judgement:

@@ -301,7 +301,8 @@ def _read_weights(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     with contextlib.suppress(OSError, zipfile.BadZipFile):
         for name, stored in program_weights.stored_weights(path).items():
-            if not isinstance(name, str) or stored.begin < 0 or stored.nbytes < 1:
+            key: object = name
+            if not isinstance(key, str) or stored.begin < 0 or stored.nbytes < 1:
                 raise UnclearError(f"{name!r}: {stored}")
             if stored.begin + stored.nbytes > len(data) or len(stored.shape) != len(stored.strides):
                 raise UnclearError(f"{name!r} lies outside of the archive: {stored}")

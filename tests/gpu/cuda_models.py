@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -276,7 +276,7 @@ def case(name: str) -> Case:
     x = torch.randn(32, 64, device="cuda")
     rows, switch = torch.tensor([0, 3, 5, 7], device="cuda"), torch.ones(3, device="cuda")
     dynamic = ({0: Dim.AUTO}, None, None)
-    cases = {
+    cases: dict[str, Callable[[], Case]] = {
         "mixed": lambda: Case(Mixed().cuda().eval(), (x, rows, switch)),
         "dynamic": lambda: Case(Mixed().cuda().eval(), (x, rows, switch), dynamic),
         "multi_kernel": lambda: Case(

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import load_tensors, run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
+from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 from tests.built_model import Built
 from tests.gpu.queued import BURST, QUEUED
 
@@ -147,7 +148,10 @@ def test_saved_values_are_what_the_kernel_computed(saved: Callable[[str], RunDir
     run = saved("mixed")
     launch = triton_launch(run, "scaled_add_kernel")
     x, y, out = (a for a in launch.args if a.tensor is not None)
-    load = lambda a, phase: load_tensors.load_file(run.tensor_path(a.files[phase]))  # noqa: E731
+
+    def load(argument: Argument, phase: Phase) -> torch.Tensor:
+        return load_tensors.load_file(run.tensor_path(argument.files[phase]))
+
     expected = (load(x, Phase.BEFORE) + load(y, Phase.BEFORE) * 0.25) * 2
     torch.testing.assert_close(load(out, Phase.AFTER).cpu(), expected.cpu())
 
@@ -186,7 +190,7 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def gather_faults(built: Built, out: Path, inputs: Path, **options: int) -> runner.RunResult:
+def gather_faults(built: Built, out: Path, inputs: Path, **options: Any) -> runner.RunResult:
     return runner.run(RunOptions(built.package, inputs=inputs, out=out, **options))
 
 

@@ -109,7 +109,9 @@ def decode(path: Path) -> Journal:
 
 
 def _records(block: bytes, thread: int, sequence: int) -> list[Record]:
-    records, layouts, at = [], {}, 16
+    records: list[Record] = []
+    layouts: dict[int, Any] = {}
+    at = 16
     while at + 16 <= len(block):
         size, type_, flags, time_ns = struct.unpack_from("<IHHQ", block, at)
         if size == 0:

@@ -13,7 +13,7 @@ import torch
 from aoti_debug.base.abi import NoteCode, Phase, StatsFlag
 from tests.runtime_shims.journal_decoder import Journal, Record
 from tests.runtime_shims.reference_hash import content_hash
-from tests.runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
+from tests.runtime_shims.runtime_library import IN, INOUT, OUT, CValue, Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]
@@ -42,7 +42,7 @@ class Model:
         one = runtime.site(0, "first", *slots)
         two = runtime.site(1, "second", *slots, Slot("z", role=INOUT, value=2))
         self._keep = tensors
-        self.launches: tuple[tuple[Any, tuple[int, ...]], ...] = ((one, (x, first)), (two, (x, second, z)))
+        self.launches: tuple[tuple[Any, tuple[CValue, ...]], ...] = ((one, (x, first)), (two, (x, second, z)))
 
     def call(self, capturing: int) -> None:
         self.runtime.lib.f_set(b"capturing", capturing)

@@ -40,11 +40,11 @@ class Buffer:
         getattr(_shim, f"aoti_torch_get_{what}")(self.handle, ctypes.byref(found))
         return found.value
 
-    def bytes(self, first: int, count: int) -> bytes:
-        return ctypes.string_at(self.data + first, count)
-
     def write(self, first: int, data: bytes) -> None:
         ctypes.memmove(self.data + first, data, len(data))
+
+    def bytes(self, first: int, count: int) -> bytes:
+        return ctypes.string_at(self.data + first, count)
 
 
 def allocate(

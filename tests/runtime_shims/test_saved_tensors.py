@@ -37,7 +37,7 @@ def header_of(path: Path) -> dict[str, Any]:
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return bytes(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
 
 
 def save(runtime: Runtime, *tensors: torch.Tensor, kernel: str = "k", role: int = IN) -> None:

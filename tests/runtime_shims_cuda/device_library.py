@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -103,8 +104,9 @@ class Result(ctypes.Structure):
         return bytes(self.values[: self.value_bytes])
 
     def number(self, bits: int) -> float | int:
-        kind = {0: c_double, 1: c_int64, 2: c_uint64}[self.integer]
-        return kind.from_buffer_copy(bits.to_bytes(8, "little")).value
+        code = {0: "<d", 1: "<q", 2: "<Q"}[self.integer]
+        number: float | int = struct.unpack(code, bits.to_bytes(8, "little"))[0]
+        return number
 
 
 # c10::ScalarType
@@ -229,7 +231,8 @@ class DeviceLibrary:
     def write_memory(self, address: int, host: bytes, stream: int = 0) -> bool:
         return bool(self.library.harness_write_memory(stream, address, len(host), host))
 
-    def wait_copy(self, ticket: int) -> bool:
+    def wait_copy(self, ticket: int | None) -> bool:
+        assert ticket is not None
         return bool(self.library.harness_wait_copy(ticket))
 
     def pending_error(self, stream: int = 0) -> tuple[int, str]:

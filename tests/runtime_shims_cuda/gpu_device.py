@@ -50,4 +50,4 @@ def wait_for(crumbs: ctypes.Array[ctypes.c_uint32], word: int, value: int) -> No
 
 
 def stream_of(stream: torch.cuda.Stream | None = None) -> int:
-    return (stream or torch.cuda.current_stream()).cuda_stream
+    return int((stream or torch.cuda.current_stream()).cuda_stream)

@@ -135,6 +135,6 @@ def test_it_assembles(tmp_path: Path, assembler: str, architecture: str, is_newe
     source = tmp_path / "all.ptx"
     source.write_text(renewed(joined(PTX)) if is_newer else joined(PTX))
     quickly = ["--Ofast-compile", "max"] if "--Ofast-compile" in known else []
-    command = [ptxas, *quickly, f"-arch={architecture}", source, "-o", tmp_path / "out"]
+    command = [str(ptxas), *quickly, f"-arch={architecture}", str(source), "-o", str(tmp_path / "out")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")

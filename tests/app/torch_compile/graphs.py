@@ -16,7 +16,8 @@ def traced(function: Callable[..., Any], *inputs: Any, dynamic: bool = False) ->
     def compiler(kind: str) -> Callable[..., Any]:
         def keep(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
             found[kind] = graph
-            return graph.forward
+            forward: Callable[..., Any] = graph.forward
+            return forward
 
         return keep
 

@@ -45,7 +45,7 @@ def test_sizes_that_change_are_symbolic() -> None:
 
 def _size(tensors: list[torch.Tensor], known: graph_program.GraphInputs, position: int) -> int:
     size = known.sizes[position]
-    return tensors[known.tensors.index(size.position)].shape[size.dim]
+    return int(tensors[known.tensors.index(size.position)].shape[size.dim])
 
 
 def test_outputs_that_are_inputs_or_sizes_are_not_computed_by_the_program() -> None:

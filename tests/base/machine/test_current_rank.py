@@ -20,8 +20,8 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_text_of_an_option() -> None:
     assert current_rank.parse("") is None
-    assert current_rank.parse("0,12") == {0, 12}
-    assert current_rank.parse("0,2-4,3") == {0, 2, 3, 4}
+    assert current_rank.parse("0,12") == frozenset({0, 12})
+    assert current_rank.parse("0,2-4,3") == frozenset({0, 2, 3, 4})
     for text in ("x", "0,", ",", "-1", "0 1", "²", "3-", "3-2", "1-2-3"):
         with pytest.raises(UsageError, match=f"--ranks {text} is not numbers"):
             current_rank.parse(text)

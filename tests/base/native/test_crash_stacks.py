@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,7 +191,7 @@ def native_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return once(tmp_path_factory, "native", native_library.package)
 
 
-def verdict_of(package: Path, base: Path, **options: float) -> Verdict:
+def verdict_of(package: Path, base: Path, **options: Any) -> Verdict:
     result = runner.run(RunOptions(package, out=base, **options))
     assert result.verdict is not None
     assert result.verdict.launch is not None

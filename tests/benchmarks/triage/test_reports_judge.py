@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -32,8 +33,8 @@ PLACE = Place(str(LINE.file), LINE.line, "aten.index.Tensor")
 ANSWER = Answer("fault", ("rows[1] is 7",), (), (PLACE,), (Place(input="rows", element=1),), 1, 1.0)
 
 
-def judged(report: Report = REPORT, **changes: object) -> Judgement:
-    return judge(report, replace(ANSWER, **changes))  # type: ignore[arg-type]
+def judged(report: Report = REPORT, **changes: Any) -> Judgement:
+    return judge(report, replace(ANSWER, **changes))
 
 
 def test_right_answer() -> None:
@@ -52,7 +53,7 @@ def test_right_answer() -> None:
         ),
     ],
 )
-def test_what_is_named(changes: dict[str, object], named: tuple[str, ...]) -> None:
+def test_what_is_named(changes: dict[str, Any], named: tuple[str, ...]) -> None:
     assert judged(**changes).named == named
     assert judged(**changes).names_culprit == bool(named)
 
@@ -74,7 +75,7 @@ def test_what_is_named(changes: dict[str, object], named: tuple[str, ...]) -> No
         {"code": 0},
     ],
 )
-def test_wrong_statement(changes: dict[str, object]) -> None:
+def test_wrong_statement(changes: dict[str, Any]) -> None:
     assert judged(**changes).wrong
 
 
@@ -87,7 +88,7 @@ def test_wrong_statement(changes: dict[str, object]) -> None:
         {"possible": ("the index may be that of rows[0]",)},
     ],
 )
-def test_true_statement(changes: dict[str, object]) -> None:
+def test_true_statement(changes: dict[str, Any]) -> None:
     assert judged(**changes).wrong == ()
 
 

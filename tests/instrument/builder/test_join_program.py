@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,7 @@ def analysis(sites: list[Site], kernels: tuple[Kernel, ...] = (ADD, MUL)) -> Ana
     return Analysis(tuple(sites), kernels, (), (), (), (), (), ())
 
 
-def cpp(kernel: Kernel, *args: Arg, **fields: object) -> Site:
+def cpp(kernel: Kernel, *args: Arg, **fields: Any) -> Site:
     return site(kernel.name, *args, kind=Kind.CPP, **fields)
 
 

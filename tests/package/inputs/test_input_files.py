@@ -28,7 +28,7 @@ def tensor_leaf(name: str, tensor: torch.Tensor) -> Leaf:
 
 
 def spec_of(*args: Any, **kwargs: Any) -> str:
-    return pytree.treespec_dumps(pytree.tree_flatten((args, kwargs))[1])
+    return str(pytree.treespec_dumps(pytree.tree_flatten((args, kwargs))[1]))
 
 
 # f(x, y), f(x, *, y), f(*, x, y), f(x, 2, y)

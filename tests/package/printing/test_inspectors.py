@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -144,7 +145,8 @@ def test_a_function_that_changes_its_tensor(backend: str, phase: str) -> None:
     def change(tensor: torch.Tensor, place: InspectedTensor) -> None:
         tensor.add_(1)
 
-    inspect = inspector(**{phase: change}, tag="change")
+    functions: dict[str, Any] = {phase: change}
+    inspect = inspector(**functions, tag="change")
 
     def model(x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = (inspect(x + 1) * 2).sum()

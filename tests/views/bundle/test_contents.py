@@ -122,7 +122,7 @@ def test_without_source_no_line_is_inside(tmp_path: Path) -> None:
 
 def test_without_both_neither_is_inside(tmp_path: Path) -> None:
     subject = report.of_triage(triage(tmp_path / "triages"))
-    files = members(write_bundle(subject, tmp_path / "b.zip", RedactedPart).path)
+    files = members(write_bundle(subject, tmp_path / "b.zip", tuple(RedactedPart)).path)
     assert leaks(files, (*SECRETS, *SOURCES)) == []
 
 
@@ -256,7 +256,7 @@ def test_journals_are_blanked_behind_their_last_record(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-64:] = (SOURCE + STACK).encode()[:64]
     path.write_bytes(data)
-    files = members(write_bundle(subject, tmp_path / "b.zip", RedactedPart).path)
+    files = members(write_bundle(subject, tmp_path / "b.zip", tuple(RedactedPart)).path)
     assert leaks(files, ("made_by", *SECRETS)) == []
     (tmp_path / "journal.bin").write_bytes(files["journal.bin"])
     assert len(journal.read(tmp_path / "journal.bin").records) == len(journal.read(path).records)

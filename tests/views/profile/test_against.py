@@ -47,14 +47,14 @@ def test_replays_of_both_are_compared(runs: Callable[..., list[str]]) -> None:
     assert len(made) == 2 * ROUNDS
     assert [step.text for step in steps.done] == ["10 times 2 replays of each"]
     found = {change.group.new[0].id: change for change in changes.launches if change.group is not None}
-    assert (found[0].old_seconds, found[0].new_seconds) == (pytest.approx(6e-6), pytest.approx(9e-6))
-    assert (found[1].old_seconds, found[1].new_seconds) == (pytest.approx(6e-6), pytest.approx(6e-6))
+    assert (found[0].old_seconds, found[0].new_seconds) == pytest.approx((6e-6, 9e-6))
+    assert (found[1].old_seconds, found[1].new_seconds) == pytest.approx((6e-6, 6e-6))
     assert [found[0].verdict, found[1].verdict, changes.call.verdict] == [
         ChangeVerdict.SLOWER,
         ChangeVerdict.UNCHANGED,
         ChangeVerdict.SLOWER,
     ]
-    assert (changes.call.old_seconds, changes.call.new_seconds) == (pytest.approx(15e-6), pytest.approx(18e-6))
+    assert (changes.call.old_seconds, changes.call.new_seconds) == pytest.approx((15e-6, 18e-6))
     assert changes.unpaired == ()
     lines = change_lines(changes, "replay", UNLIMITED)
     assert any("the whole replay" in line for line in lines)

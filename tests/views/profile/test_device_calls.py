@@ -48,7 +48,7 @@ def found_in(run: RunDir) -> tuple[DeviceCall, ...]:
 
 def owners(call: DeviceCall) -> list[int | None]:
     """The number of the launch of each work."""
-    return [work.launch and work.launch.key.launch for work in call.works]
+    return [None if work.launch is None else work.launch.key.launch for work in call.works]
 
 
 def called(tmp_path: Path) -> RunDir:

@@ -36,7 +36,7 @@ def test_sites_are_medians_of_the_calls(profile: ModelProfile) -> None:
     assert (product.site.kernel, product.count, product.launch.id) == ("aoti_torch_cpu_mm_out", 1, "3.0")
     assert product.seconds == pytest.approx(60e-6)
     assert product.samples == pytest.approx((50e-6, 60e-6, 70e-6))
-    assert (relu.count, relu.seconds) == (2, pytest.approx(12e-6))
+    assert (relu.count, relu.seconds) == pytest.approx((2, 12e-6))
     assert profile.wall_seconds == pytest.approx(120e-6)
     assert profile.gap_seconds == pytest.approx(40e-6)
     assert product.share == pytest.approx(0.5)

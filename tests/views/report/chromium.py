@@ -105,7 +105,7 @@ class _Chromium:
         self._log = self._home / "log"
         with self._log.open("wb") as log:
             environment = os.environ | {"HOME": str(self._home)}
-            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             self._process = subprocess.Popen(command, pass_fds=(commands, answers), env=environment, **streams)
         os.close(commands)
         os.close(answers)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from aoti_debug.runs.rundir.summaries import CallSample, Series
 
 
-def sample(call: int = 0, *, replay: int | None = None, **numbers: float) -> CallSample:
+def sample(call: int = 0, *, replay: int | None = None, **numbers: Any) -> CallSample:
     """A sample of 100 elements around 0 with standard deviation 1."""
-    known = {"numel": 100, "n_nan": 0, "n_pos_inf": 0, "n_neg_inf": 0, "n_zero": 0}
+    known: dict[str, Any] = {"numel": 100, "n_nan": 0, "n_pos_inf": 0, "n_neg_inf": 0, "n_zero": 0}
     known |= {"min": -3.0, "max": 3.0, "mean": 0.0, "std": 1.0} | numbers
     return CallSample(call=call, replay=replay, **known)
 

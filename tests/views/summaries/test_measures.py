@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ def noisy(seed: int, **trends: float) -> tuple[str, ...]:
     """The drift of a tensor whose quantities grow by this much over the calls, with noise of a tenth."""
     draw = random.Random(seed)
     base = {"mean": 0.0, "std": 1.0, "max": 3.0, "n_zero": 20.0}
-    numbers = [
+    numbers: list[dict[str, Any]] = [
         {name: base[name] + trends.get(name, 0.0) * n / CALLS + 0.1 * draw.gauss(0, 1) for name in base}
         for n in range(CALLS)
     ]

@@ -50,7 +50,7 @@ def test_other_flags_make_another_object(tools: Toolchain, tmp_path: Path, monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(Toolchain, "compile", write)
     monkeypatch.setattr(Toolchain, "run", lambda *_: None)
-    objects = {}
+    objects: dict[Path, str] = {}
     for word in ("-D_GLIBCXX_USE_CXX11_ABI=1", "-O0", "-fno-exceptions", "-I/include", "-DOTHER", "-Wall"):
         compiled = compile_templates(tools, (*FLAGS, word))
         assert compiled is not None

@@ -57,7 +57,7 @@ def test_initialised_tensors() -> None:
         "RAIIAtenTensorHandle buf2(buf2_handle);",
         "RAIIAtenTensorHandle scalar_to_tensor_0 = scalar_to_tensor_handle(2L);",
     )
-    assert (declared.initialised, declared.uninitialised) == ({"arg0_1", "weight"}, {"buf2"})
+    assert (declared.initialised, declared.uninitialised) == (frozenset({"arg0_1", "weight"}), frozenset({"buf2"}))
     assert declared.tensors == {"arg0_1", "weight", "buf2", "scalar_to_tensor_0"}
 
 
@@ -68,4 +68,4 @@ def test_a_result_of_a_branch_is_initialised() -> None:
 
 def test_a_second_handle_of_a_buffer_does_not_fill_it() -> None:
     declared = read("aoti_torch_new_tensor_handle(buf1, &tmp_buf1_0);")
-    assert (declared.initialised, declared.bases) == (set(), {"tmp_buf1_0": "buf1"})
+    assert (declared.initialised, declared.bases) == (frozenset(), {"tmp_buf1_0": "buf1"})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def known(number: int, *tensors: dict[str, object], function: str = "run_impl", 
     return site(f"k{number}", *args, id_=number, line=100 + number, function=function)
 
 
-def lost(number: int, *tensors: dict[str, object], **fields: object) -> Site:
+def lost(number: int, *tensors: dict[str, object], **fields: Any) -> Site:
     args = tuple(arg(**given) for given in tensors)  # type: ignore[arg-type]
     return site("lost", *args, id_=number, line=None, **fields)
 

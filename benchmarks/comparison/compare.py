@@ -78,8 +78,9 @@ def _options() -> argparse.Namespace:
 def _drawn(options: argparse.Namespace) -> Counter[str]:
     """How many random edits each model gets."""
     from benchmarks.comparison import compare_model
+    from benchmarks.models import huggingface_models
 
-    architectures = compare_model.huggingface_models.architectures()
+    architectures = huggingface_models.architectures()
     names = [name for name in compare_model.models() if name not in architectures]
     names = [name for name in names if not options.only or name in options.only]
     chance = random.Random(options.seed)
@@ -89,8 +90,9 @@ def _drawn(options: argparse.Namespace) -> Counter[str]:
 def _models(parts: Sequence[str], only: Sequence[str] | None) -> list[str]:
     """The models of some parts, those with planted faults first: they take longest."""
     from benchmarks.comparison import compare_model
+    from benchmarks.models import huggingface_models, planted_models
 
-    examples, architectures = compare_model.EXAMPLES, compare_model.huggingface_models.architectures()
+    examples, architectures = planted_models.EXAMPLES, huggingface_models.architectures()
     planted = "planted" in parts or "lowerings" in parts
     others = [n for n in compare_model.models() if n not in examples and n not in architectures]
     names = [
@@ -103,14 +105,15 @@ def _models(parts: Sequence[str], only: Sequence[str] | None) -> list[str]:
 
 def _measured(name: str, options: argparse.Namespace, held_out: int) -> list[Row]:
     """What the process of a model prints."""
-    from benchmarks.comparison import compare_model
+    from benchmarks.models import planted_models
 
-    is_planted = name in compare_model.EXAMPLES
+    is_planted = name in planted_models.EXAMPLES
     planted = options.planted if is_planted and "planted" in options.parts else 0
     lowerings = options.lowerings if is_planted and "lowerings" in options.parts else 0
     counts = {"--planted": planted, "--lowerings": lowerings, "--held-out": held_out, "--seed": options.seed}
     arguments = [word for flag, count in counts.items() for word in (flag, str(count))]
-    command = [sys.executable, "-m", compare_model.__name__, name, "--device", options.device, *arguments]
+    command = [sys.executable, "-m", "benchmarks.comparison.compare_model", name, "--device", options.device]
+    command += arguments
     try:
         result = subprocess.run(
             command, env=checkout.environment(), capture_output=True, text=True, timeout=options.timeout, check=False

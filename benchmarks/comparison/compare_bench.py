@@ -106,11 +106,11 @@ class Bench:
         """Builds inside the `with` compile the sources that `edit` makes; they are lowered once."""
         lower = frontend_requests.lower_or_unpack
 
-        def edited(checked: Any, torch_: Any, work: Path) -> LoweredModel:
+        def edited(checked: Any, torch: Any, work: Path) -> LoweredModel:
             if self.lowered is None:
                 folder = self.folder / "lowered"
                 folder.mkdir()
-                self.lowered = lower(checked, torch_, folder)
+                self.lowered = lower(checked, torch, folder)
             return edit(self.lowered)
 
         frontend_requests.lower_or_unpack = edited

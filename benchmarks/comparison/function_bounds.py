@@ -43,7 +43,10 @@ KNOWN_DEFECTS = {
     "i1": "overflows from 88.7",
     "lgamma": "overflows from 4e36",
 }
-_MODES = {"cpu": {"scalar": {"cpp.simdlen": 1}, "vectors": {}}, "cuda": {"triton": {}}}
+_MODES: dict[str, dict[str, dict[str, object]]] = {
+    "cpu": {"scalar": {"cpp.simdlen": 1}, "vectors": {}},
+    "cuda": {"triton": {}},
+}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -113,7 +114,7 @@ def _rows(launches: int, pairs: int, folder: Path) -> tuple[int, list[Row]]:
     for number in range(pairs):
         chosen = sorted(chance.sample(range(len(ids)), 2))
         bad = folder / f"bad{number}.pt2"
-        with bench.edited(lambda lowered, chosen=chosen: _planted(lowered, kernel, chosen)):
+        with bench.edited(partial(_planted, kernel=kernel, chosen=chosen)):
             bench.build(bad)
         began = time.monotonic()
         found = bisect_packages(BisectOptions(good=bench.package, bad=bad, out=folder / "bisects"))

@@ -199,7 +199,7 @@ class _Model:
         program = self._folder / f"program-{device}.pt2"
         if not program.exists():
             torch.export.save(planted_models.program(self._example, device), program)
-        words = ["build", program, "-o", self._folder / f"{package}.pt2", "--level", "1"]
+        words: list[str | Path] = ["build", program, "-o", self._folder / f"{package}.pt2", "--level", "1"]
         for setting in settings:
             words += ["--inductor-config", setting]
         return self._start(words, {})
@@ -227,7 +227,8 @@ class _Model:
         name = "-".join((package, *variables.values()))
         folder = self._folder / "runs" / name
         if not (folder / "latest").exists():
-            words = ["run", self._folder / f"{package}.pt2", "--level", "1", "--phase", "both", "--out", folder]
+            words: list[str | Path] = ["run", self._folder / f"{package}.pt2", "--out", folder]
+            words += ["--level", "1", "--phase", "both"]
             self._output(self._start(words, {**variables, "AOTI_DEBUG_PRINT": "none"}), f"run of {package}")
         return folder / "latest"
 

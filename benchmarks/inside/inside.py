@@ -87,8 +87,8 @@ def examples(work: Path, device: str, backend: str) -> Iterator[Example]:
     for name in dict.fromkeys([*eager, *package]):
         yield _compared(name, eager.get(name, []), package.get(name, []))
     yield _compared("inspector: NaN, raises an exception", side("eager", "nan"), side("package", "nan"))
-    backward = (sorted(side(which, "inspectors")) for which in ("eager-backward", "compiled-backward"))
-    yield _compared("inspector: gradients, sorted", *backward, ("eager", "torch.compile"))
+    left, right = (sorted(side(which, "inspectors")) for which in ("eager-backward", "compiled-backward"))
+    yield _compared("inspector: gradients, sorted", left, right, ("eager", "torch.compile"))
     yield _summaries(side("eager", "inspectors"), packages["inspectors"], work)
     yield _calls(programs["inspectors"], packages["inspectors"])
 

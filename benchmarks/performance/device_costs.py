@@ -16,6 +16,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -153,7 +154,7 @@ def print_small(device: Device, largest: int) -> None:
         tensor = torch.randn(count, device="cuda")
         device.measure(tensor, 10)
         device.drain()
-        print_times(f"statistics of {count} float32", lambda tensor=tensor: device.measure(tensor, CALLS), CALLS)
+        print_times(f"statistics of {count} float32", partial(device.measure, tensor, CALLS), CALLS)
         device.drain()
     device.write_crumbs(100)
     print_times("a breadcrumb", lambda: device.write_crumbs(CRUMBS), CRUMBS)

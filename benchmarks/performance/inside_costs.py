@@ -251,7 +251,7 @@ def reading(device: str, size: float) -> float:
         large.sum()
         wait()
         best = min(best, time.perf_counter() - start)
-    return 1e6 * best * size / (large.numel() * 4)
+    return float(1e6 * best * size / (large.numel() * 4))
 
 
 def columns(case: Case, device: str, calls: int, work: Path) -> dict[str, float]:

@@ -143,7 +143,8 @@ def main() -> None:
     parser.add_argument("--measure", nargs=2, metavar=("COLUMN", "KERNEL"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        print(measure(*options.measure, options.repeat))
+        column, kernel = options.measure
+        print(measure(column, kernel, options.repeat))
         return
     pythons = dict.fromkeys(COLUMNS[:2], sys.executable)
     if options.triton_viz:

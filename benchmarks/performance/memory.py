@@ -56,7 +56,7 @@ def counted_on_cuda(call: Callable[[], Any]) -> int:
     kept = call()
     torch.cuda.synchronize()
     del kept
-    return torch.cuda.max_memory_allocated() - before
+    return int(torch.cuda.max_memory_allocated() - before)
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ def main() -> int:
             except Exception as error:  # noqa: BLE001 - the others go on
                 print(f"{name:28} failed: {str(error).splitlines()[0]}")
                 continue
-        error = peak.computed / peak.counted - 1 if peak.counted else 0.0
-        off += abs(error) > GOAL
+        excess = peak.computed / peak.counted - 1 if peak.counted else 0.0
+        off += abs(excess) > GOAL
         sizes = f"{peak.buffers:12} {peak.computed:12} {peak.counted:12}"
-        print(f"{name:28} {sizes}  {error:+7.2%}  {peak.launch}", flush=True)
+        print(f"{name:28} {sizes}  {excess:+7.2%}  {peak.launch}", flush=True)
     return 1 if off else 0
 
 

@@ -202,7 +202,8 @@ def graphs_section(bench: Bench, name: str) -> None:
 
 def new_bytes(runs: Path, first: int) -> int:
     """Bytes of the tensor files that model calls from number `first` on added to the disk."""
-    early, late = {}, {}
+    early: dict[int, int] = {}  # inode -> bytes
+    late: dict[int, int] = {}
     for path in runs.glob("*/tensors/*/*/*.safetensors"):
         if not path.parents[3].is_symlink():  # not through `latest`
             stat = path.stat()

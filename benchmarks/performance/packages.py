@@ -61,7 +61,7 @@ class Row:
 
 def measure(model: str, device: str, runs: int, folder: Path) -> Row:
     program, compiled = folder / "program.pt2", folder / "compiled.pt2"
-    command = [sys.executable, "-c", COMPILE, model, device, program, compiled]
+    command = [sys.executable, "-c", COMPILE, model, device, str(program), str(compiled)]
     subprocess.run(command, env=checkout.environment(), check=True)
     summary = builder.build_report(BuildOptions(program=compiled, output=folder / "package.pt2"))
     ways: tuple[Callable[[], float], ...] = (

@@ -263,7 +263,7 @@ def _builds(bench: Bench) -> None:
         for number in range(1 if state == "cold" else bench.rounds):
             for name in ("torch", *(tree.name for tree in bench.checkouts)):
                 cache = bench.work / f"cache-{name.replace('/', '_')}"
-                places = {
+                places: dict[str, Any] = {
                     "XDG_CACHE_HOME": str(cache),
                     "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
                     "TRITON_CACHE_DIR": str(cache / "triton"),

@@ -20,6 +20,7 @@ import resource
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,9 @@ def main() -> None:
     printed = os.open("printed.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
-    models, sums, times = {}, {}, {label: [] for label in variants}
+    models: dict[str, Callable[..., Any]] = {}
+    sums: dict[str, Any] = {}
+    times: dict[str, list[float]] = {label: [] for label in variants}
     before = 0.0
     with torch.no_grad():
         for label, variant in variants.items():

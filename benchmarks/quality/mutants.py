@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -144,17 +145,17 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
     """Copies of a node with one token changed."""
     if isinstance(node, ast.Compare):
         for index, operator in enumerate(node.ops):
-            changed = copy.deepcopy(node)
-            changed.ops[index] = _COMPARED[type(operator)]()
-            yield changed
+            compared = copy.deepcopy(node)
+            compared.ops[index] = _COMPARED[type(operator)]()
+            yield compared
     elif isinstance(node, ast.BoolOp):
-        changed = copy.deepcopy(node)
-        changed.op = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
-        yield changed
+        joined = copy.deepcopy(node)
+        joined.op = ast.And() if isinstance(node.op, ast.Or) else ast.Or()
+        yield joined
     elif isinstance(node, ast.BinOp) and type(node.op) in _COMPUTED:
-        changed = copy.deepcopy(node)
-        changed.op = _COMPUTED[type(node.op)]()
-        yield changed
+        computed = copy.deepcopy(node)
+        computed.op = _COMPUTED[type(node.op)]()
+        yield computed
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
         yield node.operand
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
@@ -180,7 +181,7 @@ def mutants_of(group: Group, path: Path) -> list[Mutant]:
             _put(parent, field, index, changed)
             change = f"{ast.unparse(node)} → {ast.unparse(changed)}"
             source = ast.unparse(ast.fix_missing_locations(tree))
-            found.setdefault(source, Mutant(group, name, node.lineno, change, source))
+            found.setdefault(source, Mutant(group, name, getattr(node, "lineno", 0), change, source))
             _put(parent, field, index, node)
     return list(found.values())
 
@@ -227,7 +228,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self.package = path.name == "__init__.py"
         self.loader = _Loader(mutant.source, ROOT.joinpath(*parts))
 
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> object:
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if fullname != self.name:
             return None
         spec = importlib.util.spec_from_loader(fullname, self.loader, is_package=self.package)

@@ -270,7 +270,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         packages = build(folder)
         cpp = compile_host(folder)
-        hosts = {"cpp": [cpp], "python": [sys.executable, PYTHON_HOST]}
+        hosts: dict[str, list[str | Path]] = {"cpp": [cpp], "python": [sys.executable, PYTHON_HOST]}
         print("| trouble | host | launches | time | KiB / 1000 launches | files / 1000 launches | outputs |")
         print("|---|---|---|---|---|---|---|")
         bad = 0

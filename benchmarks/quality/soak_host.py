@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,13 +28,14 @@ def main() -> int:
     given = torch._C._pickle_load_obj(Path(input_file).read_bytes())
     os.environ["AOTI_DEBUG_LEVEL"] = "0"
     expected = [load(plain).run([given])[0] for plain in plains]
-    launches, number, wrong = 0, 0, []
+    launches, number = 0, 0
+    wrong: list[bool] = []
     while launches < wanted and not wrong:
         os.environ["AOTI_DEBUG_LEVEL"] = levels[number % len(levels)]
         which = number % 2
         loader = load(packages[2 * which])
 
-        def calls(loader: object = loader, right: torch.Tensor = expected[which]) -> None:
+        def calls(loader: Any = loader, right: torch.Tensor = expected[which]) -> None:
             for _ in range(CALLS_OF_A_LOAD // THREADS):
                 if not torch.equal(loader.run([given])[0].view(torch.int32), right.view(torch.int32)):
                     wrong.append(True)

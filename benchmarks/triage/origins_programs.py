@@ -76,7 +76,7 @@ def export(case: Case, files: Files) -> torch.export.ExportedProgram:
 
 def _names(exported: torch.export.ExportedProgram, program: Program) -> dict[str, str]:
     """The names that Inductor and its packages give what comes in, with those that the user gave."""
-    names = {}
+    names: dict[str, str] = {}
     users = iter(program.names)
     for number, spec in enumerate(exported.graph_signature.input_specs):
         name = spec.target or next(users)

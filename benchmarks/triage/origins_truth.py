@@ -20,8 +20,9 @@ from pathlib import Path
 import torch
 import torch._inductor.package  # before the forks: each would import it
 
-from benchmarks.triage.origins_programs import BY_NAME, PROGRAMS, files_of
+from benchmarks.triage.origins_programs import BY_NAME, files_of
 from benchmarks.triage.planted_origins import OPERATORS, Case, Element, inputs_of, model_of, of_model
+from benchmarks.triage.planted_origins_cases import PROGRAMS
 
 LIMIT = 120  # seconds, for one run
 FINE = "fine"

@@ -18,11 +18,12 @@ import json
 import multiprocessing
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -91,7 +92,10 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _each(reports: list[Report], jobs: int, do: Callable[[Report], object]) -> Iterable:
+Result = TypeVar("Result")
+
+
+def _each(reports: list[Report], jobs: int, do: Callable[[Report], Result]) -> list[Result]:
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(do, reports))
 

@@ -105,7 +105,8 @@ class Counting(nn.Module):
             return i + 1, x - a, y * b
 
         start = (0, torch.zeros_like(a), torch.ones_like(b))
-        return torch._higher_order_ops.while_loop(more, step, start)  # culprit
+        found: tuple[int, Tensor, Tensor] = torch._higher_order_ops.while_loop(more, step, start)  # culprit
+        return found
 
 
 class Normalised(nn.Module):
@@ -157,7 +158,8 @@ class Advancing(nn.Module):
             return i + 1, x * 1.25
 
         first = (torch.zeros((), dtype=torch.int64), start.cos())
-        return torch._higher_order_ops.while_loop(more, body, first)  # culprit
+        found: tuple[Tensor, Tensor] = torch._higher_order_ops.while_loop(more, body, first)  # culprit
+        return found
 
 
 class SmallTanh(nn.Module):

@@ -66,23 +66,9 @@ class _Returned:
 
     @property
     def error(self) -> OutputError:
-        relative = math.inf if self.relative is None else self.relative
-        eager = math.inf if self.eager_double is None else self.eager_double
-        return OutputError(
-            index=self.index,
-            dtype=self.dtype,
-            elements=self.elements,
-            different=self.different,
-            relative=relative,
-            computed=self.computed,
-            double=self.double,
-            eager_double=eager,
-            fault=self.fault,
-            misplaced=self.misplaced,
-            example=self.example,
-            arithmetic=self.arithmetic,
-            moved=self.moved,
-        )
+        members = {name: value for name, value in vars(self).items() if name != "is_right"}
+        infinite = {name: math.inf for name in ("relative", "eager_double") if members[name] is None}
+        return OutputError(**members | infinite)
 
 
 @dataclass(frozen=True, kw_only=True)

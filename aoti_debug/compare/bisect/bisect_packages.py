@@ -14,6 +14,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.compare.bisect.options import BisectOptions
@@ -26,7 +27,7 @@ from aoti_debug.compare.measure.output_errors import OutputError, errors
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.request import ValueArithmetic
 from aoti_debug.compare.what_if.replacements import is_rounding, program_values, results_of
-from aoti_debug.compare.what_if.replay_session import ReplaySession, replay_folder
+from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.compare.what_if.substituted_run import Replace, SubstitutedRun
 from aoti_debug.compare.what_if.what_if import Outputs
 from aoti_debug.runs.run.options import recording_everything
@@ -97,7 +98,8 @@ def bisect_packages(options: BisectOptions, listener: StepListener | None = None
         ArtifactError, ToolchainError, TargetError: one of them cannot be built or started.
         RunDirError: a run cannot be read.
     """
-    with replay_folder(options.out) as folder, python_process.forking_from(PRELOADED, options.imports) as server:
+    forking = python_process.forking_from(PRELOADED, options.imports)
+    with stamped_directories.new_folder(options.out) as folder, forking as server:
         server.preload()
         return _Packages(options, folder, Steps(listener)).bisect()
 

@@ -6,8 +6,6 @@ aoti_debug_diffs/20261120-231501-4711/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,7 +52,7 @@ def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
     directory: Path | None = None
     with python_process.forking_from(PRELOADED, options.imports) as server:
         if models:
-            with _folder(options) as folder:
+            with stamped_directories.new_folder(options.out, "a", "b") as folder:
                 server.preload()
                 directory = folder
                 beside = next(iter(runs.values()), None)
@@ -66,20 +64,6 @@ def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
         if options.explains:
             found = explain_differences(found, options, steps)
     return replace(found, directory=directory)
-
-
-@contextmanager
-def _folder(options: DiffOptions) -> Iterator[Path]:
-    """A new directory, which is removed if it holds no run in the end."""
-    is_new_base = not options.out.exists()
-    folder = stamped_directories.make(options.out)
-    try:
-        yield folder
-    finally:
-        if any((folder / side).exists() for side in "ab"):
-            stamped_directories.link_latest(folder)
-        else:
-            stamped_directories.remove(folder, options.out if is_new_base else None)
 
 
 class _Recorder:

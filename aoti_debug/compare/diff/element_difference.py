@@ -24,7 +24,7 @@ class ElementDifference:
 
     Attributes:
         elements, different: the number of elements, and of those whose bytes differ.
-        first: the row-major index of the first of them.
+        first: the row-major index of the first of them; -1 without any, as of the worst.
         worst: of the one that differs most: in ULP, or in absolute value where the dtype has none.
         values: of that element, in the first and the second tensor; None if they cannot be read as numbers.
         max_ulp: the distance of that element in units in the last place: numbers of the dtype between the two; inf
@@ -35,12 +35,12 @@ class ElementDifference:
 
     elements: int
     different: int
-    first: int
-    worst: int
-    values: tuple[Any, Any] | None
-    max_ulp: float | None
-    max_absolute: float | None
-    max_relative: float | None
+    first: int = -1
+    worst: int = -1
+    values: tuple[Any, Any] | None = None
+    max_ulp: float | None = None
+    max_absolute: float | None = None
+    max_relative: float | None = None
 
 
 def element_difference(a: StoredTensor, b: StoredTensor) -> ElementDifference:
@@ -54,16 +54,7 @@ def element_difference(a: StoredTensor, b: StoredTensor) -> ElementDifference:
     parts = [_part(a, b, start) for start in range(0, a.numel, _CHUNK)]
     differing = [part for part in parts if part.different]
     if not differing:
-        return ElementDifference(
-            elements=a.numel,
-            different=0,
-            first=-1,
-            worst=-1,
-            values=None,
-            max_ulp=None,
-            max_absolute=None,
-            max_relative=None,
-        )
+        return ElementDifference(elements=a.numel, different=0)
     worst = max(differing, key=_size)
     return ElementDifference(
         elements=a.numel,
@@ -150,16 +141,7 @@ def _part(a: StoredTensor, b: StoredTensor, start: int) -> ElementDifference:
     found = _differing(a, b, start)
     indices, values, absolute = found.indices, found.values, found.absolute
     if not indices.size:
-        return ElementDifference(
-            elements=elements,
-            different=0,
-            first=-1,
-            worst=-1,
-            values=None,
-            max_ulp=None,
-            max_absolute=None,
-            max_relative=None,
-        )
+        return ElementDifference(elements=elements, different=0)
     with np.errstate(all="ignore"):
         relative = None if absolute is None else _relative(absolute, *values)
     worst = 0 if found.sizes is None else int(np.argmax(found.sizes))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.evaluate.evaluation import Evaluation
+from aoti_debug.compare.evaluate.arithmetic import Arithmetic
+from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
 from aoti_debug.compare.measure.evaluated import Evaluated
 from aoti_debug.compare.measure.ulp import ulp
 from aoti_debug.package.reference.program import Graph, Node, ValueKey
@@ -166,6 +167,24 @@ def choice_range(values: Sequence[torch.Tensor]) -> ChoiceRange | None:
     return found if bool(found.depends.any()) else None
 
 
+def range_of_choices(
+    graph: Graph,
+    expected: Callable[[Evaluation], torch.Tensor],
+    actual: torch.Tensor,
+    known: Mapping[ValueKey, Any],
+    evaluate: Callable[..., Evaluation],
+) -> ChoiceRange | None:
+    """The range of an output over the choices among equal elements; None as of `choice_range`."""
+    # Eager's rounding would count as a choice of floating numbers.
+    arithmetic = Arithmetic.DOUBLE if actual.dtype.is_floating_point else Arithmetic.EAGER
+
+    def adjust(choice: Choice) -> Adjustment:
+        return lambda node, args, result: other_choice(node, args, result, choice, tolerance(graph, node))
+
+    evaluations = [evaluate(arithmetic, known), *(evaluate(arithmetic, known, adjust=adjust(c)) for c in Choice)]
+    return choice_range([expected(evaluation) for evaluation in evaluations])
+
+
 def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluation) -> torch.Tensor | None:
     """True where an index selects an element that equals the one which eager's index selects, or nearly so.
 
@@ -203,7 +222,7 @@ def equal_choices(graph: Graph, name: str, actual: torch.Tensor, eager: Evaluati
     return torch.isclose(chosen, correct, rtol=_tolerance(elements), atol=0.0, equal_nan=True).reshape(actual.shape)
 
 
-def read(graph: Graph, name: str) -> tuple[str, ...]:
+def selected_from(graph: Graph, name: str) -> tuple[str, ...]:
     """The node that holds the elements of which a node holds an index, if it does: their values are looked at."""
     selection = _selection(graph, graph.by_name[name])
     return () if selection is None else selection.inputs[:1]

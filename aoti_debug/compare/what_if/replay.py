@@ -8,11 +8,12 @@ from pathlib import Path
 
 from aoti_debug.base.errors import TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.compare.what_if import replacements
 from aoti_debug.compare.what_if.replacements import Substitution, recorded_results
-from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of, recorded, replay_folder
+from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of, recorded
 from aoti_debug.compare.what_if.substituted_run import Instruction, Stop, Wait
 from aoti_debug.compare.what_if.what_if import WhatIf, plan, what_if
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
@@ -43,7 +44,8 @@ def replay(
         raise UsageError("there is nothing to do otherwise", hint="--substitute 0.36=eager replaces a result")
     for id_ in filter(None, (options.to, options.begin)):
         run.launch(id_)
-    with replay_folder(options.out) as folder, python_process.forking_from(PRELOADED, options.imports) as server:
+    forking = python_process.forking_from(PRELOADED, options.imports)
+    with stamped_directories.new_folder(options.out) as folder, forking as server:
         server.preload()
         session = ReplaySession(options_of(run, folder, options), folder, Steps(listener))
         if not options.to:

@@ -6,15 +6,13 @@ aoti_debug_replays/20261120-231501-4711/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.progress.steps import Steps
 from aoti_debug.compare.what_if.substituted_run import Instruction, SubstitutedRun, run_substituted
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
@@ -47,24 +45,6 @@ class ReplayOptions:
     imports: tuple[str, ...] = ()
     libraries: tuple[Path, ...] = ()
     trusted: bool = False
-
-
-@contextmanager
-def replay_folder(base: Path) -> Iterator[Path]:
-    """A new directory in `base`, with a link `latest`; it is removed if nothing was written into it.
-
-    Raises:
-        UsageError: it cannot be made.
-    """
-    is_new_base = not base.exists()
-    folder = stamped_directories.make(base)
-    try:
-        yield folder
-    finally:
-        if any(folder.iterdir()):
-            stamped_directories.link_latest(folder)
-        else:
-            stamped_directories.remove(folder, base if is_new_base else None)
 
 
 def options_of(run: RunDir, folder: Path, options: ReplayOptions) -> RunOptions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,7 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, failure_text
 from aoti_debug.compare.evaluate.weights import ExportedWeights
-from aoti_debug.compare.measure import choices as index_ties
-from aoti_debug.compare.measure.choices import Choice, ChoiceRange, choice_range, may_choose, other_choice, tolerance
+from aoti_debug.compare.measure.choices import equal_choices, may_choose, range_of_choices, selected_from
 from aoti_debug.compare.measure.evaluated import Evaluated, Subject
 from aoti_debug.compare.measure.measure import measure
 from aoti_debug.compare.measure.verdicts import is_rounded_otherwise
@@ -130,7 +129,7 @@ class RegionEvaluator:
             inputs = region_inputs(graph, region, symbols, self._device, self._weights)
             known = inputs.known
             read = frozenset(item.value.node for item in region.outputs)
-            read |= frozenset(name for item in region.outputs for name in index_ties.read(graph, item.value.node))
+            read |= frozenset(name for item in region.outputs for name in selected_from(graph, item.value.node))
 
             def evaluate(
                 arithmetic: Arithmetic,
@@ -267,7 +266,7 @@ class RegionEvaluator:
         node = graph.by_name[item.value.after or item.value.node]
         named = graph.by_name[node.inputs[0]] if node.is_member and node.inputs else node
         subject = Subject(item.recorded.argument, str(item.value), named.target)
-        ties = index_ties.equal_choices(graph, item.value.node, actual, at.eager)
+        ties = equal_choices(graph, item.value.node, actual, at.eager)
         in_eager = expected(at.eager)
         output = Evaluated(
             actual=actual,
@@ -293,15 +292,16 @@ class RegionEvaluator:
                 raise NotEvaluableError(NOT_REPEATABLE)
         choices = None
         if measured.wrong and ties is None and any(map(may_choose, graph.nodes)):
-            choices = self._choices(graph, expected, actual, known, evaluate)
+            choices = range_of_choices(graph, expected, actual, known, evaluate)
             measured = measured if choices is None else measure(subject, choices.applied(output))
         if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
             is_discrete = not (actual.dtype.is_floating_point or actual.dtype.is_complex)
-            moved = tuple(
-                expected(evaluate(Arithmetic.DOUBLE, perturbed(known, noise, units), adjust=approximated(noise)))
-                for noise, units in _noises(_discrete_units(double.terms) if is_discrete else _UNITS)
-            )
-            output = replace(output, perturbed=moved)
+            moved = []
+            for seed, units in enumerate(_discrete_units(double.terms) if is_discrete else _UNITS):
+                noise = torch.Generator().manual_seed(seed)
+                inputs = perturbed(known, noise, units)
+                moved.append(expected(evaluate(Arithmetic.DOUBLE, inputs, adjust=approximated(noise))))
+            output = replace(output, perturbed=tuple(moved))
             measured = measure(subject, output if choices is None else choices.applied(output))
         if measured.spread is not None and self._spreads == 0:
             measured = replace(measured, spread=None)
@@ -310,24 +310,6 @@ class RegionEvaluator:
             number = self._metric(actual, output.double)
             measured = replace(measured, metric=number if math.isfinite(number) else None)
         return measured
-
-    def _choices(
-        self,
-        graph: Graph,
-        expected: Callable[[Evaluation], torch.Tensor],
-        actual: torch.Tensor,
-        known: dict[ValueKey, Any],
-        evaluate: Callable[..., Evaluation],
-    ) -> ChoiceRange | None:
-        """What the output may be if other ones of equal elements are chosen."""
-        # Eager's rounding would count as a choice of floating numbers.
-        arithmetic = Arithmetic.DOUBLE if actual.dtype.is_floating_point else Arithmetic.EAGER
-
-        def adjust(choice: Choice) -> Adjustment:
-            return lambda node, args, result: other_choice(node, args, result, choice, tolerance(graph, node))
-
-        evaluations = [evaluate(arithmetic, known), *(evaluate(arithmetic, known, adjust=adjust(c)) for c in Choice)]
-        return choice_range([expected(evaluation) for evaluation in evaluations])
 
 
 class _Bounds:
@@ -367,13 +349,6 @@ class _Bounds:
 def _is_single(dtype: torch.dtype) -> bool:
     """True for real floating numbers that kernels compute in float32."""
     return str(dtype).removeprefix("torch.") in ("float32", *_HALF)
-
-
-def _noises(units: Sequence[float]) -> Iterator[tuple[torch.Generator, float]]:
-    import torch
-
-    for seed, unit in enumerate(units):
-        yield torch.Generator().manual_seed(seed), unit
 
 
 def _discrete_units(terms: int) -> tuple[float, ...]:

@@ -63,9 +63,7 @@ def memory(options: MemoryOptions, listener: StepListener | None = None) -> RunM
 
 
 def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:
-    is_new_base = not options.out.exists()
-    folder = stamped_directories.make(options.out)
-    try:
+    with stamped_directories.new_folder(options.out, "runs") as folder:
         package = _built(options, folder, steps)
         with steps.step("run") as note:
             chosen = RunOptions(
@@ -86,11 +84,6 @@ def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:
             run = runner.run(chosen, Observer()).run
             note.text = wording.pluralize(len(run.launches), "launch")
         return run
-    finally:
-        if (folder / "runs").exists():
-            stamped_directories.link_latest(folder)
-        else:
-            stamped_directories.remove(folder, options.out if is_new_base else None)
 
 
 def _built(options: MemoryOptions, folder: Path, steps: Steps) -> Path:

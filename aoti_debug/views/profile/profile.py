@@ -13,12 +13,13 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.progress.steps import StepListener, Steps
 from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import has_reference, reference_of
-from aoti_debug.compare.what_if.replay_session import ReplaySession, replay_folder
+from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.run import configuration, runner
 from aoti_debug.runs.run.device_profiler import MEASURING_ERRORS, CaptureError, DeviceTimes
@@ -212,7 +213,8 @@ def profile(options: ProfileOptions, listener: StepListener | None = None) -> Mo
         RunDirError: its calls were not recorded.
     """
     steps = Steps(listener)
-    with replay_folder(options.out) as folder, python_process.forking_from(PRELOADED, options.imports) as server:
+    forking = python_process.forking_from(PRELOADED, options.imports)
+    with stamped_directories.new_folder(options.out) as folder, forking as server:
         server.preload()
         new = run_options(options.model, options, folder, "new", steps)
         old = None if options.against is None else run_options(options.against, options, folder, "old", steps)

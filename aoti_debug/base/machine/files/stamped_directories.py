@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -67,6 +69,27 @@ def make(base: Path, hint: str = "--out DIR names another one") -> Path:
         return create(base)
     except OSError as error:
         raise UsageError(f"cannot make a directory in {base}: {error.strerror}", hint=hint) from error
+
+
+@contextmanager
+def new_folder(base: Path, *kept: str) -> Iterator[Path]:
+    """A new directory in a place that the user has chosen, with the link `latest`; removed if it is not worth keeping.
+
+    Args:
+        kept: the names of what makes it worth keeping; without any, whatever it holds.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    is_new_base = not base.exists()
+    folder = make(base)
+    try:
+        yield folder
+    finally:
+        if any((folder / name).exists() for name in kept) if kept else any(folder.iterdir()):
+            link_latest(folder)
+        else:
+            remove(folder, base if is_new_base else None)
 
 
 def remove(path: Path, base: Path | None) -> None:

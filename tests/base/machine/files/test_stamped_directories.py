@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -50,6 +51,22 @@ def test_removing_takes_the_base_along_where_it_is_empty(tmp_path: Path) -> None
     assert not base.exists()
     stamped_directories.remove(stamped_directories.create(base), None)
     assert list(base.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("kept", "written", "remains"), [((), "x", True), (("a", "b"), "b", True), (("a",), "x", False)]
+)
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_new_folder_remains_if_it_holds_something(
+    tmp_path: Path, kept: tuple[str, ...], written: str, remains: bool, fails: bool
+) -> None:
+    base = tmp_path / "base"
+    with contextlib.suppress(KeyError), stamped_directories.new_folder(base, *kept) as folder:
+        (folder / written).touch()
+        if fails:
+            raise KeyError
+    assert base.exists() == remains
+    assert not remains or (base / "latest").resolve() == folder
 
 
 def test_latest_is_replaced_in_one_step(tmp_path: Path) -> None:

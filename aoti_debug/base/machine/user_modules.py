@@ -1,13 +1,24 @@
-"""The folders and files of modules of the user's that are imported by name."""
+"""Modules and libraries of the user's that register operators: loads them, and finds the files of modules."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+
+
+def load(modules: Sequence[str], libraries: Sequence[str]) -> None:
+    """Imports modules, and has torch load libraries."""
+    import torch
+
+    for module in modules:
+        importlib.import_module(module)
+    for library in libraries:
+        torch.ops.load_library(library)
 
 
 def folders_of(modules: Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import runpy
 import sys
@@ -14,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.machine import user_modules
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.versions import installed_versions
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
@@ -50,10 +50,7 @@ def _saved(request: SaveRequest) -> Saved:
     """
     import torch
 
-    for module in request.imports:
-        importlib.import_module(module)
-    for library in request.libraries:
-        torch.ops.load_library(library)
+    user_modules.load(request.imports, request.libraries)
     region = request.region
     reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
     graph = reference.graph(region.graph, region.function)

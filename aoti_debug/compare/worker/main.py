@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import os
 import resource
 import sys
@@ -18,6 +17,7 @@ from typing import Any, TextIO
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import user_modules
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes.error_data import ErrorData
 from aoti_debug.compare.evaluate.weights import ExportedWeights
@@ -104,10 +104,7 @@ def _prepare(device: str) -> None:
 def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     import torch
 
-    for module in request.imports:
-        importlib.import_module(module)
-    for library in request.libraries:
-        torch.ops.load_library(library)
+    user_modules.load(request.imports, request.libraries)
     reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
     device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
     weights = ExportedWeights(Path(request.exported) if request.exported else None)

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import ArtifactError, UsageError
-from aoti_debug.base.machine import current_rank
+from aoti_debug.base.machine import current_rank, user_modules
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes import parent_death
 from aoti_debug.base.machine.processes.error_data import ErrorData
@@ -81,10 +81,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     import torch
 
     _send(pipe, TorchImported(str(torch.__version__)))
-    for module in request.imports:
-        importlib.import_module(module)
-    for library in request.libraries:
-        torch.ops.load_library(library)
+    user_modules.load(request.imports, request.libraries)
     is_profiled = request.device_times is not None and _can_profile(request.device_times)
     is_captured = request.device_times is not None and request.device_times.replays
     is_inspected = bool(request.inspector) and current_rank.selected(current_rank.parse(request.ranks))

@@ -31,6 +31,12 @@ from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO, Replay, r
 
 MAX_ALONE = 6  # calls of a kernel that are tried alone
 Run: TypeAlias = Callable[[BuildFailure], Replay]
+_PARTS = {BuildStage.PASS: Part.PASS, BuildStage.LOWERING: Part.LOWERING, BuildStage.CODE: Part.LOWERING}
+MAX_LEFT_OUT = 4  # parts that are left out
+_STEP = "build"
+_NOTHING = LeftOut()
+_Failed: TypeAlias = tuple[BuildFailure, Replay]
+_HINT = "see whether torch._inductor.aoti_compile_and_package alone fails as well"
 
 
 def proved(failure: BuildFailure, run: Run) -> Replay:
@@ -97,9 +103,6 @@ def _alone_text(position: Position) -> str:
     return f"{nodes_text(names)} alone" if names else "the whole graph"
 
 
-_PARTS = {BuildStage.PASS: Part.PASS, BuildStage.LOWERING: Part.LOWERING, BuildStage.CODE: Part.LOWERING}
-
-
 def without(failure: BuildFailure, position: Position) -> tuple[LeaveOut | SkipCandidate, ...]:
     """The changes; none for a part that no build can do without.
 
@@ -115,13 +118,6 @@ def without(failure: BuildFailure, position: Position) -> tuple[LeaveOut | SkipC
         return tuple(LeaveOut(Part.LOWERING, operator) for operator in failure.operators)
     part = _PARTS.get(position.stage)
     return () if part is None or not position.name else (LeaveOut(part, position.name),)
-
-
-MAX_LEFT_OUT = 4  # parts that are left out
-_STEP = "build"
-_NOTHING = LeftOut()
-_Failed: TypeAlias = tuple[BuildFailure, Replay]
-_HINT = "see whether torch._inductor.aoti_compile_and_package alone fails as well"
 
 
 @dataclass(frozen=True)

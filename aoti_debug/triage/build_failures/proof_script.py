@@ -46,6 +46,9 @@ from aoti_debug.triage.build_failures.script_text import (
 SIZE = 8  # of a symbolic size whose value is not known
 _NOWHERE = Recorded("", "", "")
 _SYMBOL = re.compile(r"\b[suz]\d+\b")
+BUILD_REPRO = "build_failure"  # the beginning of the names of the repros of builds that fail
+STARTING = 120.0  # seconds that a script may take beyond the limit of the build, to import torch and to export
+MAX_SECONDS = 600.0  # seconds that a script may take
 
 
 def region_of(graph: Graph, names: Iterable[str]) -> Region:
@@ -141,11 +144,6 @@ def _sizes(expressions: tuple[str, ...], known: Symbols) -> tuple[int, ...]:
             raise LookupError(f"the size {expression} is not known")
         sizes.append(size)
     return tuple(sizes)
-
-
-BUILD_REPRO = "build_failure"  # the beginning of the names of the repros of builds that fail
-STARTING = 120.0  # seconds that a script may take beyond the limit of the build, to import torch and to export
-MAX_SECONDS = 600.0  # seconds that a script may take
 
 
 @dataclass(frozen=True)

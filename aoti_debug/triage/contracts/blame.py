@@ -12,6 +12,8 @@ from aoti_debug.triage.contracts import layouts
 from aoti_debug.triage.contracts.layouts import Promised, other_sizes
 from aoti_debug.triage.results.finding_kinds import CONTRACT
 
+_MAX_READERS = 3
+
 
 def consequence(reader: Launch, argument: Argument, promised: Promised, tensor: Tensor) -> str:
     """The consequence in one sentence.
@@ -51,9 +53,6 @@ def _past_the_end(promised: Promised, tensor: Tensor) -> str:
     extent = extent_elements(sizes, strides) * item
     available = tensor.layout.storage_bytes - tensor.layout.storage_offset * tensor.layout.item_bytes
     return f", up to {extent - available} bytes past the end of its memory" if extent > available else ""
-
-
-_MAX_READERS = 3
 
 
 class Blame:

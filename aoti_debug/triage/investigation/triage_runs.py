@@ -27,6 +27,13 @@ from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles
 
+FLIGHT = 8  # launches whose inputs the flight recorder keeps
+NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer
+_QUIET = {"AOTI_DEBUG_PRINT": "none"}
+SMALL = 1 << 30  # bytes of a package, and of what it saves, that runs twice on a GPU at the same time
+_CORES = 4  # that it takes to run it twice at the same time
+_ALL_TENSORS = "run, level 1, all"
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -91,14 +98,6 @@ def _timed(options: RunOptions, observer: Observer, steps: Steps) -> Finished:
     began = steps.now
     result = runner.run(options, observer)
     return Finished(result, steps.now - began, began)
-
-
-FLIGHT = 8  # launches whose inputs the flight recorder keeps
-NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer
-_QUIET = {"AOTI_DEBUG_PRINT": "none"}
-SMALL = 1 << 30  # bytes of a package, and of what it saves, that runs twice on a GPU at the same time
-_CORES = 4  # that it takes to run it twice at the same time
-_ALL_TENSORS = "run, level 1, all"
 
 
 class TriageRuns:

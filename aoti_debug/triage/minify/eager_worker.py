@@ -7,13 +7,13 @@ Every value is written before the next one is computed, since an operator may en
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.machine import user_modules
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -32,6 +32,9 @@ from aoti_debug.triage.minify.eager_request import END, REFERENCE, REGION, VALUE
 
 if TYPE_CHECKING:
     import torch
+
+_MAX_ELEMENTS = 16  # of a tensor that is written as a literal
+_PLAIN = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
 
 
 def of_file(path: str, inputs: str) -> tuple[Reference, Region, dict[ValueKey, Any]]:
@@ -113,20 +116,13 @@ def _needed(graph: Graph, outputs: tuple[str, ...]) -> set[str]:
     return found
 
 
-_MAX_ELEMENTS = 16  # of a tensor that is written as a literal
-_PLAIN = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
-
-
 def main() -> int:
     """Answers the request."""
     request = json_data.parse(EvaluateRequest, Path(sys.argv[1]).read_bytes())
     import torch
 
     registration.register()
-    for module in request.imports:
-        importlib.import_module(module)
-    for library in request.libraries:
-        torch.ops.load_library(library)
+    user_modules.load(request.imports, request.libraries)
     with torch.no_grad():
         _compute(request)
     return 0

@@ -25,6 +25,15 @@ from aoti_debug.triage.results import finding_kinds, triage_directory
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.session import triage
 
+PROGRAM, FOLDER = "program.pt2", "confirmation"
+_SECONDS = 600.0  # that the export may take
+_EXPORT = f"""
+import runpy, sys
+import torch
+script = runpy.run_path(sys.argv[1])
+torch.export.save(torch.export.export(script["{CLASS}"]().eval(), script["make_inputs"]()), sys.argv[2])
+"""
+
 
 def known_finding(
     options: MinifyOptions, folder: Path, trials: ScriptTrials, steps: Steps, listener: StepListener | None
@@ -87,16 +96,6 @@ def _of_outputs(options: MinifyOptions, folder: Path, clean: Finding, steps: Ste
         wrong = comparison.wrong_outputs
         note.text = output_text(wrong[0]) if wrong else "the outputs are right"
     return Finding(WRONG_VALUE, wording.first_line(note.text)) if wrong else clean
-
-
-PROGRAM, FOLDER = "program.pt2", "confirmation"
-_SECONDS = 600.0  # that the export may take
-_EXPORT = f"""
-import runpy, sys
-import torch
-script = runpy.run_path(sys.argv[1])
-torch.export.save(torch.export.export(script["{CLASS}"]().eval(), script["make_inputs"]()), sys.argv[2])
-"""
 
 
 def verdict_of(

@@ -13,6 +13,9 @@ from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.minify.script_results import ScriptTrial, ScriptVerdict, TriageAnswer, TriagedScript
 
+FORMAT = 1
+_MAX_OPERATORS = 6
+
 
 @dataclass(frozen=True)
 class Smallest:
@@ -78,9 +81,6 @@ class Minified:
         return self.smallest is not None and self.smallest.verdict.confirmation is TriageAnswer.YES
 
 
-FORMAT = 1
-
-
 def document(found: Minified) -> dict[str, Any]:
     """The JSON object; times in seconds."""
     return {
@@ -107,9 +107,6 @@ def _smallest_data(smallest: Smallest) -> dict[str, Any]:
 
 def _verdict_data(verdict: ScriptVerdict) -> dict[str, Any]:
     return {"confirmation": verdict.confirmation.value, "text": verdict.text}
-
-
-_MAX_OPERATORS = 6
 
 
 def minified_lines(found: Minified) -> list[str]:

@@ -32,6 +32,13 @@ from aoti_debug.triage.minify.script_runs import Run, Scripts, run_script
 from aoti_debug.triage.minify.script_text import SCRIPT, ScriptCheck, ScriptSetup, checks_of
 from aoti_debug.triage.minify.start_parts import Start, Unit, starts_of
 
+MAX_TRIAGED = 4  # candidates that are triaged
+RESULT = "repro"
+_STARTS, _CANDIDATES = "starts", "candidates"  # while it searches
+_FEW = 4  # more runs of the result
+_MANY = 20  # of what does not show itself every time
+Confirm = Callable[[Path, Finding, MinifyOptions, StepListener | None], ScriptVerdict]
+
 
 def key_of(options: MinifyOptions) -> str:
     """The identity of a minimisation, in hexadecimal digits.
@@ -81,9 +88,6 @@ def _suspects(start: Start, check: ScriptCheck, finding: Finding) -> Iterator[st
     yield from (node.name for node in start.graph.nodes if node.target in operators)
 
 
-MAX_TRIAGED = 4  # candidates that are triaged
-
-
 def candidates(
     simplified: Attempt, reduced: Attempt, seen: Iterable[Attempt], others: Iterable[Attempt]
 ) -> Iterator[Attempt]:
@@ -107,13 +111,6 @@ def candidates(
 
 def _identity(attempt: Attempt) -> tuple[str, tuple[Unit, ...]]:
     return attempt.start.name, attempt.units
-
-
-RESULT = "repro"
-_STARTS, _CANDIDATES = "starts", "candidates"  # while it searches
-_FEW = 4  # more runs of the result
-_MANY = 20  # of what does not show itself every time
-Confirm = Callable[[Path, Finding, MinifyOptions, StepListener | None], ScriptVerdict]
 
 
 def minify(

@@ -12,6 +12,9 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.compare.bisect.delta_debugging import interrupted
 
+FORMAT = 1
+NAME = "minify.json"
+
 
 class TriageAnswer(str, Enum):
     """The answer of a triage."""
@@ -49,10 +52,6 @@ class TriagedScript:
 
     name: str
     verdict: ScriptVerdict
-
-
-FORMAT = 1
-NAME = "minify.json"
 
 
 @dataclass(frozen=True)

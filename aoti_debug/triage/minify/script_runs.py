@@ -21,6 +21,8 @@ from aoti_debug.triage.minify.script_text import OBSERVED, ScriptSetup
 
 COMPILING = 1800.0  # seconds that compiling a part may take
 _LINE = re.compile(re.escape(OBSERVED) + r"(?P<what>.*?)(, in (?P<shown>\d+) of \d+ runs)?; expected: .*")
+FOLDER = "trial"  # of the script that runs
+Run = Callable[[Path, ScriptTrial, float], ScriptTrial]
 
 
 def run_script(path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
@@ -60,10 +62,6 @@ def _kind(observed: str) -> str:
     if exception is not None:
         return exception[0]
     return "no end" if observed.startswith("no end within") else ""
-
-
-FOLDER = "trial"  # of the script that runs
-Run = Callable[[Path, ScriptTrial, float], ScriptTrial]
 
 
 class Scripts:

@@ -25,6 +25,8 @@ WORKER = "aoti_debug.triage.minify.eager_worker"
 LOG = "evaluation.log"
 _REQUEST = "request.json"
 Unit = tuple[str, ...]  # a call, and the calls that take the members of its tuple: they stay together
+_NOWHERE = Recorded("", "", "")
+_SECONDS = 600.0  # that eager may take
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,6 @@ def values_of(path: Path) -> tuple[EagerValue, ...]:
     return tuple(json_data.parse(EagerValue, line) for line in whole_lines)
 
 
-_NOWHERE = Recorded("", "", "")
-
-
 def part_of(start: Start, units: Iterable[Unit]) -> Region | None:
     """The region of some calls of a start; None where eager has no value of one of its inputs.
 
@@ -178,9 +177,6 @@ def _results(graph: Graph, calls: Sequence[str]) -> Iterable[ValueKey]:
         if len(node.types) == 1 and node.types[0] is not None and not node.size:
             yield ValueKey(name)
         yield from (ValueKey(overwritten, name) for overwritten in node.mutates)
-
-
-_SECONDS = 600.0  # that eager may take
 
 
 def launches_of(finding: Finding) -> tuple[str, ...]:

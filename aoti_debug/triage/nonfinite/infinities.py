@@ -11,6 +11,12 @@ from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.kernel_source import result_slices
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 
+_BOTH = frozenset({1, -1})
+_OPERAND_TEXT = re.compile(r"(?<![\w.])(-?)\s*\"?(-?)(?:inf|Infinity)\b", re.IGNORECASE)
+_CPP = re.compile(r"(-?)\s*std::numeric_limits<[^<>]*>::infinity\(\)")
+_TRITON = re.compile(r"""(-?)\s*float\(["']([+-]?)inf["']\)""")
+_LOGSUMEXP = re.compile(r"attention")  # returns logsumexp, which is -Inf for a fully masked row
+
 
 class Infinities(str, Enum):
     """The policy for unintended infinities. NaN is always checked."""
@@ -18,13 +24,6 @@ class Infinities(str, Enum):
     IGNORE = "ignore"
     WARN = "warn"
     FAIL = "fail"
-
-
-_BOTH = frozenset({1, -1})
-_OPERAND_TEXT = re.compile(r"(?<![\w.])(-?)\s*\"?(-?)(?:inf|Infinity)\b", re.IGNORECASE)
-_CPP = re.compile(r"(-?)\s*std::numeric_limits<[^<>]*>::infinity\(\)")
-_TRITON = re.compile(r"""(-?)\s*float\(["']([+-]?)inf["']\)""")
-_LOGSUMEXP = re.compile(r"attention")  # returns logsumexp, which is -Inf for a fully masked row
 
 
 def intended_signs(launch: Launch, argument: Argument, manifest: Manifest) -> frozenset[int]:

@@ -16,6 +16,12 @@ from aoti_debug.runs.rundir.formats.journal_records import TensorStats
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 
+_EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; powers of two that scale other tensors
+LARGEST = {d.name: d.largest for d in dtypes.DTYPES if d.largest is not None and d.name not in _EXEMPT}
+SHARE = 0.5  # of the maximum: doubling the value overflows
+_FAR_BELOW = min(LARGEST.values()) * SHARE / 2  # for any dtype
+MAX_WARNINGS = 3
+
 
 class Special(str, Enum):
     """A kind of non-finite value."""
@@ -159,13 +165,6 @@ class ResultOperands:
         if {own.base, own.name} & {written.base, written.name} - {""}:
             return True
         return bool(self._allocated) and (own.base or own.name) not in self._allocated
-
-
-_EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; powers of two that scale other tensors
-LARGEST = {d.name: d.largest for d in dtypes.DTYPES if d.largest is not None and d.name not in _EXEMPT}
-SHARE = 0.5  # of the maximum: doubling the value overflows
-_FAR_BELOW = min(LARGEST.values()) * SHARE / 2  # for any dtype
-MAX_WARNINGS = 3
 
 
 def near_overflow_warnings(launches: Iterable[Launch]) -> tuple[str, ...]:

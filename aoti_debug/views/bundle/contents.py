@@ -30,6 +30,25 @@ from aoti_debug.views.report import report
 from aoti_debug.views.report.redaction import RedactedPart, Redaction, redaction_for
 from aoti_debug.views.report.subject import ReportSubject
 
+LOGS = ("stdout.log", "stderr.log")
+_LARGEST_JOURNAL = 1 << 32  # bytes
+_LARGEST_LOG = 4 << 20  # bytes, the end of it
+_LARGEST_TENSORS = 64 << 20  # bytes of the guilty launch's saved tensors
+_HOLDS_VALUES = "it holds values of tensors"
+_HOLDS_SOURCE = "it holds source"
+_NO_TENSORS = f"only tensors of the guilty launch are included, up to {wording.byte_size_in('MiB', _LARGEST_TENSORS)}"
+_MAY_QUOTE_VALUES = "it may quote values"
+_MAY_QUOTE_SOURCE = "it may quote source"
+_KNOWN_REASONS = {
+    run_directory.PACKAGE: "the package with its weights: send it separately if you may share it",
+    "inputs.pt": "the model's inputs: send them separately if you may share them",
+    "inputs.safetensors": "the model's inputs: send them separately if you may share them",
+    crash_stacks.STACKS: "raw addresses; backtrace.json has them symbolized",
+    crash_stacks.PYTHON: "Python stacks",
+    "flight.bin": "values of tensors that the flight recorder kept",
+    "rescued.json": "it belongs to tensors that are left out",
+}
+
 
 def remove_source(manifest: Manifest) -> Manifest:
     """The manifest without the texts of kernels, of the model and of the generated code.
@@ -60,17 +79,6 @@ def _provenance(provenance: Provenance) -> Provenance:
 
 def _kernel(kernel: Kernel) -> Kernel:
     return replace(kernel, source="")
-
-
-LOGS = ("stdout.log", "stderr.log")
-_LARGEST_JOURNAL = 1 << 32  # bytes
-_LARGEST_LOG = 4 << 20  # bytes, the end of it
-_LARGEST_TENSORS = 64 << 20  # bytes of the guilty launch's saved tensors
-_HOLDS_VALUES = "it holds values of tensors"
-_HOLDS_SOURCE = "it holds source"
-_NO_TENSORS = f"only tensors of the guilty launch are included, up to {wording.byte_size_in('MiB', _LARGEST_TENSORS)}"
-_MAY_QUOTE_VALUES = "it may quote values"
-_MAY_QUOTE_SOURCE = "it may quote source"
 
 
 @dataclass(frozen=True)
@@ -309,17 +317,6 @@ def _log(contents: Contents, path: Path, name: str, redaction: Redaction) -> Non
             file.seek(-_LARGEST_LOG, 2)
             contents.add(name, file.read())
         contents.left_out.append(ExcludedFile(name, path.stat().st_size - _LARGEST_LOG, "its beginning"))
-
-
-_KNOWN_REASONS = {
-    run_directory.PACKAGE: "the package with its weights: send it separately if you may share it",
-    "inputs.pt": "the model's inputs: send them separately if you may share them",
-    "inputs.safetensors": "the model's inputs: send them separately if you may share them",
-    crash_stacks.STACKS: "raw addresses; backtrace.json has them symbolized",
-    crash_stacks.PYTHON: "Python stacks",
-    "flight.bin": "values of tensors that the flight recorder kept",
-    "rescued.json": "it belongs to tensors that are left out",
-}
 
 
 def _rest(contents: Contents, folder: Path, prefix: str, known: set[str]) -> None:

@@ -10,6 +10,13 @@ from aoti_debug.base.abi import RecordType, SaveStatus, StatsFlag, Struct, Value
 from aoti_debug.views.report.redaction import Redaction
 
 _REASON = b"not in this bundle"
+_WITHOUT_VALUES = {
+    RecordType.CALL_BEGIN.value,
+    RecordType.CALL_END.value,
+    RecordType.CLOCK.value,
+    RecordType.LAYOUT.value,
+    RecordType.RUN_END.value,
+}
 
 
 def redact(data: bytes, redaction: Redaction, included: Collection[str]) -> bytes:
@@ -145,13 +152,6 @@ class _JournalBlock:
         self._data[start:end] = bytes(end - start)
 
 
-_WITHOUT_VALUES = {
-    RecordType.CALL_BEGIN.value,
-    RecordType.CALL_END.value,
-    RecordType.CLOCK.value,
-    RecordType.LAYOUT.value,
-    RecordType.RUN_END.value,
-}
 _REDACTORS: dict[int, Callable[[_JournalBlock, int, int], None]] = {
     RecordType.LAUNCH_BEGIN.value: _JournalBlock.launch_begin,
     RecordType.GRID.value: _JournalBlock.grid,

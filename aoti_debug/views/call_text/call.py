@@ -15,6 +15,7 @@ from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.watch_condition import Condition, ConditionError, Quantity
 
 _INDENT = "  "
+_OF_TYPE = ("numel", "ndim", "dtype")
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,6 @@ def common_known_module(modules: Sequence[str], known: set[str]) -> str:
     """The innermost known module that contains all modules; "" for the model itself."""
     around = site_filter.containing(site_filter.common_module(modules))
     return next((path for path in reversed(around) if path in known), "")
-
-
-_OF_TYPE = ("numel", "ndim", "dtype")
 
 
 @dataclass(frozen=True)

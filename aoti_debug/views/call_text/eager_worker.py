@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from aoti_debug.base import dtypes
+from aoti_debug.base.machine import user_modules
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes.error_data import ErrorData
 from aoti_debug.instrument.frontend.worker.graph_nodes import module_path
@@ -103,10 +103,7 @@ def run(request: EagerRequest) -> EagerAnswer:
     recorder = CallRecorder(hashes=request.hashes, values=request.values)
     stacks: Mapping[str, int] = {}
     try:
-        for module in request.imports:
-            importlib.import_module(module)
-        for library in request.libraries:
-            torch.ops.load_library(library)
+        user_modules.load(request.imports, request.libraries)
         registration.register()
         program = torch.export.load(request.program)
         inputs = _inputs(request, program)

@@ -12,6 +12,9 @@ from aoti_debug.package.recording.values import Absent, Number
 from aoti_debug.runs.rundir.timeline import Argument
 from aoti_debug.views.call_text.call import list_text
 
+_DEFAULT = re.compile(r"(?P<name>\w+)=(?P<value>\[[^\]]*\]|[^,)\s]+)")
+_WRITTEN = (Role.OUT,)
+
 
 class TensorNumbers:
     """Numbers in the order in which tensors are first named."""
@@ -41,10 +44,6 @@ class TensorNumbers:
         id_ = self.id(name)
         self._written[address, numel] = self._numbers[name]
         return id_
-
-
-_DEFAULT = re.compile(r"(?P<name>\w+)=(?P<value>\[[^\]]*\]|[^,)\s]+)")
-_WRITTEN = (Role.OUT,)
 
 
 def operator_name(op: str) -> str:

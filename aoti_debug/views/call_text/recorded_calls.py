@@ -18,6 +18,8 @@ from aoti_debug.runs.show.fx_nodes import own_nodes
 from aoti_debug.views.call_text.call import Call, CallTensor, common_known_module, list_text
 from aoti_debug.views.call_text.operator_arguments import TensorNumbers, argument_texts, number_texts, operator_name
 
+_READS = (Role.IN, Role.INOUT, Role.UNKNOWN)
+
 
 @dataclass(frozen=True)
 class _SiteOperators:
@@ -133,9 +135,6 @@ class _Words:
         variable = self._variables[name]
         id_ = self._numbers.id(variable) if variable in self._numbers else otherwise
         return CallTensor(id_, "", ()) if type_ is None else CallTensor(id_, type_.dtype, type_.shape)
-
-
-_READS = (Role.IN, Role.INOUT, Role.UNKNOWN)
 
 
 class RecordedCalls:

@@ -15,6 +15,10 @@ from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show import terminal_cells
 from aoti_debug.views.kernel_code.line_origins import LineOrigin, line_origins
 
+_WIDEST = 32  # columns of what stands beside a line
+_INDENT = "  "
+_LEGEND = "beside a line: the operator that it computes or a part of, < what it reads, > what it writes"
+
 
 @dataclass(frozen=True)
 class KernelCode:
@@ -73,11 +77,6 @@ def _line(origin: LineOrigin) -> dict[str, Any]:
         "reads": list(origin.reads),
         "writes": origin.writes or None,
     }
-
-
-_WIDEST = 32  # columns of what stands beside a line
-_INDENT = "  "
-_LEGEND = "beside a line: the operator that it computes or a part of, < what it reads, > what it writes"
 
 
 def listing(code: KernelCode, provenance: Provenance, width: int) -> list[str]:

@@ -20,6 +20,8 @@ from aoti_debug.repro.recorded_launch import kernel_binary
 from aoti_debug.runs.rundir.run_directory import RunDir
 
 _NO_FILE_NAME = re.compile(r'[\\/:*?"<>|]')  # the characters that torch replaces in a user's name
+_DISASSEMBLERS = (("nvdisasm", ("--print-code", "--print-line-info")), ("cuobjdump", ("--dump-sass",)))
+_SECONDS = 120.0
 
 
 def triton_caches() -> tuple[Path, ...]:
@@ -43,10 +45,6 @@ def _inductor_cache() -> Path:
     except (KeyError, OSError):  # a user ID without a name
         user = f"uid_{os.getuid()}"
     return Path(tempfile.gettempdir()) / f"torchinductor_{_NO_FILE_NAME.sub('_', user)}"
-
-
-_DISASSEMBLERS = (("nvdisasm", ("--print-code", "--print-line-info")), ("cuobjdump", ("--dump-sass",)))
-_SECONDS = 120.0
 
 
 def sass(run: RunDir, kernel: Kernel, *, trusted: bool) -> str:

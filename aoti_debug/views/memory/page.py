@@ -18,6 +18,9 @@ WIDTH, HEIGHT = 1000.0, 320.0
 MAX_AREAS = 400  # the largest ones; the others are drawn as one
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#eeca3b", "#9d755d", "#bab0ac", "#79706e")
 OTHERS = "#8888884d"
+NAME = "report/memory.html"
+_PARTS = PageParts("memory.html", (), ("report.css",), ())
+MAX_CALLS = 20  # pictures; those with the highest peaks
 
 
 @dataclass(frozen=True)
@@ -114,11 +117,6 @@ def _title(storage: MemoryBlock | None, call: CallMemory) -> str:
         return "smaller buffers"
     launches = f"{call.launches[storage.first].id} to {call.launches[storage.last].id}"
     return f"{', '.join(storage.names)}: {storage.bytes} bytes, {launches}"
-
-
-NAME = "report/memory.html"
-_PARTS = PageParts("memory.html", (), ("report.css",), ())
-MAX_CALLS = 20  # pictures; those with the highest peaks
 
 
 def page(found: RunMemory) -> str:

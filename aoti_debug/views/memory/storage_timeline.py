@@ -18,6 +18,11 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.memory_file import LaunchHeap, MeasuredMemory
 from aoti_debug.runs.rundir.timeline import Launch
 
+_LEAST = 512  # bytes per call; handles and small objects come and go
+_PER_RESULT = ((128 << 10, 1 << 10), (1 << 62, 10 << 10))  # what an allocator adds to a result smaller than the first
+_SHARE = 1.25  # of what a call adds that one launch may keep; what is more is freed by a later launch
+_CALLS = 5  # that a result must lie at different addresses in
+
 
 class Use(str, Enum):
     """The use of a storage."""
@@ -120,12 +125,6 @@ class Memory:
     def worst(self) -> CallMemory | None:
         """The call with the highest peak; None without any."""
         return max(self.calls, key=lambda call: call.peak_bytes, default=None)
-
-
-_LEAST = 512  # bytes per call; handles and small objects come and go
-_PER_RESULT = ((128 << 10, 1 << 10), (1 << 62, 10 << 10))  # what an allocator adds to a result smaller than the first
-_SHARE = 1.25  # of what a call adds that one launch may keep; what is more is freed by a later launch
-_CALLS = 5  # that a result must lie at different addresses in
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,22 @@ from aoti_debug.runs.show.terminal_cells import Column
 from aoti_debug.views.profile.measured_call import MeasuredCall
 from aoti_debug.views.profile.site_work import SiteGroup
 
+LEAST_CHANGE = 0.05  # in proportion to the old time
+_CHANCE = 0.01  # of any false alarm in a comparison
+Round = tuple[MeasuredCall, ...]  # the measured calls of one process
+_UNKNOWN = "-"
+_MAX_LAUNCHES = 10  # launches without a counterpart
+COLUMNS = (
+    Column("verdict"),
+    Column("old", align_right=True),
+    Column("new", align_right=True),
+    Column("change", align_right=True),
+    Column("chance", align_right=True),
+    Column("kernel", min_width=16, share=2),
+    Column("was", min_width=16, share=2, dropped_below=140),
+    Column("model line", min_width=12, share=1),
+)
+
 
 def chance_of_larger(larger: Sequence[float], smaller: Sequence[float]) -> float:
     """The chance that samples of one distribution look at least as much as if the first were larger.
@@ -41,12 +57,6 @@ def _arrangements(n: int, m: int, wins: int) -> int:
     if n == 0 or m == 0:
         return int(wins == 0)
     return _arrangements(n - 1, m, wins - m) + _arrangements(n, m - 1, wins)
-
-
-LEAST_CHANGE = 0.05  # in proportion to the old time
-_CHANCE = 0.01  # of any false alarm in a comparison
-
-Round = tuple[MeasuredCall, ...]  # the measured calls of one process
 
 
 class ChangeVerdict(str, Enum):
@@ -159,20 +169,6 @@ def _least(calls: Round, sites: Sequence[int] | None) -> float:
     if sites is None:
         return min(call.wall_ns for call in calls) * 1e-9
     return min(sum(call.launches_ns.get(site, 0) for site in sites) for call in calls) * 1e-9
-
-
-_UNKNOWN = "-"
-_MAX_LAUNCHES = 10  # launches without a counterpart
-COLUMNS = (
-    Column("verdict"),
-    Column("old", align_right=True),
-    Column("new", align_right=True),
-    Column("change", align_right=True),
-    Column("chance", align_right=True),
-    Column("kernel", min_width=16, share=2),
-    Column("was", min_width=16, share=2, dropped_below=140),
-    Column("model line", min_width=12, share=1),
-)
 
 
 def change_lines(changes: Changes, one: str, width: int) -> list[str]:

@@ -17,6 +17,13 @@ _CUDA = 190  # e_machine
 _NEW_ABI = 8  # the byte of e_ident behind the system's: flags hold the architecture elsewhere since then
 _WITH_SIZE, _REGISTERS = 4, 0x2F  # the form and the name of an attribute in .nv.info
 _STATIC_SHARED, _SYSTEM_SINCE = 1024, 90  # bytes that count as static from this architecture on
+_THREADS = 32  # of a warp
+_KIB = 1024
+_REGISTER_UNIT = 256  # registers of a warp are allocated in such units
+_WARP_UNIT = 4  # the warps that registers suffice for are a multiple of this: one for each of four schedulers
+_AMPERE = 80  # from here on shared memory is allocated in smaller units, and the system takes some of each block
+_SHARED_UNIT, _OLD_SHARED_UNIT = 128, 256  # bytes
+_SYSTEM_SHARED = 1024  # bytes
 
 
 @dataclass(frozen=True)
@@ -67,15 +74,6 @@ def _registers(elf: Library) -> dict[str, int]:
             found[names[symbol]] = count
         at += value
     return found
-
-
-_THREADS = 32  # of a warp
-_KIB = 1024
-_REGISTER_UNIT = 256  # registers of a warp are allocated in such units
-_WARP_UNIT = 4  # the warps that registers suffice for are a multiple of this: one for each of four schedulers
-_AMPERE = 80  # from here on shared memory is allocated in smaller units, and the system takes some of each block
-_SHARED_UNIT, _OLD_SHARED_UNIT = 128, 256  # bytes
-_SYSTEM_SHARED = 1024  # bytes
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from aoti_debug.views.profile.measured_call import MeasuredCall, MeasuringCost, 
 from aoti_debug.views.profile.roofline import Bound, Peaks, RooflinePlacement, Work, place
 
 _NS = 1e-9
+_NEAR = 0.7  # of the roofline
+_CACHED = 1.05
 
 
 class Clock(str, Enum):
@@ -175,10 +177,6 @@ def site_profiles(
         share = seconds / wall
         found.append(SiteProfile(first[site], count, samples, share, work, placement, kernels.get(site)))
     return tuple(sorted(found, key=lambda one: (-one.seconds, one.site.id)))
-
-
-_NEAR = 0.7  # of the roofline
-_CACHED = 1.05
 
 
 def hint(site: SiteProfile) -> str:

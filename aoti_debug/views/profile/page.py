@@ -18,6 +18,11 @@ from aoti_debug.views.profile.text import call_word, columns, device_cells, head
 from aoti_debug.views.report.page import PageParts, render
 
 GAPS, NO_LINE = "between launches", "no model line"
+MAX_BOXES = 4000  # the widest; a page of more is slow
+NAME = "report/profile.html"
+MAX_LAUNCHES = 200  # rows of the table
+_WIDE = 10_000  # columns: nothing is wrapped
+_PARTS = PageParts("profile.html", ("flame.js",), ("report.css",), ())
 
 
 class FrameKind(str, Enum):
@@ -98,9 +103,6 @@ class _Open:
         return Frame(self.kind, self.name, self.module, sum(child.seconds for child in children), children)
 
 
-MAX_BOXES = 4000  # the widest; a page of more is slow
-
-
 @dataclass(frozen=True)
 class Box:
     """A frame in the picture.
@@ -173,12 +175,6 @@ def _draw(frame: Frame, place: tuple[int, float, int], whole: float, least: floa
             _draw(child, (row + 1, at, number), whole, least, boxes)
         at += child.seconds / whole
     boxes[number] = Box(frame, row, left, frame.seconds / whole, parent, len(boxes))
-
-
-NAME = "report/profile.html"
-MAX_LAUNCHES = 200  # rows of the table
-_WIDE = 10_000  # columns: nothing is wrapped
-_PARTS = PageParts("profile.html", ("flame.js",), ("report.css",), ())
 
 
 def page(profile: ModelProfile) -> str:

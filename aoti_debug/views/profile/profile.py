@@ -40,6 +40,10 @@ from aoti_debug.views.profile.site_work import site_groups, site_works
 
 _ENVIRONMENT = {"AOTI_DEBUG_PRINT": "none"}
 _CRUMB_EVERY = 1 << 20  # launches: a breadcrumb is work for the GPU
+WORKER = "aoti_debug.views.profile.measure_peaks"
+_PEAK_SECONDS = 600.0  # that the measurement may take
+_PEAKS = "peaks"
+ROUNDS = 10  # processes of each model
 
 
 def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, steps: Steps) -> RunOptions:
@@ -139,11 +143,6 @@ def calls_of(run: RunDir, warm_up: int) -> RunCalls:
     return RunCalls(tuple(call.measured for call in calls), MeasuringCost.of(activity), calls)
 
 
-WORKER = "aoti_debug.views.profile.measure_peaks"
-_PEAK_SECONDS = 600.0  # that the measurement may take
-_PEAKS = "peaks"
-
-
 def machine_peaks(device: str, folder: Path, reached: float) -> Peaks:
     """The peaks of this machine; they are measured if they were not before, or are below what a launch has reached.
 
@@ -164,9 +163,6 @@ def machine_peaks(device: str, folder: Path, reached: float) -> Peaks:
             hint=f"the output of the process is in {log}",
         )
     return peaks
-
-
-ROUNDS = 10  # processes of each model
 
 
 def compare_with(old_model: Path, old: RunOptions, new: RunOptions, steps: Steps) -> Changes:

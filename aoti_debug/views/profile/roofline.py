@@ -10,6 +10,10 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir.timeline import Launch
 
+_LAUNCH_BOUND = 0.1  # of the roofline, below which a short launch is bound by what every launch costs
+_SHORT = 20e-6  # seconds
+_FLOAT32 = "float32"
+
 
 @dataclass(frozen=True)
 class Work:
@@ -61,11 +65,6 @@ def moved(launch: Launch) -> tuple[int, int] | None:
         read += 0 if argument.role is Role.OUT else size
         written += size if argument.role in (Role.OUT, Role.INOUT) else 0
     return (read, written) if met else None
-
-
-_LAUNCH_BOUND = 0.1  # of the roofline, below which a short launch is bound by what every launch costs
-_SHORT = 20e-6  # seconds
-_FLOAT32 = "float32"
 
 
 class Bound(str, Enum):

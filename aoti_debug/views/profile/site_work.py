@@ -19,6 +19,30 @@ from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.fx_nodes import own_nodes
 from aoti_debug.views.profile.roofline import Work, moved
 
+Shape = tuple[int, ...]
+_FREE = frozenset({
+    "_operator.getitem", "_to_copy", "_unsafe_view", "alias", "arange", "as_strided", "cat", "clone", "concat",
+    "constant_pad_nd", "contiguous", "convert_element_type", "copy", "copy_", "detach", "embedding", "empty",
+    "empty_like", "empty_strided", "expand", "eye", "fill", "flip", "full", "full_like", "gather", "index",
+    "index_select", "inductor_force_stride_order", "iota", "lift_fresh_copy", "narrow", "new_empty", "new_full",
+    "new_ones", "new_zeros", "ones", "ones_like", "pad", "permute", "repeat", "reshape", "roll", "scalar_tensor",
+    "select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes", "squeeze", "stack", "t",
+    "transpose", "unbind", "unfold", "unsqueeze", "view", "view_as", "zeros", "zeros_like",
+})  # fmt: skip
+_ELEMENTWISE = frozenset({
+    "abs", "acos", "acosh", "add", "addcdiv", "addcmul", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
+    "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "clamp", "clamp_max", "clamp_min", "cos", "cosh", "div",
+    "elu", "eq", "erf", "erfc", "exp", "exp2", "expm1", "floor", "floor_divide", "fma", "fmod", "ge", "gelu", "gt",
+    "hardsigmoid", "hardswish", "hardtanh", "isinf", "isnan", "le", "leaky_relu", "lerp", "log", "log10", "log1p",
+    "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "masked_fill", "maximum", "minimum",
+    "mul", "ne", "neg", "pow", "reciprocal", "relu", "remainder", "round", "rsqrt", "rsub", "sigmoid", "sign", "silu",
+    "sin", "sinh", "softplus", "sqrt", "square", "sub", "tan", "tanh", "true_divide", "trunc", "where",
+})  # fmt: skip
+_REDUCTIONS = frozenset({
+    "_log_softmax", "_softmax", "all", "amax", "amin", "any", "argmax", "argmin", "cumprod", "cumsum", "logsumexp",
+    "max", "mean", "min", "native_layer_norm", "norm", "prod", "std", "sum", "var", "var_mean",
+})  # fmt: skip
+
 
 @dataclass(frozen=True)
 class SiteGroup:
@@ -76,32 +100,6 @@ def _join(groups: list[tuple[set[int], set[int]]], old: set[int], new: set[int])
 
 def _sites(launches: Iterable[Launch]) -> set[int]:
     return {launch.site.id for launch in launches if launch.key.kind is CallKind.MODEL}
-
-
-Shape = tuple[int, ...]
-
-_FREE = frozenset({
-    "_operator.getitem", "_to_copy", "_unsafe_view", "alias", "arange", "as_strided", "cat", "clone", "concat",
-    "constant_pad_nd", "contiguous", "convert_element_type", "copy", "copy_", "detach", "embedding", "empty",
-    "empty_like", "empty_strided", "expand", "eye", "fill", "flip", "full", "full_like", "gather", "index",
-    "index_select", "inductor_force_stride_order", "iota", "lift_fresh_copy", "narrow", "new_empty", "new_full",
-    "new_ones", "new_zeros", "ones", "ones_like", "pad", "permute", "repeat", "reshape", "roll", "scalar_tensor",
-    "select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes", "squeeze", "stack", "t",
-    "transpose", "unbind", "unfold", "unsqueeze", "view", "view_as", "zeros", "zeros_like",
-})  # fmt: skip
-_ELEMENTWISE = frozenset({
-    "abs", "acos", "acosh", "add", "addcdiv", "addcmul", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
-    "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "clamp", "clamp_max", "clamp_min", "cos", "cosh", "div",
-    "elu", "eq", "erf", "erfc", "exp", "exp2", "expm1", "floor", "floor_divide", "fma", "fmod", "ge", "gelu", "gt",
-    "hardsigmoid", "hardswish", "hardtanh", "isinf", "isnan", "le", "leaky_relu", "lerp", "log", "log10", "log1p",
-    "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "masked_fill", "maximum", "minimum",
-    "mul", "ne", "neg", "pow", "reciprocal", "relu", "remainder", "round", "rsqrt", "rsub", "sigmoid", "sign", "silu",
-    "sin", "sinh", "softplus", "sqrt", "square", "sub", "tan", "tanh", "true_divide", "trunc", "where",
-})  # fmt: skip
-_REDUCTIONS = frozenset({
-    "_log_softmax", "_softmax", "all", "amax", "amin", "any", "argmax", "argmin", "cumprod", "cumsum", "logsumexp",
-    "max", "mean", "min", "native_layer_norm", "norm", "prod", "std", "sum", "var", "var_mean",
-})  # fmt: skip
 
 
 def work_of(graph: Graph, names: Iterable[str], symbols: Symbols) -> Work:

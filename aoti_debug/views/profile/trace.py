@@ -17,6 +17,8 @@ from aoti_debug.views.profile.device_calls import DeviceCall
 from aoti_debug.views.profile.measured_call import complete_calls
 
 CALL, LAUNCH = "call", "launch"
+_NS_PER_UNIT = 1000  # times of the format are in microseconds
+_PROCESS = 1
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,6 @@ def _facts(launch: Launch) -> dict[str, str]:
         if argument.layout is not None:
             facts[f"{text.ROLES[argument.role]} {argument.name}".strip()] = text.shape(argument.layout)
     return facts
-
-
-_NS_PER_UNIT = 1000  # times of the format are in microseconds
-_PROCESS = 1
 
 
 def trace_text(slices: Iterable[TimeSlice], title: str) -> str:

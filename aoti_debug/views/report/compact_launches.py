@@ -18,6 +18,12 @@ from aoti_debug.runs.show.argument_statistics import HASH_ONLY
 from aoti_debug.triage.nonfinite.observed_values import LARGEST, SHARE
 from aoti_debug.views.report.redaction import Redaction
 
+STATISTICS = (
+    "numel", "n_nan", "n_pos_inf", "n_neg_inf", "n_zero", "min", "max", "min_index", "max_index", "mean", "std",
+)  # fmt: skip
+SHOWN_VALUES = 64  # elements of a small tensor that the page lists
+_LITERAL = re.compile(r"-?[\d.]+(?:e[-+]?\d+)?[LfFuU]*|true|false|[A-Za-z_:]+", re.I)
+
 
 class Mark(str, Enum):
     """A property that makes a launch stand out."""
@@ -73,13 +79,6 @@ def status_marks(run: RunDir, launch: Launch, finding: Finding, verdict: Verdict
     if launch.status is LaunchStatus.FAILED:
         marks.append(Mark.FAILED)
     return marks
-
-
-STATISTICS = (
-    "numel", "n_nan", "n_pos_inf", "n_neg_inf", "n_zero", "min", "max", "min_index", "max_index", "mean", "std",
-)  # fmt: skip
-SHOWN_VALUES = 64  # elements of a small tensor that the page lists
-_LITERAL = re.compile(r"-?[\d.]+(?:e[-+]?\d+)?[LfFuU]*|true|false|[A-Za-z_:]+", re.I)
 
 
 class Table:

@@ -27,6 +27,13 @@ from aoti_debug.views.report.page import PageParts, render
 
 ONLY_A, ONLY_B = "only in A", "only in B"
 _ROW_VERDICTS = (*(outcome.value for outcome in PairRelation), ONLY_A, ONLY_B)
+_VERDICTS = ("same", "different", "not compared")
+_PARTS = PageParts(
+    "diff.html",
+    ("tabulator.min.js", "data.js", "spread.js", "errors.js", "rows.js", "diff.js", "main.js"),
+    ("tabulator_simple.min.css", "report.css"),
+    ("LICENSE-tabulator",),
+)
 
 
 @dataclass(frozen=True)
@@ -111,15 +118,6 @@ def _rows_of_b(diff: Diff) -> Iterable[_Row]:
     rows = {pair.launch.key: _Row(pair.counterparts, (pair.launch,), pair.outcome.value) for pair in diff.pairs}
     rows |= {launch.key: _Row((), (launch,), ONLY_B) for launch in diff.only_b}
     return (rows[launch.key] for launch in diff.b.launches if launch.key in rows)
-
-
-_VERDICTS = ("same", "different", "not compared")
-_PARTS = PageParts(
-    "diff.html",
-    ("tabulator.min.js", "data.js", "spread.js", "errors.js", "rows.js", "diff.js", "main.js"),
-    ("tabulator_simple.min.css", "report.css"),
-    ("LICENSE-tabulator",),
-)
 
 
 def diff_page(diff: Diff, excesses: Sequence[str] | None = None) -> str:

@@ -11,14 +11,6 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 
-
-class RedactedPart(str, Enum):
-    """A kind of content that a bundle or a report can leave out."""
-
-    TENSORS = "tensors"  # values of tensors and everything computed from them
-    SOURCE = "source"  # source of kernels and of the model, stacks
-
-
 LEFT_OUT = "[left out]"
 _MIN_LINE = 6  # characters; shorter source lines are not searched for
 # A number that is not part of a name: 64010, -1.5e3, 0x7f; not the 3 of buf3. Paths and ids of launches are kept.
@@ -29,6 +21,13 @@ _NUMBER = re.compile(
 )
 _PUNCTUATION = re.compile(r"[^\w\s]")  # tells a line of source from plain words
 _CODE = re.compile(r"[{}=]|;\s*$|\w\(|->|\w\[\w*[a-z_]\w*\]|^\s*(?:File \"|def |return )", re.MULTILINE)
+
+
+class RedactedPart(str, Enum):
+    """A kind of content that a bundle or a report can leave out."""
+
+    TENSORS = "tensors"  # values of tensors and everything computed from them
+    SOURCE = "source"  # source of kernels and of the model, stacks
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from aoti_debug.runs.diagnosis.findings import Place
 
 CONTEXT_LINES = 6  # before and after
 _LARGEST = 4 << 20  # bytes of a source file that is read
+_MAX_CHARACTERS = 200_000  # of a source that is shown
+_FORMATTER = HtmlFormatter(nowrap=True)
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,6 @@ def _read(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-_MAX_CHARACTERS = 200_000  # of a source that is shown
-
-
 @dataclass(frozen=True)
 class SourceFile:
     """The source of a kernel.
@@ -121,6 +120,3 @@ def highlight_kernel(kernel: Kernel) -> SourceFile:
 def highlight_line(text: str) -> Markup:
     """One line of Python as HTML."""
     return Markup(highlight(text, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True)).rstrip("\n"))
-
-
-_FORMATTER = HtmlFormatter(nowrap=True)

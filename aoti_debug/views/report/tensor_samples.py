@@ -17,6 +17,8 @@ from aoti_debug.runs.rundir.timeline import Argument
 MAX_BINS, MIN_BINS = 48, 8
 _SPREAD = 50  # ratio of the magnitudes that the bins of the inner 98 % cover
 _NARROW = 0.02  # if the inner 98 % lie in a smaller part of the range, bins grow with the magnitude
+BUDGET = 256 << 20  # bytes of tensor files that a report reads
+ELEMENTS = 1 << 18  # elements of a tensor, evenly spaced, that a histogram counts
 
 
 @dataclass(frozen=True)
@@ -154,10 +156,6 @@ def _bins(values: Any, edges: Any) -> tuple[int, ...]:
     below = ordered.searchsorted(edges)
     below[-1] = ordered.searchsorted(edges[-1], "right")
     return tuple((below[1:] - below[:-1]).tolist())
-
-
-BUDGET = 256 << 20  # bytes of tensor files that a report reads
-ELEMENTS = 1 << 18  # elements of a tensor, evenly spaced, that a histogram counts
 
 
 class Sampler:

@@ -16,6 +16,11 @@ from aoti_debug.views.summaries.table import heading, headroom_text
 
 NAME = "summaries.html"
 PAGE = Path("report") / NAME
+MAX_POINTS = 400  # of a curve; of a longer one, each point stands for several calls or replays
+MAX_TENSORS = 500
+_PARTS = PageParts(
+    "summaries.html", ("uPlot.iife.min.js", "summaries.js"), ("uPlot.min.css", "report.css"), ("LICENSE-uPlot",)
+)
 
 
 def write(run: RunDir, found: Summaries, chosen: Sequence[Series], output: Path | None = None) -> Path:
@@ -29,13 +34,6 @@ def write(run: RunDir, found: Summaries, chosen: Sequence[Series], output: Path 
         UsageError: the file cannot be written.
     """
     return page_file.write(page_text(run, found, chosen), output, run.path / PAGE)
-
-
-MAX_POINTS = 400  # of a curve; of a longer one, each point stands for several calls or replays
-MAX_TENSORS = 500
-_PARTS = PageParts(
-    "summaries.html", ("uPlot.iife.min.js", "summaries.js"), ("uPlot.min.css", "report.css"), ("LICENSE-uPlot",)
-)
 
 
 def page_text(run: RunDir, summaries: Summaries, series: Sequence[Series]) -> str:

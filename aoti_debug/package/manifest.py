@@ -13,6 +13,7 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.wording import printable, truncated
+from aoti_debug.package.weights_file import WeightsFile
 
 FORMAT = 1
 MEMBER = "aoti_debug_manifest.json"
@@ -359,6 +360,7 @@ class Manifest:
     operators: tuple[OperatorSchema, ...] = ()  # those that the sites call, each once
     module_filters: tuple[str, ...] = ()  # beside `filters`
     line_filters: tuple[str, ...] = ()
+    weights: WeightsFile | None = None  # None if they are inside the package
 
     @cached_property
     def sha256(self) -> str:

@@ -11,11 +11,11 @@ import zipfile
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aoti_debug.base import dtypes, wording
 from aoti_debug.package.printing import registration
-from aoti_debug.package.pt2.program_weights import StoredWeight, stored_weights
+from aoti_debug.package.pt2.program_weights import StoredWeight, mapped, stored_weights
 from aoti_debug.package.reference.program import Node, TensorType
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ExportedWeights:
         if self._exported is None or type_ is None:
             return None
         stored = self._stored.get(node.target)
-        value = self._loaded.get(node.target) if stored is None else self._mapped(stored)
+        value = self._loaded.get(node.target) if stored is None else mapped(self._exported, stored)
         if not isinstance(value, torch.Tensor):
             return None
         return value.detach() if has_type(value, type_) else None
@@ -54,17 +54,6 @@ class ExportedWeights:
         with contextlib.suppress(OSError, zipfile.BadZipFile):
             return {} if self._exported is None else stored_weights(self._exported)
         return {}
-
-    def _mapped(self, stored: StoredWeight) -> torch.Tensor:
-        """A tensor on the archive's bytes."""
-        import numpy as np
-        import torch
-
-        path = self._exported
-        assert path is not None
-        mapped: Any = np.memmap(path, np.uint8, "c", stored.begin, (stored.nbytes,))
-        flat = torch.from_numpy(mapped).view(getattr(torch, stored.dtype))
-        return flat.as_strided(stored.shape, stored.strides)
 
     @cached_property
     def _loaded(self) -> Mapping[str, object]:

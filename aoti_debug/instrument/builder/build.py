@@ -43,6 +43,7 @@ from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.recording.site_filter import Unmatched
+from aoti_debug.package.weights_file import WeightsPlace
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -98,6 +99,7 @@ def lower_or_unpack(checked: CheckedOptions, torch: Torch, work: Path) -> Lowere
         libraries=options.library_paths,
         inputs=str(options.inputs.resolve()) if options.inputs else "",
         left_out=options.left_out,
+        weights_by_reference=options.weights is WeightsPlace.BY_REFERENCE,
     )
     if not isinstance(program, Artifact):
         return exported_program.lower_program(program, request, torch, timeout=options.timeout)
@@ -248,7 +250,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                 new_manifest = package_manifest.make_manifest(
                     options, lowered, tools, analysis, original_hashes, None if program is None else program.signature
                 )
-                wrapper = instrument(lowered.sources.wrapper, analysis.sites, analysis.kernels)
+                wrapper = instrument(lowered.sources.wrapper, analysis.sites, analysis.kernels, options.weights)
                 tables = sites_cpp(new_manifest)
                 manifest_json = manifest.to_json(new_manifest)
             with stages.stage("compile"):
@@ -315,7 +317,7 @@ def instrumented(
     if archive.inspect(model).kind is ArtifactKind.INSTRUMENTED:
         return model
     with steps.step(name) as note:
-        built = build_report(options)
+        built = build_report(options.for_this_machine())
         note.text = wording.pluralize(len(built.manifest.sites), "launch site")
     if check is not None:
         check(built)

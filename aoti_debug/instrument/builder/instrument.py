@@ -20,6 +20,7 @@ from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, device_of, 
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
 from aoti_debug.instrument.wrapper.launches.sites import scan_model
 from aoti_debug.package.manifest import Kernel, Site
+from aoti_debug.package.weights_file import WeightsPlace
 
 _PROLOGUE = """\
 #include "aoti_debug.h"
@@ -50,8 +51,9 @@ _WEIGHTS = {
 _CHANGED_WEIGHTS = re.compile(rf"\bcontainer->({'|'.join(_WEIGHTS)})\s*\(")
 _NOTE_WEIGHTS = (
     "extern void aoti_debug_note_weights(const char*, unsigned, unsigned)"
-    ' __asm__("aoti_debug_weights"); aoti_debug_note_weights("{what}", {inactive}, {all}); '
+    ' __asm__("aoti_debug_weights"); {when}aoti_debug_note_weights("{what}", {inactive}, {all}); '
 )
+_AFTER_FIRST = "static std::atomic<bool> aoti_debug_has_weights{false}; if (aoti_debug_has_weights.exchange(true)) "
 _NAMESPACE = re.compile(r"^namespace torch::aot_inductor\b", re.MULTILINE)
 _LOWEST_INT64 = re.compile(r"-9223372036854775808LL?\Z")
 _CALL_KINDS = {"run_impl": "AOTI_DEBUG_CALL_MODEL", "_const_run_impl": "AOTI_DEBUG_CALL_CONSTANT"}
@@ -71,7 +73,9 @@ class Edit:
     text: str
 
 
-def instrument(wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel]) -> str:
+def instrument(
+    wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel], place: WeightsPlace = WeightsPlace.INSIDE
+) -> str:
     """Routes the call of every launch site through the runtime and returns the new wrapper source.
 
     Lines keep their numbers, also in compiler messages: the code inserted before the model's namespace ends in a
@@ -79,6 +83,7 @@ def instrument(wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel]) -
 
     Args:
         wrapper: the text that `sites` and `kernels` were read from (aoti_debug.instrument.wrapper.analysis.analyse).
+        place: of the weights; a model without weights is given them by its first update, which is not reported.
 
     Raises:
         ArtifactError: the wrapper cannot be instrumented, or a site is not at its line.
@@ -93,7 +98,7 @@ def instrument(wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel]) -
     edits += _allocations(wrapper, masked)
     edits += _grids(wrapper, masked, kernels)
     edits += _containers(masked)
-    edits += _weights(masked)
+    edits += _weights(masked, place)
     return apply(wrapper, edits)
 
 
@@ -172,11 +177,13 @@ def _containers(masked: str) -> Iterator[Edit]:
                 yield Edit(match.end(), match.end(), _COUNT_CONTAINERS.format(change=change))
 
 
-def _weights(masked: str) -> Iterator[Edit]:
+def _weights(masked: str, place: WeightsPlace) -> Iterator[Edit]:
     """Edits that tell the runtime when the host changes weights."""
     for match in _CHANGED_WEIGHTS.finditer(masked):
         what, inactive, all_ = _WEIGHTS[match[1]]
-        yield Edit(match.start(), match.start(), _NOTE_WEIGHTS.format(what=what, inactive=inactive, all=all_))
+        when = _AFTER_FIRST if place is WeightsPlace.BY_REFERENCE and what == "updated" else ""
+        note = _NOTE_WEIGHTS.format(when=when, what=what, inactive=inactive, all=all_)
+        yield Edit(match.start(), match.start(), note)
 
 
 def _argument(text: str) -> str:

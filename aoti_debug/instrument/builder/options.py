@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,10 @@ from aoti_debug.instrument.frontend.protocol.messages import LeftOut
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
+from aoti_debug.package.pt2.program_weights import stored_weights
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.weights_file import LARGE, WeightsPlace
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -50,6 +52,7 @@ class BuildOptions:
         trusted: build from a program or package even if it does not count as this user's own.
         timeout: seconds until the lowering counts as hung.
         left_out: operators that are called as they are; None to note nothing either.
+        weights: where the weights of an exported program go; a package that refers to them can be run here only.
     """
 
     program: str | Path | Artifact | ExportedProgram
@@ -71,12 +74,25 @@ class BuildOptions:
     exported: Path | None = None
     trusted: bool = False
     left_out: LeftOut | None = None
+    weights: WeightsPlace = WeightsPlace.INSIDE
 
     @property
     def site_filter(self) -> SiteFilter:
         """The filters; those on kernel names split at commas, as in AOTI_DEBUG_FILTER."""
         kernels = tuple(pattern for patterns in self.filters for pattern in patterns.split(","))
         return SiteFilter(kernels, self.modules, self.lines)
+
+    def for_this_machine(self) -> BuildOptions:
+        """Returns the options of a package that is run on this machine only: large weights stay in the program's file.
+
+        Raises:
+            ArtifactError: the file is not a valid `.pt2` archive.
+        """
+        program = archive.inspect(self.program) if isinstance(self.program, (str, Path)) else self.program
+        if not isinstance(program, Artifact) or program.kind is not ArtifactKind.EXPORTED:
+            return self
+        is_large = sum(weight.nbytes for weight in stored_weights(program.path).values()) > LARGE
+        return replace(self, weights=WeightsPlace.BY_REFERENCE) if is_large else self
 
     @property
     def library_paths(self) -> tuple[str, ...]:
@@ -127,6 +143,7 @@ def check(options: BuildOptions) -> CheckedOptions:
         exported = _inspect_exported(program, options)
     else:
         against = _inspect_against(program, options)
+    _check_weights(program, options)
     output = _checked_output(program, options)
     if options.inputs is not None and options.random_inputs is not None:
         raise UsageError("--inputs and --random-inputs are two sets of inputs", hint="leave one of them out")
@@ -136,6 +153,18 @@ def check(options: BuildOptions) -> CheckedOptions:
     packages = (item for item in archives if isinstance(item, Artifact) and item.kind in COMPILED)
     model = next((archive.resolve_model(package, options.model) for package in packages), "")
     return CheckedOptions(options, program, model, against, exported, output)
+
+
+def _check_weights(program: Artifact | ExportedProgram, options: BuildOptions) -> None:
+    if options.weights is WeightsPlace.INSIDE:
+        return
+    if not isinstance(program, Artifact) or program.kind is not ArtifactKind.EXPORTED:
+        what = program.path if isinstance(program, Artifact) else "a program in memory"
+        raise UsageError(
+            f"{what} is no file of an exported program, which weights can be left in", hint="pass --weights inside"
+        )
+    if options.plain is not None:
+        raise UsageError("a plain package has its weights inside", hint="pass --weights inside")
 
 
 def _inspect_against(program: Artifact | ExportedProgram, options: BuildOptions) -> Artifact | None:

@@ -98,6 +98,7 @@ def make_manifest(
         sameness=KernelMatch(len(original_hashes), ()) if original_hashes else None,
         triton_helpers=kernel_details.triton_helpers(kernels, tools.torch.directory),
         operators=called_operators(analysis.sites, answer.schemas),
+        weights=lowered.weights_file,
     )
 
 

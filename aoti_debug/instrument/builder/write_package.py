@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 import contextlib
-import io
+import mmap
 import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
 
 from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
-from aoti_debug.package import manifest
+from aoti_debug.instrument.frontend.sources import FilePart
+from aoti_debug.package import manifest, weights_file
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive_safety import DAMAGED
 from aoti_debug.package.reference import program
 
 ROOT = "package"
+CHUNK = 1 << 20  # bytes
 DATE = (1980, 1, 1, 0, 0, 0)  # equal packages are equal files
+
+
+@dataclass(frozen=True)
+class LibraryWithWeights:
+    """A library, and the weights that follow it in its file, page aligned, where the model expects them."""
+
+    library: Path
+    weights: FilePart
+
+    @property
+    def padding(self) -> bytes:
+        """The bytes between them."""
+        page = max(16384, mmap.PAGESIZE)
+        return b" " * (page - self.library.stat().st_size % page)
+
+    @property
+    def size(self) -> int:
+        """Of the file, in bytes."""
+        return self.library.stat().st_size + len(self.padding) + self.weights.end - self.weights.begin
+
+
+Content: TypeAlias = "Path | bytes | LibraryWithWeights"
+Member: TypeAlias = tuple[str, Content]
 
 
 def write_instrumented(
@@ -33,7 +59,7 @@ def write_instrumented(
     Raises:
         UsageError: the file cannot be written.
     """
-    extra: list[tuple[str, Path | bytes]] = [
+    extra: list[Member] = [
         (manifest.MEMBER, manifest_json.encode()),
         (archive.SIGNATURE_MEMBER, lowered.signature_file),
     ]
@@ -41,6 +67,8 @@ def write_instrumented(
         extra.append((program.MEMBER, lowered.reference_file))
     if inputs is not None:
         extra.append((archive.INPUTS_MEMBER, inputs))
+    if lowered.weights is not None:
+        extra.append((weights_file.MEMBER, lowered.weights))
     _write(output, lowered, library, extra)
 
 
@@ -67,11 +95,11 @@ def check_writable(output: Path) -> None:
         pass
 
 
-def _write(output: Path, lowered: LoweredModel, library: Path, extra: list[tuple[str, Path | bytes]]) -> None:
+def _write(output: Path, lowered: LoweredModel, library: Path, extra: list[Member]) -> None:
     folder = f"{archive.AOTINDUCTOR}{lowered.model}/"
-    members: list[tuple[str, Path | bytes]] = [
+    members: list[Member] = [
         *((f"{folder}{path.name}", path) for path in lowered.sources.shipped),
-        (f"{folder}{lowered.sources.stem}.so", library),
+        (f"{folder}{lowered.sources.stem}.so", _with_mapped_weights(library, lowered.sources.mapped_weights)),
         # torch 2.11 finds the metadata by the name of the C++ file
         (f"{folder}{lowered.sources.stem}.cpp", lowered.sources.wrapper.encode()),
         *extra,
@@ -99,20 +127,46 @@ def _write(output: Path, lowered: LoweredModel, library: Path, extra: list[tuple
         temporary.replace(output)
 
 
-def _add(package: zipfile.ZipFile, name: str, content: Path | bytes) -> None:
+def _with_mapped_weights(library: Path, weights: FilePart | None) -> Path | LibraryWithWeights:
+    return library if weights is None else LibraryWithWeights(library, weights)
+
+
+def _add(package: zipfile.ZipFile, name: str, content: Content) -> None:
     if isinstance(content, bytes):
-        _copy(package, name, io.BytesIO(content), len(content))
+        with _member(package, name, len(content)) as out:
+            out.write(content)
+        return
+    if isinstance(content, LibraryWithWeights):
+        with _member(package, name, content.size) as out, content.library.open("rb") as data:
+            shutil.copyfileobj(data, out, CHUNK)
+            out.write(content.padding)
+            copy_part(content.weights, out)
         return
     with content.open("rb") as data:
         _copy(package, name, data, content.stat().st_size)
 
 
 def _copy(package: zipfile.ZipFile, name: str, data: IO[bytes], size: int) -> None:
+    with _member(package, name, size) as out:
+        shutil.copyfileobj(data, out, CHUNK)
+
+
+def _member(package: zipfile.ZipFile, name: str, size: int) -> IO[bytes]:
+    """A new member of the package, to be written."""
     info = zipfile.ZipInfo(name, DATE)
     info.external_attr = 0o644 << 16
     info.file_size = size
-    with package.open(info, "w") as out:
-        shutil.copyfileobj(data, out, 1 << 20)
+    return package.open(info, "w")
+
+
+def copy_part(part: FilePart, out: IO[bytes]) -> None:
+    """Copies a part of a file to the end of another."""
+    with part.path.open("rb") as data:
+        data.seek(part.begin)
+        left = part.end - part.begin
+        while left > 0 and (chunk := data.read(min(left, CHUNK))):
+            out.write(chunk)
+            left -= len(chunk)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,6 @@ weights from it. A package of C++ sources has no such library: its kernels are c
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from aoti_debug.instrument.frontend import compile_commands, sources, torch_mism
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
-from aoti_debug.instrument.frontend.sources import Sources
+from aoti_debug.instrument.frontend.sources import FilePart, Sources
 from aoti_debug.instrument.frontend.worker_process import WITHOUT_LOWERING, run_worker
 from aoti_debug.instrument.wrapper import input_checks, model_variables
 from aoti_debug.instrument.wrapper.callees.proxy_operators import proxy_targets
@@ -33,6 +31,7 @@ from aoti_debug.package.pt2.kernel_hashes import ORIGINAL
 
 WEIGHTS = "_binary_constants_bin_start"
 WEIGHTS_END = "_binary_constants_bin_end"
+WHOLE = "library_with_weights"
 _EMPTY_WEIGHTS = 1  # bytes of the weights symbol in a library without weights
 _MAPPED_WEIGHTS_MACRO = "USE_MMAP_SELF"
 _KERNEL_TEXT = ".kernel.cpp"
@@ -121,7 +120,7 @@ def _read_compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     original = library.with_name(f"{stem}-{_digest(library)[:16]}{ORIGINAL}")
     library.rename(original)
     kernels = "".join(extract.read_text(path) for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
-    mapped = _move_mapped_weights(original) if _MAPPED_WEIGHTS_MACRO in commands.compile.definitions else None
+    mapped = _cut_off_mapped_weights(original) if _MAPPED_WEIGHTS_MACRO in commands.compile.definitions else None
     return Sources(
         directory=directory,
         stem=stem,
@@ -135,7 +134,9 @@ def _read_compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
         objects=(),
         mapped_weights=mapped,
         shipped=tuple(
-            path for path in sorted(directory.iterdir()) if not path.name.endswith(_COMPILED_FROM) and path != mapped
+            path
+            for path in sorted(directory.iterdir())
+            if not path.name.endswith(_COMPILED_FROM) and path.name != WHOLE
         ),
         wrapper_opt=commands.optimization,
         original=original,
@@ -167,20 +168,19 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _move_mapped_weights(library: Path) -> Path:
-    """Moves the weights appended to a library to a file; the new library expects them appended to itself."""
+def _cut_off_mapped_weights(library: Path) -> FilePart:
+    """Cuts the weights off the end of a library; the new library expects them appended to itself."""
     with Library(library) as elf:
         size = int.from_bytes(elf.bytes_at(WEIGHTS, 8), "little")
     if size > library.stat().st_size:
         raise ArtifactError(
             f"{library.name} lacks the weights that should be appended to it", hint="copy or compile the package again"
         )
-    weights = library.with_name("mapped_weights.bin")
-    with library.open("rb") as source, weights.open("wb") as out:
-        source.seek(library.stat().st_size - size)
-        shutil.copyfileobj(source, out, 1 << 20)
-    os.truncate(library, library.stat().st_size - size)
-    return weights
+    whole = library.rename(library.with_name(WHOLE))
+    end = whole.stat().st_size
+    with whole.open("rb") as source:
+        library.write_bytes(source.read(end - size))
+    return FilePart(whole, end - size, end)
 
 
 def _missing_weights_reason(original: Path, directory: Path) -> str:

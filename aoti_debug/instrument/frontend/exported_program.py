@@ -28,6 +28,7 @@ from aoti_debug.instrument.frontend.worker_process import answered, run_worker
 from aoti_debug.instrument.wrapper.callees.kernels import shared_cubins
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive as pt2_archive
+from aoti_debug.package.pt2 import program_weights
 from aoti_debug.package.pt2.archive import KERNEL_BINARIES, MODEL_FOLDER, Artifact
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> LoweredM
         configs = answer_to(replace(request, hashed_kernels=True)).triton_configs
         hashed_archive = pt2_archive.inspect(folder / messages.HASHED_ARCHIVE)
         lowered_sources = use_hashed_binaries(lowered_sources, hashed_archive)
+    by_reference = request.weights_by_reference
     return LoweredModel(
         sources=lowered_sources,
         archive=archive,
@@ -126,6 +128,8 @@ def _lower(request: Request, answer_to: Callable[[Request], Answer]) -> LoweredM
         model=MODEL,
         source=PackageOrigin.EXPORTED,
         reference_file=folder / messages.REFERENCE,
+        weights_file=program_weights.describe(Path(request.program), answer.weight_names) if by_reference else None,
+        weights=folder / messages.WEIGHTS if by_reference else None,
     )
 
 
@@ -138,24 +142,18 @@ def _check_configs(configs: Mapping[str, Any]) -> None:
 
 
 def _unpack(archive: Artifact, directory: Path, folder: Path) -> None:
-    """Unpacks the model's files. Large weights that are still in the cache of the lowering are moved, not copied."""
+    """Unpacks the model's files; those of weights, which are not in the archive, lie beside it."""
     prefix = f"{archive.root}/{pt2_archive.MODEL_FOLDER}"
-    large = {path.name: path for path in folder.rglob("*.o") if path.name.endswith(".weights.o")}
     directory.mkdir()
     with zipfile.ZipFile(archive.path) as file:
         for info in file.infolist():
             name = info.filename.removeprefix(prefix)
             if name == info.filename or "/" in name or not name:
                 continue
-            if name in large and large[name].stat().st_size == info.file_size:
-                large.pop(name).rename(directory / name)
-                continue
             with file.open(info) as data, (directory / name).open("wb") as out:
                 shutil.copyfileobj(data, out, 1 << 20)
-    # Above 2 GB the archive holds the weights in a separate file and lacks the object with their size.
-    if not any(directory.glob("*.weights.o")):
-        for name, path in large.items():
-            path.rename(directory / name)
+    for path in [path for path in folder.iterdir() if messages.is_weights(path.name)]:
+        path.rename(directory / path.name)
 
 
 def _no_log(_: int) -> str:

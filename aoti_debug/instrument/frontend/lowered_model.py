@@ -15,6 +15,7 @@ from aoti_debug.package.inputs import signature
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.package.weights_file import WeightsFile
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class LoweredModel:
         model: name in the archive.
         source: kind of file that the model was read from.
         reference_file: JSON file of the reference; None if the model was not lowered here.
+        weights_file: the file that the weights are left in; None if the package will hold them.
+        weights: the constants that are not in that file; None if the package will hold all.
     """
 
     sources: Sources
@@ -57,6 +60,8 @@ class LoweredModel:
     model: str
     source: PackageOrigin
     reference_file: Path | None = None
+    weights_file: WeightsFile | None = None
+    weights: Path | None = None
 
     @cached_property
     def signature(self) -> ModelSignature:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from aoti_debug.base.errors import ArtifactError, ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
+from aoti_debug.instrument.frontend.protocol import messages
 
 T = TypeVar("T")
 
@@ -50,6 +51,15 @@ class _Metadata:
 
 
 @dataclass(frozen=True)
+class FilePart:
+    """The bytes [begin, end) of a file."""
+
+    path: Path
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
 class Sources:
     """The sources of one model.
 
@@ -61,7 +71,7 @@ class Sources:
         extern_nodes: the proxy executor's list (`*.wrapper.json`) as JSON text, "" without one.
         provenance: `kernel_information.json` as text.
         objects: object files to link: weights, CUTLASS kernels, embedded kernel binaries.
-        mapped_weights: file of weights to append to the library, for models above 2 GB; None for smaller ones.
+        mapped_weights: the weights to append to the library, which maps them; None for a library that holds them.
         shipped: files that the package has beside the library: kernel binaries, metadata, external weights.
         wrapper_opt: optimization level of the wrapper in a default package, "O1".
         original: the compiled library whose kernels and weights are kept; None if they are compiled from source.
@@ -79,7 +89,7 @@ class Sources:
     compile_flags: Flags
     link_flags: Flags
     objects: tuple[Path, ...]
-    mapped_weights: Path | None
+    mapped_weights: FilePart | None
     shipped: tuple[Path, ...]
     wrapper_opt: str
     original: Path | None = None
@@ -88,7 +98,6 @@ class Sources:
 
 
 _COMPILED_FROM = (".cpp", "_flags.json", ".o", "CMakeLists.txt", "script.ld", "kernel_information.json")
-_MAPPED_WEIGHTS = "_serialized_weights.bin"
 
 
 def read(directory: Path, *, wrapper_opt: str) -> Sources:
@@ -114,10 +123,14 @@ def read(directory: Path, *, wrapper_opt: str) -> Sources:
         compile_flags=_flags(_single_file(directory, f"*{COMPILE_FLAGS}")),
         link_flags=_flags(_single_file(directory, "*_linker_flags.json")),
         objects=tuple(path for path in files if path.suffix == ".o"),
-        mapped_weights=next((path for path in files if path.name.endswith(_MAPPED_WEIGHTS)), None),
-        shipped=tuple(path for path in files if not path.name.endswith((*_COMPILED_FROM, _MAPPED_WEIGHTS))),
+        mapped_weights=next((_whole(path) for path in files if path.name.endswith(messages.MAPPED_WEIGHTS)), None),
+        shipped=tuple(path for path in files if not path.name.endswith((*_COMPILED_FROM, messages.MAPPED_WEIGHTS))),
         wrapper_opt=wrapper_opt,
     )
+
+
+def _whole(path: Path) -> FilePart:
+    return FilePart(path, 0, path.stat().st_size)
 
 
 def split_kernels(text: str) -> tuple[str, str]:

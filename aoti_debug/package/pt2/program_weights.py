@@ -7,24 +7,31 @@ members, `data/weights/model_weights_config.json` and `data/constants/model_cons
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes
+from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.pt2.archive_safety import DAMAGED
 from aoti_debug.package.recording.values import extent_elements
+from aoti_debug.package.weights_file import WeightsFile
+
+if TYPE_CHECKING:
+    import torch
 
 _CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 _LOCAL_HEADER = struct.Struct("<26xHH")  # of a member in a zip file, before its name; its end holds two lengths
 _LARGEST_CONFIG = 256 << 20  # bytes
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of a configuration
 _MAX_ELEMENTS = 1 << 48
+_MISSING_HINT = "put it back, or build the package again"
 _ALIGNMENT = 64  # of a weight, as of torch's allocator
 _STRIDED = 7  # torch._export.serde.schema.Layout
 # torch._export.serde.schema.ScalarType
@@ -92,6 +99,51 @@ def stored_weights(path: Path) -> Mapping[str, StoredWeight]:
                     if place is not None and not payload["use_pickle"]:
                         found[name] = _stored(payload["tensor_meta"], *place)
     return found
+
+
+def mapped(path: Path, weight: StoredWeight) -> torch.Tensor:
+    """A tensor on the bytes of an archive, which does not change: what is overwritten is copied page by page."""
+    import numpy as np
+    import torch
+
+    memory: Any = np.memmap(path, np.uint8, "c", weight.begin, (weight.nbytes,))
+    return torch.from_numpy(memory).view(getattr(torch, weight.dtype)).as_strided(weight.shape, weight.strides)
+
+
+def describe(path: Path, names: Mapping[str, str]) -> WeightsFile:
+    """The file of an exported program, as a package refers to it.
+
+    Args:
+        names: the attribute of the program, by the name of the constant in the package.
+
+    Raises:
+        OSError, zipfile.BadZipFile: it cannot be read.
+    """
+    path = path.resolve()
+    return WeightsFile(str(path), path.stat().st_size, _directory_sha256(path), dict(names))
+
+
+def check(weights: WeightsFile) -> None:
+    """Checks that the file of the weights is there, and has not changed.
+
+    Raises:
+        ArtifactError: it is not, has changed, or cannot be read.
+    """
+    begin = f"the package takes its weights from {weights.path}, which"
+    try:
+        found = describe(Path(weights.path), weights.names)
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{begin} does not exist", hint=_MISSING_HINT) from error
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ArtifactError(f"{begin} cannot be read: {error}", hint=_MISSING_HINT) from error
+    if (found.size, found.sha256) != (weights.size, weights.sha256):
+        raise ArtifactError(f"{begin} has changed since the package was built", hint=_MISSING_HINT)
+
+
+def _directory_sha256(path: Path) -> str:
+    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        file.seek(archive.start_dir)
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def _opened(path: Path) -> zipfile.ZipFile:

@@ -15,10 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.machine import cache
 from aoti_debug.package.inputs.signature import Leaf, ModelSignature
-from aoti_debug.package.pt2 import archive, compatibility
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.package.pt2 import archive, compatibility, program_weights
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
+from aoti_debug.runs.run import referenced_weights
 
 _DRIVER = "libcuda.so.1"
 _COMPILER = "torch._inductor.package"
@@ -49,6 +52,11 @@ class LoadedModel:
         """Puts tensors in the place of weights and buffers, by their names in the model; the others stay."""
         active, partly = False, False
         self._loader.load_constants(dict(weights), active, partly)
+
+    def use_weights(self, weights: Mapping[str, Any]) -> None:
+        """Gives a model without weights all of them, by their names in the model; they are not copied."""
+        active, partly, users = False, True, True
+        self._loader.load_constants(dict(weights), active, partly, users)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the model.
@@ -152,6 +160,25 @@ def with_empty_source(package: Artifact, model: str, directory: Path) -> Path:
             if name.startswith(folder) and name.endswith(".so"):
                 archive.writestr(f"{package.root}/{name.removesuffix('.so')}.cpp", "")
     return copy
+
+
+def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: bool = False) -> LoadedModel:
+    """Loads the model of an instrumented package, with its weights, onto the current device.
+
+    Raises:
+        ArtifactError: the package has no weights, or their file has changed; it was compiled for another GPU.
+    """
+    if manifest.without_weights:
+        raise ArtifactError(
+            f"{package.path} has no weights: {manifest.without_weights}",
+            hint="run your own program that loads its weights, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
+        )
+    if manifest.weights is not None:
+        program_weights.check(manifest.weights)
+    model = load(package, manifest.model, manifest.device, single_threaded=single_threaded)
+    if manifest.weights is not None:
+        model.use_weights(referenced_weights.read(package, manifest.weights, manifest.device))
+    return model
 
 
 def _load(package: Artifact, path: Path, model: str, *, single_threaded: bool) -> LoadedModel:

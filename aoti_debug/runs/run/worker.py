@@ -31,7 +31,7 @@ from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.run import device_profiler, saved_outputs
 from aoti_debug.runs.run.device_profiler import DeviceTimes
 from aoti_debug.runs.run.inspector import Inspector, user_function
-from aoti_debug.runs.run.load_model import Interposed, load
+from aoti_debug.runs.run.load_model import Interposed, load_recorded
 from aoti_debug.runs.run.memory_meter import WARM_UP, LaunchHeapMeter, MemoryMeter
 from aoti_debug.runs.run.protocol import (
     CallsBegun,
@@ -213,13 +213,7 @@ def _select_gpu(inputs: Any) -> None:
 
 def _load(package: Artifact, *, single_threaded: bool) -> Any:
     """Loads the model of an instrumented package."""
-    manifest = package.manifest()
-    if manifest.without_weights:
-        raise ArtifactError(
-            f"{package.path} has no weights: {manifest.without_weights}",
-            hint="run your own program that loads its weights, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
-        )
-    return load(package, manifest.model, manifest.device, single_threaded=single_threaded)
+    return load_recorded(package, package.manifest(), single_threaded=single_threaded)
 
 
 def _inputs(request: RunRequest, package: Artifact) -> Inputs:

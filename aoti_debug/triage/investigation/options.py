@@ -71,4 +71,4 @@ class TriageOptions:
             exported=self.exported,
             trusted=self.trusted,
             timeout=self.build_timeout,
-        )
+        ).for_this_machine()

@@ -16,6 +16,7 @@ from aoti_debug.instrument.builder.compiling.site_tables import MANIFEST_PATH_MA
 from aoti_debug.instrument.builder.instrument import Edit, apply, instrument
 from aoti_debug.instrument.wrapper.analysis import Analysis, analyse
 from aoti_debug.package.manifest import Manifest, to_json
+from aoti_debug.package.weights_file import WeightsPlace
 from tests.factories import make_manifest
 from tests.paths import CPP, GOLDEN, ROOT
 
@@ -191,3 +192,14 @@ AOTIRuntimeError update(AOTInductorModelContainer* container, bool use_inactive,
         ('"folded", use_inactive, 1', "run_const_fold"),
         ('"freed", 1, 1', "free_inactive_constant_buffer"),
     ]
+
+
+def test_the_first_weights_of_a_model_without_any_are_no_change() -> None:
+    function = "void update(AOTInductorModelContainer* container) { container->update_constant_buffer(a, b, c); }\n"
+    text = MINIATURE.read_text().replace("// clang-format off", f"{function}// clang-format off")
+    parsed = analysis(text)
+    instrumented = instrument(text, parsed.sites, parsed.kernels, WeightsPlace.BY_REFERENCE)
+    assert (
+        "static std::atomic<bool> aoti_debug_has_weights{false};"
+        ' if (aoti_debug_has_weights.exchange(true)) aoti_debug_note_weights("updated", use_inactive, '
+    ) in instrumented

@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.instrument.builder import options as build_options
 from aoti_debug.instrument.builder.options import BuildOptions, check
 from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.program_weights import StoredWeight
 from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.weights_file import WeightsPlace
 from tests import archives
 
 
@@ -102,3 +105,25 @@ def test_options_that_do_not_go_together(
     assert type(caught.value) is error
     assert str(caught.value).startswith(message)
     assert len(list(files.iterdir())) == 4
+
+
+@pytest.mark.parametrize(("name", "limit", "place"), [("program", 7, "by-reference"), ("program", 8, "inside")])
+def test_large_weights_stay_in_the_program_s_file(
+    files: Path, monkeypatch: pytest.MonkeyPatch, name: str, limit: int, place: str
+) -> None:
+    weight = StoredWeight("float32", (2,), (1,), 0, 8)
+    monkeypatch.setattr(build_options, "stored_weights", lambda _: {"w": weight})
+    monkeypatch.setattr(build_options, "LARGE", limit)
+    assert BuildOptions(files / f"{name}.pt2").for_this_machine().weights.value == place
+
+
+def test_weights_of_a_package_stay_inside(files: Path) -> None:
+    assert BuildOptions(files / "package.pt2").for_this_machine().weights is WeightsPlace.INSIDE
+
+
+def test_weights_can_be_left_in_the_file_of_a_program_only(files: Path) -> None:
+    with pytest.raises(UsageError, match=r"package\.pt2 is no file of an exported program") as caught:
+        check(BuildOptions(files / "package.pt2", weights=WeightsPlace.BY_REFERENCE))
+    assert caught.value.hint == "pass --weights inside"
+    with pytest.raises(UsageError, match="a plain package has its weights inside"):
+        check(BuildOptions(files / "program.pt2", weights=WeightsPlace.BY_REFERENCE, plain=files / "plain.pt2"))

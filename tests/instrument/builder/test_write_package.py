@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import mmap
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,28 @@ def test_an_unwritable_output_is_found_early(tmp_path: Path, name: str, message:
 def test_checking_leaves_nothing_behind(tmp_path: Path) -> None:
     write_package.check_writable(tmp_path / "m.pt2")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_that_are_mapped_follow_the_library_page_aligned(
+    lowered: LoweredModel, library: Path, tmp_path: Path
+) -> None:
+    weights = tmp_path / "weights.bin"
+    weights.write_bytes(b"before" + b"weights" * 500_000 + b"after")  # more than one block of the copying loop
+    part = sources.FilePart(weights, 6, 6 + 7 * 500_000)
+    mapped = replace(lowered, sources=replace(lowered.sources, mapped_weights=part))
+    write_package.write_plain(tmp_path / "out.pt2", mapped, library)
+    written = content(tmp_path / "out.pt2")[f"{MODEL}c1.wrapper.so"]
+    assert written.startswith(LIBRARY)
+    begin = len(written) - 7 * 500_000
+    assert written[begin:] == b"weights" * 500_000
+    assert begin % max(16384, mmap.PAGESIZE) == 0
+    assert set(written[len(LIBRARY) : begin]) == set(b" ")
+
+
+def test_constants_that_are_not_in_the_file_of_the_program(
+    lowered: LoweredModel, library: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "weights.pt").write_bytes(b"constants")
+    apart = replace(lowered, weights=tmp_path / "weights.pt")
+    write_package.write_instrumented(tmp_path / "out.pt2", apart, library, '{"format": 1}', None)
+    assert content(tmp_path / "out.pt2")["package/aoti_debug_weights.pt"] == b"constants"

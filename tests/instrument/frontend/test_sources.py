@@ -41,8 +41,9 @@ def test_weights_above_two_gigabytes_lie_apart(tmp_path: Path) -> None:
     folder = unpacked(tmp_path)
     (folder / "c1.wrapper_serialized_weights.bin").write_bytes(b"w")
     unpacked_sources = sources.read(folder, wrapper_opt="O1")
-    assert unpacked_sources.mapped_weights == folder / "c1.wrapper_serialized_weights.bin"
-    assert unpacked_sources.mapped_weights not in unpacked_sources.shipped
+    path = folder / "c1.wrapper_serialized_weights.bin"
+    assert unpacked_sources.mapped_weights == sources.FilePart(path, 0, 1)
+    assert path not in unpacked_sources.shipped
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from aoti_debug.package.pt2.program_weights import stored_weights
+from aoti_debug.base.errors import ArtifactError
+from aoti_debug.package.pt2.program_weights import check, describe, mapped, stored_weights
 from tests import archives
 
 CONFIG = "data/weights/model_weights_config.json"
@@ -161,3 +163,38 @@ def test_a_description_that_cannot_be_unpacked(
     saved: tuple[Path, nn.Module], tmp_path: Path, edits: dict[int, bytes]
 ) -> None:
     assert set(stored_weights(edited(saved[0], tmp_path / "damaged.pt2", edits))) == {"constant"}
+
+
+def test_a_mapped_weight_can_be_overwritten_and_its_file_stays(saved: tuple[Path, nn.Module]) -> None:
+    path, module = saved
+    before = path.read_bytes()
+    weight = mapped(path, stored_weights(path)["turned"])
+    assert torch.equal(weight, cast(Tensor, module.turned))
+    weight += 1
+    assert path.read_bytes() == before
+
+
+def test_a_file_of_weights_that_changed(saved: tuple[Path, nn.Module], tmp_path: Path) -> None:
+    path = tmp_path / "model.pt2"
+    shutil.copy(saved[0], path)
+    weights = describe(path, {"w": "first.weight"})
+    check(weights)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("model/more", b"x")
+    with pytest.raises(ArtifactError, match="has changed since the package was built") as caught:
+        check(weights)
+    assert caught.value.hint == "put it back, or build the package again"
+    path.write_bytes(b"no archive")
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        check(weights)
+    path.unlink()
+    with pytest.raises(ArtifactError, match=f"takes its weights from {path}, which does not exist"):
+        check(weights)
+
+
+def test_another_weight_changes_the_description(saved: tuple[Path, nn.Module], tmp_path: Path) -> None:
+    other = Tied().eval()
+    with torch.no_grad():
+        torch.export.save(torch.export.export(other, (torch.randn(2, 8),)), tmp_path / "model.pt2")
+    assert (tmp_path / "model.pt2").stat().st_size == saved[0].stat().st_size  # else the test shows less
+    assert describe(tmp_path / "model.pt2", {}).sha256 != describe(saved[0], {}).sha256

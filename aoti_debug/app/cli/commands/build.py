@@ -24,6 +24,7 @@ from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
 from aoti_debug.package.manifest import Form, Manifest, PackageOrigin
 from aoti_debug.package.recording import levels, site_filter
+from aoti_debug.package.weights_file import WeightsPlace
 
 LABEL = 18  # columns
 MAX_UNRECOGNISED = 12  # calls
@@ -83,6 +84,14 @@ STAGES = {
 @options.libraries
 @options.trust
 @click.option(
+    "--weights",
+    type=click.Choice([place.value for place in WeightsPlace]),
+    default=WeightsPlace.INSIDE.value,
+    show_default=True,
+    help="Of an exported program: copy its weights into the package, or let the package refer to MODEL.pt2; it can then"
+    " be run by this tool on this machine only.",
+)
+@click.option(
     "--keep-sources",
     metavar="DIR",
     type=options.FilePath(),
@@ -105,6 +114,7 @@ def command(
     imports: tuple[str, ...],
     libraries: tuple[Path, ...],
     trusted: bool,
+    weights: str,
     keep_sources: Path | None,
 ) -> None:
     """Turn MODEL.pt2 into an instrumented package.
@@ -132,6 +142,7 @@ def command(
         exported=exported,
         random_inputs=random_inputs,
         trusted=trusted,
+        weights=WeightsPlace(weights),
     )
     with _progress(LastDurations("build", str(model.resolve()))) as progress:
         summary = builder.build_report(chosen, progress)
@@ -152,6 +163,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
     rows = [
         ("built from", built_from(manifest)),
         *([("kernels", str(manifest.sameness))] if manifest.sameness else []),
+        *([("weights", f"stay in {manifest.weights.path}")] if manifest.weights else []),
         *([("compiled by", manifest.other_torch)] if manifest.other_torch else []),
         *([("model lines", text)] if (text := _model_lines(summary)) else []),
         ("launch sites", f"{len(manifest.sites)}: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}"),

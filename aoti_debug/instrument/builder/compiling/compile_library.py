@@ -5,8 +5,6 @@ Objects are compiled in parallel. They and precompiled headers are kept between 
 
 from __future__ import annotations
 
-import mmap
-import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -108,8 +106,6 @@ class LibraryCompilation:
             if not compiler.linker or self._toolchain.children.killed:
                 raise
             self._toolchain.run([compiler.path, *words], failure)
-        if self._sources.mapped_weights is not None:
-            _append_weights(library, self._sources.mapped_weights)
 
     def _add(self, compile_: Callable[..., Sequence[Path]], *arguments: object) -> Future[Sequence[Path]]:
         future = self._pool.submit(compile_, self._toolchain, self._sources, self._work, *arguments)
@@ -190,11 +186,3 @@ def _runtime_objects(toolchain: Toolchain, sources: Sources, _: Path) -> list[Pa
 def _optimize(flags: Flags, level: str) -> Flags:
     """The flags with -O3 replaced by `level`; any other optimization level stays."""
     return replace(flags, cflags=tuple(level if flag == "O3" else flag for flag in flags.cflags))
-
-
-def _append_weights(library: Path, weights: Path) -> None:
-    """Appends weights to the library, page aligned, where a model that maps its weights expects them."""
-    page = max(16384, mmap.PAGESIZE)
-    with library.open("ab") as out, weights.open("rb") as data:
-        out.write(b" " * (page - out.tell() % page))
-        shutil.copyfileobj(data, out, 1 << 20)

@@ -20,9 +20,11 @@ INPUTS = "inputs.pt"
 SIGNATURE = "signature.json"
 MANIFEST = "manifest.json"
 REFERENCE = "reference.json"
+WEIGHTS = "weights.pt"
 REQUEST = "request.json"
 ANSWER = "answer.json"
 LOG = "lower.log"
+MAPPED_WEIGHTS, WEIGHTS_OBJECT = "_serialized_weights.bin", ".weights.o"  # the ends of names that Inductor gives
 STACK = "stack.txt"
 STACK_SIGNAL = signal.SIGUSR1  # a worker that lowers writes its Python stack to that file
 OPERATOR_KEYS = "aot_inductor.custom_ops_to_c_shims"  # the setting whose keys are operators
@@ -88,6 +90,7 @@ class Request:
         hashed_kernels: lower as a default package, whose kernel binaries are named by their content.
         random_inputs: seed of the inputs to make; None to make none.
         left_out: operators that are called as they are; None to note nothing either.
+        weights_by_reference: leave the weights in the program's file.
     """
 
     program: str
@@ -99,6 +102,7 @@ class Request:
     hashed_kernels: bool = False
     random_inputs: int | None = None
     left_out: LeftOut | None = None
+    weights_by_reference: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,8 @@ class Answer:
             ("mylib::op.default").
         promises: the layouts that Inductor promised for buffers.
         without_promises: why promises of some buffers are missing; "" if they are not.
+        weight_names: the attribute of the program ("linear.weight"), by the name of the constant, of the weights that
+            are left in its file; the others are in the file WEIGHTS.
     """
 
     torch_version: str
@@ -145,6 +151,7 @@ class Answer:
     operator_stacks: Mapping[str, str] = field(default_factory=dict)
     promises: tuple[Promise, ...] = ()
     without_promises: str = ""
+    weight_names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -164,6 +171,11 @@ class Failure:
     error: str
     message: str
     hint: str = ""
+
+
+def is_weights(name: str) -> bool:
+    """True for a file of weights that Inductor writes."""
+    return name.endswith((MAPPED_WEIGHTS, WEIGHTS_OBJECT))
 
 
 def name_operators(configs: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,6 +281,11 @@ ERRORS = {
         "Inductor cannot lower the model: {error}: {message}",
         "see whether torch._inductor.aoti_compile_and_package alone fails as well",
         LOG_LINES,
+    ),
+    "weights": _StepError(
+        UsageError,
+        "the weights cannot be left in the program's file: {message}",
+        "pass --weights inside",
     ),
     "reference": _StepError(ToolchainError, "the reference cannot be written: {error}: {message}", "", LOG_LINES),
     "operators": _StepError(

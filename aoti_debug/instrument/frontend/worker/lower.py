@@ -34,13 +34,16 @@ from aoti_debug.instrument.frontend.worker.answer_request import (
 )
 from aoti_debug.instrument.frontend.worker.called_operators import find_overload, operator_stacks, shims_and_schemas
 from aoti_debug.instrument.frontend.worker.failed_lowering import node_at_work, overwritten_operands
+from aoti_debug.instrument.frontend.worker.packaged_files import KeptWeights, stored_names, without_weights
 from aoti_debug.instrument.frontend.worker.parts_to_leave_out import candidates_noted, leaving_out
 from aoti_debug.instrument.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.instrument.wrapper import promised_layouts
 from aoti_debug.package.inputs import signature
 from aoti_debug.package.inputs.input_files import Inputs, check, read, write
 from aoti_debug.package.printing import registration
+from aoti_debug.package.pt2.program_weights import stored_weights
 from aoti_debug.package.reference import program as reference_program
+from aoti_debug.package.weights_file import LARGE
 
 FORCED = {
     "trace.provenance_tracking_level": 1,
@@ -116,10 +119,14 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         code_generation.noted(noted),
         record_layouts() as layouts,
         record_graphs(program) as graphs,
+        without_weights() as kept,
     ):
         wrapper_opt = _lower(program, request, configs)
     with step("reference", times):
         (folder / messages.REFERENCE).write_text(reference_program.to_json(graphs.reference()))
+    with step("weights", times):
+        kept.move_files(folder)
+        weight_names = _write_weights(program, kept, request) if request.weights_by_reference else {}
     promises, unparsed_lines = promised_layouts.parse(layouts.graphs)
     with step("operators", times):
         archive = folder / (messages.HASHED_ARCHIVE if request.hashed_kernels else messages.ARCHIVE)
@@ -136,6 +143,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         operator_stacks=stacks,
         promises=promises,
         without_promises=_missing_promises_reason(layouts, unparsed_lines),
+        weight_names=weight_names,
     )
 
 
@@ -234,11 +242,48 @@ def _resolve_operators(named: Mapping[str, Any]) -> dict[Any, Any]:
     return {operators[name]: value for name, value in named.items()}
 
 
+_WEIGHTS_APART = {
+    "aot_inductor.package_constants_in_so": False,
+    "aot_inductor.package_constants_on_disk_format": "pickle_weights",
+}
+_APPENDED_WEIGHTS = "aot_inductor.force_mmap_weights"
+
+
+def _bytes_of_weights(program: Any) -> int:
+    return sum(tensor.nbytes for tensor in program.state_dict.values())
+
+
+def _write_weights(program: Any, kept: KeptWeights, request: Request) -> dict[str, str]:
+    """Writes the constants that the program's file does not hold; returns the names of the others in it.
+
+    Raises:
+        ValueError: a constant has no strides, and cannot be written.
+    """
+    import torch
+
+    stored = stored_weights(Path(request.program))
+    is_on_gpu = any(tensor.is_cuda for tensor in kept.tensors.values())
+    placed = {name: tensor for name, tensor in kept.tensors.items() if tensor.is_cuda == is_on_gpu}
+    names = {name: held for name, held in stored_names(program, placed).items() if held in stored}
+    others = {name: tensor for name, tensor in kept.tensors.items() if name not in names}
+    for name, tensor in others.items():
+        if tensor.is_mkldnn:
+            raise ValueError(f"oneDNN has packed {name}")
+    torch.save(
+        {name: tensor.detach().clone() for name, tensor in others.items()}, Path(request.folder) / messages.WEIGHTS
+    )
+    return names
+
+
 def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
     import torch
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     configs = {**settings, **FORCED}
+    if request.weights_by_reference or request.hashed_kernels:
+        configs |= _WEIGHTS_APART
+    elif _bytes_of_weights(program) > LARGE and _config_exists(_APPENDED_WEIGHTS):
+        configs[_APPENDED_WEIGHTS] = True  # a file of its own, which is not linked
     if request.hashed_kernels:
         name = messages.HASHED_ARCHIVE
         configs["aot_inductor.compile_wrapper_opt_level"] = "O0"  # this library is not used

@@ -26,6 +26,7 @@ from aoti_debug.package.manifest import (
     Unrecognised,
 )
 from aoti_debug.package.recording.site_filter import SiteFilter, unmatched
+from aoti_debug.package.weights_file import WeightsFile
 from tests import archives, factories
 
 SCALAR = factories.arg("beta", Role.NONE, Form.SCALAR)
@@ -65,6 +66,12 @@ def test_summary() -> None:
         "  time            7.2 s: lower 4.0, compile 3.0",
         "next: aoti-debug run m.instrumented.pt2",
     ]
+
+
+def test_summary_of_a_package_without_weights() -> None:
+    weights = WeightsFile("/models/m.pt2", 7, "00", {})
+    lines = described(summary(replace(factories.make_manifest(RELU), weights=weights)))
+    assert "  weights         stay in /models/m.pt2" in lines
 
 
 def test_summary_of_what_went_less_well() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 import struct
 import subprocess
 from dataclasses import replace
@@ -187,19 +186,6 @@ def test_weights_do_not_make_the_stack_executable(tools: Toolchain, sources: Sou
         tools, replace(sources, objects=(weights,), link_flags=strict), tmp_path / "work", library
     )
     assert stack_flags(library) == 6
-    assert call(library) == 2057
-
-
-def test_weights_that_are_mapped_follow_the_library_page_aligned(
-    tools: Toolchain, sources: Sources, tmp_path: Path
-) -> None:
-    weights = tmp_path / "weights.bin"
-    weights.write_bytes(b"weights" * 1000)
-    library = tmp_path / "m.so"
-    compile_library.build_plain_library(tools, replace(sources, mapped_weights=weights), tmp_path / "work", library)
-    data = library.read_bytes()
-    assert data.endswith(weights.read_bytes())
-    assert (len(data) - weights.stat().st_size) % max(16384, mmap.PAGESIZE) == 0
     assert call(library) == 2057
 
 

@@ -1,0 +1,39 @@
+"""The exported program that a package takes its weights from, instead of holding a copy of them.
+
+Such a package is smaller by the size of its weights, and is loaded without unpacking them: they are mapped from the
+program's file. It can be run on this machine only, by this tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from aoti_debug.base.frozen import dataclass
+
+MEMBER = "aoti_debug_weights.pt"  # the constants that the program's file does not hold, by name
+LARGE = 256 << 20  # bytes of weights; above it, copies of them are avoided
+
+
+class WeightsPlace(str, Enum):
+    """The places that the weights of a package can have: in it, or in the file of its program."""
+
+    INSIDE = "inside"
+    BY_REFERENCE = "by-reference"
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """The file of an exported program that holds weights of a package.
+
+    Attributes:
+        path: absolute.
+        size: in bytes.
+        sha256: of the archive's directory, which has the name, size, position and CRC-32 of each member.
+        names: the attribute of the program ("linear.weight"), by the name of the constant in the package.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    names: Mapping[str, str]

@@ -1,0 +1,106 @@
+"""Where weights are: appended to the library that maps them, or left in the file of the exported program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from aoti_debug.app.cli import main
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.weights_file import MEMBER, WeightsPlace
+from aoti_debug.runs.run import runner
+from aoti_debug.runs.run.options import RunOptions
+from tests.once import once
+
+
+class Counting(nn.Module):
+    """Two names of one weight, a transposed one, a buffer that each call changes, and a tensor that is a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+        self.second.weight = self.first.weight
+        self.turned = nn.Parameter(torch.randn(8, 64).t())
+        self.register_buffer("calls", torch.zeros(64))
+        self.constant = torch.arange(64.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls.add_(1)
+        return (self.second(self.first(x).relu()) * self.calls + self.constant) @ self.turned
+
+
+@dataclass(frozen=True)
+class Weighty:
+    """A program, its packages with weights inside, appended, and by reference, and what the second call returns."""
+
+    program: Path
+    packages: dict[str, Path]
+    expected: Path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Weighty:
+    def make(folder: Path) -> Weighty:
+        torch.manual_seed(0)
+        module, x = Counting().eval(), torch.randn(4, 64)
+        program = folder / "model.pt2"
+        with torch.no_grad():
+            torch.export.save(torch.export.export(module, (x,)), program)
+            module.calls.zero_()
+            module(x)
+            torch.save(module(x), folder / "expected.pt")
+        mapped = {"aot_inductor.force_mmap_weights": True}
+        chosen = {
+            "inside": BuildOptions(program),
+            "appended": BuildOptions(program, inductor_configs=mapped),
+            "reference": BuildOptions(program, weights=WeightsPlace.BY_REFERENCE),
+        }
+        packages = {name: folder / f"{name}.pt2" for name in chosen}
+        for name, options in chosen.items():
+            builder.build_report(replace(options, output=packages[name]))
+        return Weighty(program, packages, folder / "expected.pt")
+
+    return once(tmp_path_factory, "weights", make)
+
+
+@pytest.mark.parametrize("place", ["inside", "appended", "reference"])
+def test_outputs_are_those_of_eager_wherever_the_weights_are(built: Weighty, tmp_path: Path, place: str) -> None:
+    folder = tmp_path / "outputs"
+    result = runner.run(RunOptions(built.packages[place], level=2, calls=2, out=tmp_path / "runs", outputs=folder))
+    assert result.verdict is None
+    assert not any(note.text.startswith("weights") for note in result.run.timeline.notes)
+    output = load_file(folder / "0.safetensors")
+    torch.testing.assert_close(next(iter(output.values())), torch.load(built.expected, weights_only=True))
+
+
+def test_the_package_holds_what_the_program_does_not(built: Weighty) -> None:
+    package = archive.inspect(built.packages["reference"])
+    weights = package.manifest().weights
+    assert weights is not None
+    assert weights.path == str(built.program)
+    assert {"first.bias", "second.weight", "turned"} <= set(weights.names.values())
+    assert MEMBER in package.members
+    assert archive.inspect(built.packages["inside"]).manifest().weights is None
+
+
+def test_a_program_that_is_gone(
+    built: Weighty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "model.pt2"
+    program.write_bytes(built.program.read_bytes())
+    builder.build_report(BuildOptions(program, output=tmp_path / "package.pt2", weights=WeightsPlace.BY_REFERENCE))
+    program.unlink()
+    assert main.run(["run", "package.pt2"]) == 3
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[-2:] == [
+        f"error: the package takes its weights from {program}, which does not exist",
+        "hint: put it back, or build the package again",
+    ]

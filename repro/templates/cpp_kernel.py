@@ -13,25 +13,12 @@ import torch
 from .address_sanitizer import Runtime, runtime_of
 from .checked import CheckedCalls
 from .cpp_build import CppCompiler, library_of
-from .kernel import NATIVE, Findings, Programs, Settings
+from .kernel import NATIVE, Findings, Number, Programs, Settings
 
 __all__ = ["CppCompiler", "CppKernel"]
 
 CHECKED = "checked"
 
-Number = (
-    ctypes.c_bool
-    | ctypes.c_int8
-    | ctypes.c_int16
-    | ctypes.c_int32
-    | ctypes.c_int64
-    | ctypes.c_uint8
-    | ctypes.c_uint16
-    | ctypes.c_uint32
-    | ctypes.c_uint64
-    | ctypes.c_float
-    | ctypes.c_double
-)
 CppArgument: TypeAlias = torch.Tensor | Number | None
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import torch
 
@@ -14,6 +15,21 @@ from .accesses import Access, lines_of
 NATIVE = "native"  # the back end that runs a kernel as the package does; where it is the default, nothing names it
 
 Programs = Literal["none", "leading", "any"]  # which part of its grid a kernel can be launched with
+
+# What a kernel is passed by value.
+Number: TypeAlias = (
+    ctypes.c_bool
+    | ctypes.c_int8
+    | ctypes.c_int16
+    | ctypes.c_int32
+    | ctypes.c_int64
+    | ctypes.c_uint8
+    | ctypes.c_uint16
+    | ctypes.c_uint32
+    | ctypes.c_uint64
+    | ctypes.c_float
+    | ctypes.c_double
+)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from typing import TypeAlias
 
 import torch
 
+from .kernel import Number
+
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")  # Elf64_Ehdr
 _SECTION = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
 _NO_BITS = 8  # SHT_NOBITS
@@ -24,20 +26,7 @@ WARP = 32  # threads
 MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 SPARE_PARAMETERS = 4  # null pointers behind the known parameters; the driver reads as many as the kernel has
 
-Value: TypeAlias = (
-    ctypes.c_bool
-    | ctypes.c_int8
-    | ctypes.c_int16
-    | ctypes.c_int32
-    | ctypes.c_int64
-    | ctypes.c_uint8
-    | ctypes.c_uint16
-    | ctypes.c_uint32
-    | ctypes.c_uint64
-    | ctypes.c_float
-    | ctypes.c_double
-    | ctypes.c_void_p
-)
+Value: TypeAlias = Number | ctypes.c_void_p
 
 
 def instructions(image: bytes, kernel: str) -> bytes:

@@ -45,14 +45,7 @@ def document(analysis: RanksAnalysis) -> dict[str, Any]:
             for wait in analysis.waits
         ],
         "partings": [
-            {
-                "rank": parting.rank,
-                "call": parting.call,
-                "launch": parting.launch,
-                "missing": _kernels(parting.missing),
-                "extra": _kernels(parting.extra),
-                "like": list(parting.like),
-            }
+            {**json_data.to_data(parting), "missing": _kernels(parting.missing), "extra": _kernels(parting.extra)}
             for parting in analysis.partings
         ],
         "agreement": {

@@ -143,6 +143,18 @@ def test_a_device_error_is_told(device: DeviceLibrary, staging: int) -> None:
     assert ctypes.string_at(staging, 40) == b"\xee" * 40
 
 
+@pytest.mark.parametrize("step", [1, 2], ids=["contiguous", "gathered"])
+def test_a_copy_from_before_a_fault_has_arrived(device: DeviceLibrary, staging: int, step: int) -> None:
+    tensor = samples.random_bits(torch.float32, 20)[::step]
+    data = reference.row_major_bytes(tensor)
+    ticket = device.begin_copy(tensor, staging, 0, len(data), STREAM)
+    fail_after_queued(device, STREAM, CUDA_ERROR_ILLEGAL_ADDRESS)
+    finish(device)
+    assert ticket is not None
+    assert device.wait_copy(ticket)
+    assert ctypes.string_at(staging, len(data)) == data
+
+
 def test_gathering_is_bounded_over_all_streams(fresh_device: DeviceLibrary) -> None:
     data = samples.random_bits(torch.uint8, 1000)
     host = ctypes.create_string_buffer(500)

@@ -248,9 +248,15 @@ def _of_each_call(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:
 
 
 def exported_of(model: Path, exported: Path | None) -> Path | None:
-    """The exported program: the model itself, or the one that was given beside it; None without any."""
-    is_program = model.is_file() and archive.inspect(model).kind is ArtifactKind.EXPORTED
-    return model if is_program else exported
+    """The exported program: the model itself, the one that was given beside it, or the one that holds the weights of an
+    instrumented package; None without any.
+    """
+    if not model.is_file() or exported is not None:
+        return exported
+    found = archive.inspect(model)
+    if found.kind is ArtifactKind.INSTRUMENTED and (weights := found.manifest().weights) is not None:
+        return Path(weights.path)
+    return model if found.kind is ArtifactKind.EXPORTED else None
 
 
 def has_reference(run: RunDir) -> bool:

@@ -50,10 +50,39 @@ class Layers(torch.nn.Module):
 
 torch.set_default_device(device)
 ids = torch.arange(8)
+module = Layers()
 with torch.no_grad():
-    program = torch.export.export(Layers().eval(), (ids,))
+    program = torch.export.export(module.eval(), (ids,))
 torch.export.save(program, path)
 torch.save({"args": (torch.where(ids == 5, 9999, ids),), "kwargs": {}}, path.replace(".pt2", ".bad.pt"))
+"""
+MAKE_LLAMA = """
+import sys
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+device, path = sys.argv[3], sys.argv[4]
+
+
+class Logits(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        sizes = {"vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32}
+        heads = {"num_attention_heads": 32, "num_key_value_heads": 8}
+        self.model = LlamaForCausalLM(LlamaConfig(**sizes, **heads, use_cache=False))
+
+    def forward(self, ids):
+        return self.model(input_ids=ids, use_cache=False).logits
+
+
+torch.set_default_dtype(torch.bfloat16)
+torch.set_default_device(device)
+ids = torch.arange(64)[None]
+module = Logits()
+with torch.no_grad():
+    program = torch.export.export(module.eval(), (ids,), strict=False)
+torch.export.save(program, path)
+torch.save({"args": (torch.where(ids == 5, 200000, ids),), "kwargs": {}}, path.replace(".pt2", ".bad.pt"))
 """
 COMPILE = """
 import sys
@@ -156,52 +185,72 @@ def measure(words: Sequence[str], folder: Path) -> Cost:
     return Cost(time.monotonic() - began, sampler.disk, sampler.memory, status)
 
 
-def steps(device: str) -> Iterator[tuple[str, list[str], tuple[str, ...]]]:
-    """Yields name, command, and the files that are deleted afterwards, of each step."""
+@dataclass(frozen=True)
+class Step:
+    """A command, the files that are deleted after it, and the exit code that it should have."""
+
+    name: str
+    command: Sequence[str]
+    deleted: Sequence[str] = ()
+    status: int = 0
+
+
+def steps(device: str) -> Iterator[Step]:
+    """Yields the steps in order."""
     python, debug = [sys.executable, "-c"], [sys.executable, "-m", "aoti_debug"]
-    yield "torch: compile and package", [*python, COMPILE, PROGRAM, "plain.pt2"], ("scratch/inductor",)
-    yield "torch: load and call", [*python, LOAD, "plain.pt2", device], ()
-    yield "build from compiled package", [*debug, "build", "plain.pt2", "-o", "again.pt2"], ("again.pt2", "plain.pt2")
-    yield "build", [*debug, "build", PROGRAM, "-o", "inside.pt2"], ()
-    yield "run, level 3", [*debug, "run", "inside.pt2"], ("inside.pt2",)
-    yield "build, by reference", [*debug, "build", PROGRAM, "--weights", "by-reference", "-o", "reference.pt2"], ()
+    yield Step("torch: compile and package", [*python, COMPILE, PROGRAM, "plain.pt2"], ["scratch/inductor"])
+    yield Step("torch: load and call", [*python, LOAD, "plain.pt2", device])
+    rebuilt = ["again.pt2", "plain.pt2"]
+    yield Step("build from compiled package", [*debug, "build", "plain.pt2", "-o", "again.pt2"], rebuilt)
+    yield Step("build", [*debug, "build", PROGRAM, "-o", "inside.pt2"])
+    yield Step("run, level 3", [*debug, "run", "inside.pt2"], ["inside.pt2"])
+    referred = ["--weights", "by-reference", "-o", "reference.pt2"]
+    yield Step("by reference: build", [*debug, "build", PROGRAM, *referred])
     for level in ("3", "2"):
-        yield f"run by reference, level {level}", [*debug, "run", "reference.pt2", "--level", level], ()
+        yield Step(f"by reference: run, level {level}", [*debug, "run", "reference.pt2", "--level", level])
     one = ["--level", "1", "--filter", "*embedding*"]
-    yield "run by reference, level 1, a kernel", [*debug, "run", "reference.pt2", *one], ()
-    yield "triage, clean", [*debug, "triage", PROGRAM], ("aoti_debug_triages",)
-    yield "triage, bad token", [*debug, "triage", PROGRAM, "--inputs", "program.bad.pt"], ()
+    yield Step("by reference: run, level 1, a kernel", [*debug, "run", "reference.pt2", *one])
+    yield Step("by reference: triage, clean", [*debug, "triage", "reference.pt2"], ["aoti_debug_triages"])
+    bad = [*debug, "triage", "reference.pt2", "--inputs", "program.bad.pt"]
+    yield Step("by reference: triage, bad token", bad, status=1)
 
 
 def main() -> int:
-    """Prints a table; 1 if a step ended with another status than 0, or 1 of a triage with a finding."""
+    """Prints a table; 1 if a step had another exit code than it should have."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="*", type=float, default=[0.5, 2.0, 6.0], metavar="GIB")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--llama", action="store_true", help="Llama with 8.03e9 parameters (needs transformers)")
+    parser.add_argument("--only", metavar="TEXT", default="", help="steps whose name has this text")
+    parser.add_argument("--folder", type=Path, help="keep all files here; a program that is there is taken")
     arguments = parser.parse_args()
     failed = 0
-    for size in arguments.sizes:
+    for size in [15.0] if arguments.llama else arguments.sizes:
         layers = max(1, round(size * GIB / (WIDTH * WIDTH * 4)))
         with tempfile.TemporaryDirectory(prefix="large_weights_") as name:
-            folder = Path(name)
-            made = measure([sys.executable, "-c", MAKE, str(WIDTH), str(layers), arguments.device, PROGRAM], folder)
-            if made.status:
+            folder = arguments.folder or Path(name)
+            script = MAKE_LLAMA if arguments.llama else MAKE
+            made = [sys.executable, "-c", script, str(WIDTH), str(layers), arguments.device, PROGRAM]
+            if not (folder / PROGRAM).exists() and measure(made, folder).status:
                 sys.exit((folder / "log.txt").read_text())
-            program = (folder / PROGRAM).stat().st_size
-            print(f"\n{program / GIB:.2f} GiB of weights, {arguments.device}")
+            print(f"\n{(folder / PROGRAM).stat().st_size / GIB:.2f} GiB of weights, {arguments.device}")
             print(f"{'step':36} {'seconds':>8} {'disk GiB':>9} {'memory GiB':>11}  status")
-            for step, words, deleted in steps(arguments.device):
-                before = used(folder)
-                cost = measure(words, folder)
-                disk, memory = (cost.disk - before) / GIB, cost.memory / GIB
-                print(f"{step:36} {cost.seconds:8.1f} {disk:9.2f} {memory:11.2f}  {cost.status}", flush=True)
-                if cost.status != (1 if "bad" in step else 0):
-                    failed += 1
-                    print((folder / "log.txt").read_text()[-2000:])
-                for path in deleted:
-                    target = folder / path
-                    shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
+            failed += sum(not is_done(step, folder) for step in steps(arguments.device) if arguments.only in step.name)
     return 1 if failed else 0
+
+
+def is_done(step: Step, folder: Path) -> bool:
+    """Runs a step, prints its row, and deletes what no later one needs; False if its status is another one."""
+    before = used(folder)
+    cost = measure(step.command, folder)
+    disk, memory = (cost.disk - before) / GIB, cost.memory / GIB
+    print(f"{step.name:36} {cost.seconds:8.1f} {disk:9.2f} {memory:11.2f}  {cost.status}", flush=True)
+    if cost.status != step.status:
+        print((folder / "log.txt").read_text()[-2000:])
+    for path in step.deleted:
+        target = folder / path
+        shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
+    return cost.status == step.status
 
 
 if __name__ == "__main__":

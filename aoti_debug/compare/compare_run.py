@@ -248,8 +248,9 @@ def _of_each_call(changes: Iterable[StateChange]) -> tuple[StateChange, ...]:
 
 
 def exported_of(model: Path, exported: Path | None) -> Path | None:
-    """The exported program: the model itself, the one that was given beside it, or the one that holds the weights of an
-    instrumented package; None without any.
+    """The exported program: the one that is given, the model itself, or the one that a package leaves its weights in.
+
+    None without any.
     """
     if not model.is_file() or exported is not None:
         return exported

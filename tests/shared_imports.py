@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from aoti_debug.base.machine.fork_server import server
-from aoti_debug.base.machine.processes import parent_death
+from aoti_debug.base.machine.processes import tied_process
 from aoti_debug.base.machine.processes.child_process import Child
 from tests import quick_exit
 
@@ -66,7 +66,7 @@ def main() -> None:
     When nobody can connect any more, it waits for the servers: so what they have used is counted as used by the tests.
     """
     parent, number, modules = sys.argv[1:]
-    parent_death.end_with(int(parent))
+    tied_process.end_with(int(parent))
     environment = dict(os.environ)
     server.import_modules(modules.split(","))
     _note_files_of_modules()

@@ -14,7 +14,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.compare_sources import FOLDER, compare_sources

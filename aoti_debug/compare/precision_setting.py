@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, TargetError
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.comparison import Comparison, SettingTrial
 from aoti_debug.compare.measure.output_errors import errors
 from aoti_debug.instrument.builder.build import build_report

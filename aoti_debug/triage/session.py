@@ -11,8 +11,8 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import InputMismatch, UsageError
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.progress.steps import Step, StepListener, Steps
-from aoti_debug.base.machine.versions import installed_versions
+from aoti_debug.base.machine.steps import Step, StepListener, Steps
+from aoti_debug.base.machine.system import installed_versions
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.outcome import incomplete_text
 from aoti_debug.instrument.builder import join_program

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.compare_run import Scope, compare_run
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.instrument.builder import build as builder

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import DiffCause
 from aoti_debug.compare.diff.explain_differences import explain_differences

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from aoti_debug.base.machine.progress.steps import Step, StepListener, Steps
+from aoti_debug.base.machine.steps import Step, StepListener, Steps
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import Comparison

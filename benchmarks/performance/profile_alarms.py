@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.package.manifest import Kind

@@ -11,7 +11,7 @@ import pytest
 
 from aoti_debug.app.cli import main
 from aoti_debug.base.machine import cache
-from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.repro.templates import cpp_build
 from aoti_debug.repro.templates.cpp_build import CppCompiler
 

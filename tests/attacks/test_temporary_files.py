@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.base.machine.files.scratch_directory import scratch_directory
+from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.compare_sources import compare_sources
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict

@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.compare_run import Scope, compare_run
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
 from tests.compare.chains import chain

@@ -14,7 +14,7 @@ import pytest
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine.files import atomic_write
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.alteration import Alteration, LostOperator
 from aoti_debug.compare.document import document

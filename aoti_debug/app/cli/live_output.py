@@ -14,9 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from aoti_debug.app.cli.lines import is_live, print_lines, width
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.progress import timings
-from aoti_debug.base.machine.progress.last_durations import LastDurations
-from aoti_debug.base.machine.progress.steps import Step, StepListener
+from aoti_debug.base.machine import steps
+from aoti_debug.base.machine.steps import LastDurations, Step, StepListener
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.run.supervise import Observer
@@ -170,7 +169,7 @@ def timing_lines(phases: Sequence[TimedPhase], total: float) -> list[str]:
 def _covered(phases: Sequence[TimedPhase]) -> float:
     """The seconds in which at least one phase went on; one whose beginning is not known goes on alone."""
     alone = sum(phase.seconds for phase in phases if phase.began is None)
-    return alone + timings.covered((phase.began, phase.seconds) for phase in phases if phase.began is not None)
+    return alone + steps.covered((phase.began, phase.seconds) for phase in phases if phase.began is not None)
 
 
 def _row(name: str, seconds: float, total: float) -> tuple[str, str, str]:

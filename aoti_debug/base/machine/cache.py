@@ -19,7 +19,6 @@ from pathlib import Path
 
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.machine import user_directories
-from aoti_debug.base.machine.files import private_directory
 
 
 def make() -> str:
@@ -32,11 +31,9 @@ def make() -> str:
         OSError: there is no place for it.
     """
     root = user_directories.cache()
-    if " " not in root and private_directory.make(root):
+    if " " not in root and user_directories.make_private(root):
         return root
-    from aoti_debug.base.machine.files import private_temporary_directory  # 50 modules more, seldom needed
-
-    return str(private_temporary_directory.make(f"aoti_debug-{os.getuid()}"))
+    return str(user_directories.make_private_temporary(f"aoti_debug-{os.getuid()}"))
 
 
 Fill = Callable[[Path], object]  # fills an empty directory; what it returns is ignored

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.machine import cache, user_directories
-from aoti_debug.base.machine.files import private_directory
 
 _ORIGIN = "user.xdg.origin.url"  # an attribute that browsers, wget and curl set on what they download
 _FOLDER = "made_here"
@@ -67,7 +66,7 @@ def _directory() -> Path:
         OSError, ToolchainError: there is no place for it.
     """
     state = Path(user_directories.state())
-    folder = (state if private_directory.make(state) else cache.directory()) / _FOLDER
+    folder = (state if user_directories.make_private(state) else cache.directory()) / _FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 

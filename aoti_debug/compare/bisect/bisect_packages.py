@@ -16,7 +16,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect.options import BisectOptions
 from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
 from aoti_debug.compare.comparison import BAD

@@ -15,7 +15,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect.build_changes import (
     Build,
     Change,

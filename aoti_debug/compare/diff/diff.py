@@ -13,7 +13,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.explain_differences import explain_differences

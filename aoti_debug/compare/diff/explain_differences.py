@@ -19,8 +19,8 @@ from aoti_debug.base import dtypes, wording
 from aoti_debug.base.dtypes import Category
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files.scratch_directory import scratch_directory
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
+from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.compare.compare import require_trust
 from aoti_debug.compare.compare_run import Scope, compare_run, reference_of
 from aoti_debug.compare.diff.difference import (

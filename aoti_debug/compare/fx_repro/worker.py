@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.base.machine import user_modules
+from aoti_debug.base.machine import user_code
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.versions import installed_versions
+from aoti_debug.base.machine.system import installed_versions
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, is_random
 from aoti_debug.compare.fx_repro.request import Saved, SaveRequest
 from aoti_debug.compare.fx_repro.script_text import SCRIPT, TENSORS, describe
@@ -50,7 +50,7 @@ def _saved(request: SaveRequest) -> Saved:
     """
     import torch
 
-    user_modules.load(request.imports, request.libraries)
+    user_code.load(request.imports, request.libraries)
     region = request.region
     reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
     graph = reference.graph(region.graph, region.function)

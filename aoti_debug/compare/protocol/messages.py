@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.processes.error_data import ErrorData
-from aoti_debug.base.machine.processes.messages import Messages
+from aoti_debug.base.machine.processes.messages import ErrorData, Messages
 from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, Refusal
 from aoti_debug.compare.protocol.measurement import (
     AlteredProgram,

@@ -13,7 +13,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.what_if.substituted_run import Instruction, SubstitutedRun, run_substituted
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.pt2 import archive, trust

@@ -17,9 +17,9 @@ from typing import Any, TextIO
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.machine import user_modules
+from aoti_debug.base.machine import user_code
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.processes.error_data import ErrorData
+from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.compare.protocol.measurement import PeakMemory
 from aoti_debug.compare.protocol.messages import EvaluationFailed, Started, message_line
@@ -104,7 +104,7 @@ def _prepare(device: str) -> None:
 def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     import torch
 
-    user_modules.load(request.imports, request.libraries)
+    user_code.load(request.imports, request.libraries)
     reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
     device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
     weights = ExportedWeights(Path(request.exported) if request.exported else None)

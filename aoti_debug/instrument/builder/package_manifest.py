@@ -14,11 +14,10 @@ from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend import lowered_model
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
-from aoti_debug.instrument.wrapper import promised_layouts
+from aoti_debug.instrument.wrapper import promised_layouts, provenance
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS, Analysis
 from aoti_debug.instrument.wrapper.analysis import analyse as analyse_wrapper
 from aoti_debug.instrument.wrapper.callees.shim_operators import declared_shims, shim_operators
-from aoti_debug.instrument.wrapper.provenance import module_paths
 from aoti_debug.package import manifest
 from aoti_debug.package.inputs.signature import ModelSignature, keyword_names
 from aoti_debug.package.manifest import Kernel, KernelCompilation, KernelMatch, Manifest, OperatorSchema, Site
@@ -42,7 +41,7 @@ def analyse(lowered: LoweredModel, torch: Torch) -> Analysis:
     if lowered.reference_file is None:
         return analysis
     reference = program.from_json(lowered.reference_file.read_bytes())
-    return replace(analysis, sites=module_paths.with_modules(analysis.sites, reference))
+    return replace(analysis, sites=provenance.with_modules(analysis.sites, reference))
 
 
 def make_manifest(

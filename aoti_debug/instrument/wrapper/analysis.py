@@ -9,12 +9,11 @@ from aoti_debug.instrument.wrapper import allocations, model_variables
 from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels, functions, triton_kernels
 from aoti_debug.instrument.wrapper.callees.prototypes import Prototype, parse_externs, parse_prototypes
 from aoti_debug.instrument.wrapper.callees.proxy_operators import parse as parse_proxy
-from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import Variables, entry_points
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
-from aoti_debug.instrument.wrapper.cpp_syntax.variables import Variables
 from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext
 from aoti_debug.instrument.wrapper.launches.sites import find_sites
-from aoti_debug.instrument.wrapper.provenance.provenance import attach, with_operator_stacks
+from aoti_debug.instrument.wrapper.provenance import attach, with_operator_stacks
 from aoti_debug.package.manifest import Allocation, Constant, Kernel, Site, Unrecognised
 
 # The headers whose prototypes analyse() reads, below torch's include directory; not every torch has all of them.

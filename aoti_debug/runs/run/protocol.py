@@ -6,8 +6,7 @@ A message is sent before the step that it announces.
 from __future__ import annotations
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.processes.error_data import ErrorData
-from aoti_debug.base.machine.processes.messages import Messages
+from aoti_debug.base.machine.processes.messages import ErrorData, Messages
 from aoti_debug.runs.run.device_profiler import DeviceTimes
 from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage
 

@@ -13,9 +13,9 @@ from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, T
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.base.machine.files import stamped_directories
-from aoti_debug.base.machine.files.scratch_directory import scratch_directory
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.progress.timings import Stopwatch
+from aoti_debug.base.machine.steps import Stopwatch
+from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import trust

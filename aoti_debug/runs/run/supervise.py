@@ -15,8 +15,8 @@ from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PARENT, PythonCommand
 from aoti_debug.base.machine.processes import child_process
-from aoti_debug.base.machine.processes.error_data import ErrorData
-from aoti_debug.base.machine.progress.timings import Stopwatch
+from aoti_debug.base.machine.processes.messages import ErrorData
+from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.runs.run.preloaded_modules import WORKER
 from aoti_debug.runs.run.protocol import (
     CallsBegun,

@@ -19,10 +19,10 @@ from typing import Any, TextIO
 
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import ArtifactError, UsageError
-from aoti_debug.base.machine import current_rank, user_modules
+from aoti_debug.base.machine import current_rank, user_code
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.processes import parent_death
-from aoti_debug.base.machine.processes.error_data import ErrorData
+from aoti_debug.base.machine.processes import tied_process
+from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.package.inputs import input_files, random_inputs
 from aoti_debug.package.inputs.input_files import Inputs
@@ -53,7 +53,7 @@ from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage
 def main() -> int:
     """Runs the package of the request; 1 if it raised an exception, else 0."""
     descriptor, parent, text = sys.argv[1:]
-    parent_death.end_with(int(parent))
+    tied_process.end_with(int(parent))
     request = json_data.parse(RunRequest, text)
     _enable_python_stacks(Path(request.run) / crash_stacks.PYTHON)
     with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
@@ -81,7 +81,7 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     import torch
 
     _send(pipe, TorchImported(str(torch.__version__)))
-    user_modules.load(request.imports, request.libraries)
+    user_code.load(request.imports, request.libraries)
     is_profiled = request.device_times is not None and _can_profile(request.device_times)
     is_captured = request.device_times is not None and request.device_times.replays
     is_inspected = bool(request.inspector) and current_rank.selected(current_rank.parse(request.ranks))

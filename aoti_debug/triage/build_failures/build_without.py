@@ -11,7 +11,7 @@ from typing import TypeAlias
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.bisect.build_changes import Build, LeaveOut, Part, SkipCandidate, applied, name_of
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildSummary

@@ -12,7 +12,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine import user_modules
+from aoti_debug.base.machine import user_code
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process, tied_process
 from aoti_debug.base.version import __version__
@@ -227,7 +227,7 @@ def _texts(failure: BuildFailure, options: BuildOptions) -> dict[str, str]:
         raise UsageError(f"no script is written of the stage {position.stage.value}")
     around = Surroundings(
         configs=options.inductor_configs,
-        folders=user_modules.folders_of(options.imports),
+        folders=user_code.folders_of(options.imports),
         imports=options.imports,
         libraries=options.library_paths,
     )

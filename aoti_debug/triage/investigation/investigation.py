@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import Finding, FindingKind
 from aoti_debug.runs.run.runner import RunResult

@@ -15,7 +15,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
-from aoti_debug.base.machine.progress.steps import Step, Steps
+from aoti_debug.base.machine.steps import Step, Steps
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions, recording_everything

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.base.machine import user_modules
+from aoti_debug.base.machine import user_code
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -122,7 +122,7 @@ def main() -> int:
     import torch
 
     registration.register()
-    user_modules.load(request.imports, request.libraries)
+    user_code.load(request.imports, request.libraries)
     with torch.no_grad():
         _compute(request)
     return 0

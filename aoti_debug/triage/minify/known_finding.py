@@ -10,7 +10,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, TargetError
 from aoti_debug.base.machine.processes import child_process, tied_process
-from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.fx_repro.module_text import CLASS
 from aoti_debug.compare.options import CompareOptions

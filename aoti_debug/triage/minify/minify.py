@@ -11,10 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError, UsageError
-from aoti_debug.base.machine import user_modules
+from aoti_debug.base.machine import user_code
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.progress.steps import StepListener, Steps
-from aoti_debug.base.machine.versions import installed_versions
+from aoti_debug.base.machine.steps import StepListener, Steps
+from aoti_debug.base.machine.system import installed_versions
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.pt2 import archive, trust
@@ -48,7 +48,7 @@ def key_of(options: MinifyOptions) -> str:
     digest = sha256(options.program.read_bytes())
     if options.inputs is not None:
         digest.update(options.inputs.read_bytes())
-    for path in (*user_modules.files_of(options.imports), *filter(Path.is_file, options.libraries)):
+    for path in (*user_code.files_of(options.imports), *filter(Path.is_file, options.libraries)):
         digest.update(sha256(path.read_bytes()).digest())
     digest.update(json.dumps(installed_versions("torch", "aoti-debug"), sort_keys=True).encode())
     words = (options.inductor_configs, options.calls, options.guards, options.imports, options.libraries)
@@ -168,7 +168,7 @@ class _Minimisation:
         self._notes: list[str] = []
         setting = ScriptSetup(
             configs=options.inductor_configs,
-            folders=user_modules.folders_of(options.imports),
+            folders=user_code.folders_of(options.imports),
             imports=options.imports,
             libraries=tuple(str(path.resolve()) for path in options.libraries),
             seconds=options.stall,

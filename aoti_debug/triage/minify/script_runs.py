@@ -13,7 +13,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.machine.processes import child_process, tied_process
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome
 from aoti_debug.triage.minify.attempt import Attempt, AttemptScript, script_of
 from aoti_debug.triage.minify.script_results import ScriptTrial, ScriptTrials

@@ -17,7 +17,7 @@ from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories
 from aoti_debug.base.machine.files.stamped_directories import LATEST
-from aoti_debug.base.machine.progress.steps import Step
+from aoti_debug.base.machine.steps import Step
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.rundir import run_directory

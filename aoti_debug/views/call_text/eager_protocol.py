@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.processes.error_data import ErrorData
+from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.views.call_text.call import Call
 
 

@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from aoti_debug.base import dtypes
-from aoti_debug.base.machine import user_modules
+from aoti_debug.base.machine import user_code
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.processes.error_data import ErrorData
+from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.instrument.frontend.worker.graph_nodes import module_path
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
@@ -103,7 +103,7 @@ def run(request: EagerRequest) -> EagerAnswer:
     recorder = CallRecorder(hashes=request.hashes, values=request.values)
     stacks: Mapping[str, int] = {}
     try:
-        user_modules.load(request.imports, request.libraries)
+        user_code.load(request.imports, request.libraries)
         registration.register()
         program = torch.export.load(request.program)
         inputs = _inputs(request, program)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import page_file
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.views.memory.document import document
 from aoti_debug.views.memory.memory import RunMemory
 from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock
@@ -157,4 +157,4 @@ def write(found: RunMemory, output: Path | None = None) -> Path:
     Raises:
         UsageError: the file cannot be written.
     """
-    return page_file.write(page(found), output, found.run.path / NAME)
+    return atomic_write.write_page(page(found), output, found.run.path / NAME)

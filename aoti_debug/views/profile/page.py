@@ -9,7 +9,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import page_file
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.package.recording.site_filter import common_module, containing
 from aoti_debug.runs.show import text
 from aoti_debug.views.profile.model_profile import ModelProfile, SiteProfile, hint
@@ -208,7 +208,7 @@ def write(profile: ModelProfile, output: Path | None = None) -> Path:
     Raises:
         UsageError: the file cannot be written.
     """
-    return page_file.write(page(profile), output, profile.run.path / NAME)
+    return atomic_write.write_page(page(profile), output, profile.run.path / NAME)
 
 
 def _box(box: Box, call_seconds: float, one: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process
-from aoti_debug.base.machine.progress.steps import StepListener, Steps
+from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import has_reference, reference_of
 from aoti_debug.compare.what_if.replay_session import ReplaySession

@@ -11,7 +11,7 @@ from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import json_data, page_file
+from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.compare.diff import text
 from aoti_debug.compare.diff.difference import Diff, LaunchDifference, TensorDifference
 from aoti_debug.compare.diff.difference_spread import difference_spread
@@ -162,7 +162,7 @@ def write(diff: Diff, excesses: Sequence[str] | None, path: Path) -> Path:
         RunDirError: a tensor is damaged.
         UsageError: the file cannot be written.
     """
-    return page_file.write(diff_page(diff, excesses), path, path)
+    return atomic_write.write_page(diff_page(diff, excesses), path, path)
 
 
 def _verdict(diff: Diff) -> tuple[str, str]:

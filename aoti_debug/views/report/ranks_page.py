@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from aoti_debug.base.machine.files import page_file
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.runs.ranks import text
 from aoti_debug.runs.ranks.document import document
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis
@@ -50,4 +50,4 @@ def write(analysis: RanksAnalysis, output: Path | None = None) -> Path:
         UsageError: the file cannot be written.
     """
     default = analysis.run.path / REPORT
-    return page_file.write(ranks_page(analysis, output or default), output, default)
+    return atomic_write.write_page(ranks_page(analysis, output or default), output, default)

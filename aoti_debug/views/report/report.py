@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from aoti_debug.base.machine.files import page_file
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.views.report.document import document_of
 from aoti_debug.views.report.page import page
@@ -51,7 +51,7 @@ def write(subject: ReportSubject, output: Path | None = None, summaries: str = "
         RunDirError: a run is damaged.
         UsageError: the file cannot be written.
     """
-    return page_file.write(html(subject, summaries=summaries), output, subject.report)
+    return atomic_write.write_page(html(subject, summaries=summaries), output, subject.report)
 
 
 def write_triage(triage: TriageDir) -> Path:

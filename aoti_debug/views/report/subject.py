@@ -11,7 +11,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.stamped_directories import LATEST
-from aoti_debug.base.machine.progress.steps import Step
+from aoti_debug.base.machine.steps import Step
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.runs.diagnosis.diagnose import diagnose

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.base.machine.files import page_file
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries
 from aoti_debug.views.report.page import PageParts, render
@@ -33,7 +33,7 @@ def write(run: RunDir, found: Summaries, chosen: Sequence[Series], output: Path 
     Raises:
         UsageError: the file cannot be written.
     """
-    return page_file.write(page_text(run, found, chosen), output, run.path / PAGE)
+    return atomic_write.write_page(page_text(run, found, chosen), output, run.path / PAGE)
 
 
 def page_text(run: RunDir, summaries: Summaries, series: Sequence[Series]) -> str:

@@ -6,8 +6,7 @@ import pytest
 
 from aoti_debug.app.cli import live_output
 from aoti_debug.app.cli.live_output import SavedSoFar, TimedPhase, launches_per_call, timing_lines
-from aoti_debug.base.machine.progress.last_durations import LastDurations
-from aoti_debug.base.machine.progress.steps import Step
+from aoti_debug.base.machine.steps import LastDurations, Step
 from aoti_debug.runs.show import terminal_cells
 from tests.factories import make_manifest, site
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.diff.budget import Budget, TensorBudget
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff, DiffCause

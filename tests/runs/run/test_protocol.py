@@ -6,7 +6,7 @@ import pytest
 
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
-from aoti_debug.base.machine.processes.error_data import ErrorData
+from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.runs.run import protocol
 from aoti_debug.runs.run.protocol import (
     CallsBegun,

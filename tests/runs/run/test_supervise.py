@@ -11,7 +11,7 @@ import pytest
 
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
-from aoti_debug.base.machine.progress.timings import Stopwatch
+from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner, supervise
 from aoti_debug.runs.run.options import RunOptions

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis import findings

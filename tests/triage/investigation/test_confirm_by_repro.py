@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.repro.evidence import Evidence, Mode
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding

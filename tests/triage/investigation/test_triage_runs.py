@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.base.machine.progress.steps import Step, StepListener, Steps
+from aoti_debug.base.machine.steps import Step, StepListener, Steps
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aoti_debug.base.errors import RunDirError, UsageError
-from aoti_debug.base.machine.progress.steps import Step
+from aoti_debug.base.machine.steps import Step
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, Finding, Place

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.machine.progress.steps import Steps
+from aoti_debug.base.machine.steps import Steps
 from aoti_debug.runs.run.device_profiler import CaptureError
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -9,7 +9,7 @@ import pytest
 
 from aoti_debug.base.abi import FaultDomain
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.machine.processes.error_data import ErrorData
+from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.device_profiler import CaptureError, MeasuringError, NoWorkError, TooMuchWorkError
 from aoti_debug.runs.run.options import RunOptions

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from aoti_debug.base.abi import FaultDomain, NoteCode, Phase
-from aoti_debug.base.machine.progress.steps import Step
+from aoti_debug.base.machine.steps import Step
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.measure.evaluated import spread_of
 from aoti_debug.compare.measure.verdicts import LaunchVerdict

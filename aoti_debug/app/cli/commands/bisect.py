@@ -10,7 +10,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
-from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.compare.bisect.bisect_packages import bisect_packages
 from aoti_debug.compare.bisect.bisect_settings import bisect_settings
 from aoti_debug.compare.bisect.options import BASE, BisectOptions, SettingsOptions

@@ -18,7 +18,7 @@ from aoti_debug.app.cli.lines import is_live, print_lines, width
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.app.cli.unmatched import unmatched_warning
 from aoti_debug.base import wording
-from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary

@@ -10,7 +10,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.app.cli.options import modules_and_lines
-from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.compare.compare import compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.document import document

@@ -13,7 +13,7 @@ from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.files import stamped_directories
-from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.compare.diff import budget
 from aoti_debug.compare.diff.diff import diff
 from aoti_debug.compare.diff.difference import Diff

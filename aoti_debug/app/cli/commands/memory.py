@@ -10,7 +10,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
-from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.views.memory.document import document
 from aoti_debug.views.memory.memory import memory
 from aoti_debug.views.memory.options import BASE, MemoryOptions

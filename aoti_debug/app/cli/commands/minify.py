@@ -11,7 +11,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_UNCONFIRMED
-from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.triage.minify.minified import Minified, document, minified_lines
 from aoti_debug.triage.minify.minify import minify
 from aoti_debug.triage.minify.options import BASE, MAX_SCRIPTS, MinifyOptions

@@ -12,7 +12,7 @@ from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.files import atomic_write
-from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.document import document
 from aoti_debug.views.profile.options import BASE, CALLS, WARM_UP, ProfileOptions

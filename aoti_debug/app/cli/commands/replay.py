@@ -13,7 +13,7 @@ from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
-from aoti_debug.base.machine.progress.last_durations import LastDurations
+from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.compare.what_if.replay import Reached, replay
 from aoti_debug.compare.what_if.replay_session import BASE, ReplayOptions
 from aoti_debug.compare.what_if.text import what_if_lines

@@ -22,7 +22,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import Level, SaveStatus
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine import current_rank as machine_ranks
-from aoti_debug.base.machine.progress.timings import since_process_start
+from aoti_debug.base.machine.steps import since_process_start
 from aoti_debug.compare.diff.repeated_calls import compare_calls
 from aoti_debug.compare.diff.text import repeat_lines
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE

@@ -17,8 +17,7 @@ from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import START, StepLines, TimedPhase, timing_lines
 from aoti_debug.app.cli.ranks import write_ranks_pages
 from aoti_debug.base.errors import AotiDebugError, UsageError
-from aoti_debug.base.machine.progress.last_durations import LastDurations
-from aoti_debug.base.machine.progress.timings import since_process_start
+from aoti_debug.base.machine.steps import LastDurations, since_process_start
 from aoti_debug.instrument.builder.options import TIMEOUT
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind

@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from aoti_debug.base.errors import UsageError
+
 _KEPT_OF_NAME = 50  # characters, at most 4 bytes each: a file's name has at most 255 bytes
 
 
@@ -23,6 +25,26 @@ def write(path: Path, content: str | bytes) -> None:
     encoded = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     with replace_file(path) as temporary:
         temporary.write_bytes(encoded)
+
+
+def write_page(text: str, output: Path | None, default: Path) -> Path:
+    """Writes an HTML page, whole or not at all, over an older one; returns its path.
+
+    Args:
+        output: the file; None for `default`, whose folder must not be a link.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    path = output or default
+    if output is None and path.parent.is_symlink():
+        raise UsageError(f"{path.parent} is a link to another place", hint="name the file with -o")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, text)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
+    return path
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ from typing import NoReturn
 
 from aoti_debug.base import wording
 from aoti_debug.base.machine.fork_server.request import ForkRequest, PythonCommand, receive
-from aoti_debug.base.machine.processes import parent_death
+from aoti_debug.base.machine.processes import tied_process
 
 STATUS = struct.Struct("<q")  # the child's process id, then its exit code as in subprocess.Popen.returncode
 READY = b"\0"  # sent when the modules are imported
@@ -261,7 +261,7 @@ class Server:
     def _begin_child(self, request: ForkRequest, descriptors: Sequence[int]) -> PythonCommand:
         """Makes this process look like a new one: signals, descriptors, environment, working directory."""
         os.setpgid(0, 0)
-        parent_death.end_with(self._process)
+        tied_process.end_with(self._process)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         status, stdout, stderr, *inherited = descriptors

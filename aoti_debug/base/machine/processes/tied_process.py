@@ -1,8 +1,10 @@
-"""Commands that end with this process, however it ends: also when it is killed."""
+"""Processes that end with their parent, however it ends: also when it is killed."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,16 @@ from pathlib import Path
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.processes.child_process import Child, FinishedProcess
 
+_PR_SET_PDEATHSIG = 1
 _LAUNCHER = Path(__file__).with_name("end_with_parent.py")
+
+
+def end_with(parent: int) -> None:
+    """Makes the kernel kill this process when its parent ends; ends it at once if that was another process."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def run(

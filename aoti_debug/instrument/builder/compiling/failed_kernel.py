@@ -21,7 +21,7 @@ from aoti_debug.instrument.frontend.protocol.build_failure import (
     Position,
 )
 from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels
-from aoti_debug.instrument.wrapper.provenance.provenance import kernel_information
+from aoti_debug.instrument.wrapper.provenance import kernel_information
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import MODEL, Node, NodeKind, Reference

@@ -11,7 +11,7 @@ from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
 from aoti_debug.instrument.wrapper.callees.proxy_operators import ProxyNode
 from aoti_debug.instrument.wrapper.callees.triton_functions import TritonFunction
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
-from aoti_debug.instrument.wrapper.cpp_syntax.variables import Variables
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import Variables
 from aoti_debug.instrument.wrapper.launches.slots import Slot
 from aoti_debug.package.manifest import Kind, ProxyArgument
 

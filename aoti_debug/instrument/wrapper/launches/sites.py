@@ -13,8 +13,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
 from aoti_debug.instrument.wrapper.cpp_syntax import calls
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
-from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points
-from aoti_debug.instrument.wrapper.cpp_syntax.variables import variables
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points, variables
 from aoti_debug.instrument.wrapper.launches import slots
 from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of

@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.instrument.wrapper.cpp_syntax.functions import device_of, entry_points, triton_functions
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import (
+    Variables,
+    device_of,
+    entry_points,
+    triton_functions,
+    variables,
+)
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
 from tests.instrument.wrapper import texts
 
@@ -67,3 +73,70 @@ def test_triton_functions_of_both_styles() -> None:
 
 def test_devices() -> None:
     assert (device_of(texts.text("cuda")), device_of(texts.text("mixed")), device_of("")) == ("cuda", "cpu", "cpu")
+
+
+VIEW = "wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper({}, 2, a, b, 0L))"
+
+
+def read(*lines: str) -> Variables:
+    masked = mask("void AOTInductorModel::run_impl(int x) {\n" + "\n".join(lines) + "\n}\n")
+    (body,) = entry_points(masked)
+    return variables(masked, body)
+
+
+def test_types_of_numbers() -> None:
+    declared = read("int32_t var_0 = 1;", "int64_t u0_raw;", "double var_1 = 0.5;", "auto buf5_2 = 36L*s0;")
+    assert declared.types == {"var_0": "int32_t", "u0_raw": "int64_t", "var_1": "double", "buf5_2": "auto"}
+
+
+def test_views_and_handles_have_bases() -> None:
+    declared = read(
+        f"auto buf19 = {VIEW.format('buf22')};  // alias",
+        "AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_assign_tensors_out(arg5_1, &true_graph_0_arg0_1_handle));",
+        f"aoti_torch_assign_tensors_out({VIEW.format('buf3')}, &true_graph_0_arg1_1_handle);",
+        "AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_cpu_view_dtype(buf4, cached_torch_dtype_int32, &tmp_buf4_7));",
+    )
+    assert declared.bases == {
+        "buf19": "buf22",
+        "true_graph_0_arg0_1": "arg5_1",
+        "true_graph_0_arg1_1": "buf3",
+        "tmp_buf4_7": "buf4",
+    }
+
+
+def test_a_buffer_that_takes_another_over_is_its_own() -> None:
+    declared = read(
+        f"auto buf7 = {VIEW.format('buf0')}; buf0.reset();  // reuse", "auto buf8 = std::move(buf1);  // reuse"
+    )
+    assert declared.bases == {}
+
+
+def test_a_handle_that_a_loop_carries_on_is_its_own() -> None:
+    declared = read(
+        "aoti_torch_assign_tensors_out(buf5, &buf7_handle);", "while (1) {", "buf7 = std::move(body_buf3);", "}"
+    )
+    assert declared.bases == {}
+    assert "buf7" in declared.initialised
+
+
+def test_initialised_tensors() -> None:
+    declared = read(
+        "auto arg0_1 = std::move(inputs[0]);",
+        "[[maybe_unused]] auto& weight = constants_->at(0);",
+        "AtenTensorHandle buf2_handle;  // output buffer",
+        "AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_new_uninitialized_tensor(&buf2_handle));",
+        "RAIIAtenTensorHandle buf2(buf2_handle);",
+        "RAIIAtenTensorHandle scalar_to_tensor_0 = scalar_to_tensor_handle(2L);",
+    )
+    assert (declared.initialised, declared.uninitialised) == (frozenset({"arg0_1", "weight"}), frozenset({"buf2"}))
+    assert declared.tensors == {"arg0_1", "weight", "buf2", "scalar_to_tensor_0"}
+
+
+def test_a_result_of_a_branch_is_initialised() -> None:
+    declared = read("RAIIAtenTensorHandle buf4;", "if (c) {", "buf4 = std::move(true_graph_0_buf1);", "}")
+    assert declared.initialised == {"buf4"}
+
+
+def test_a_second_handle_of_a_buffer_does_not_fill_it() -> None:
+    declared = read("aoti_torch_new_tensor_handle(buf1, &tmp_buf1_0);")
+    assert (declared.initialised, declared.bases) == (frozenset(), {"tmp_buf1_0": "buf1"})

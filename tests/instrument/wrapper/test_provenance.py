@@ -4,7 +4,7 @@ import pytest
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.instrument.wrapper.analysis import analyse
-from aoti_debug.instrument.wrapper.provenance.provenance import attach, with_operator_stacks
+from aoti_debug.instrument.wrapper.provenance import attach, with_operator_stacks
 from aoti_debug.package.manifest import Certainty, Site
 from tests import factories
 from tests.instrument.wrapper import texts

@@ -5,7 +5,7 @@ import pytest
 from aoti_debug.base import errors
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, InputMismatch, Mismatch
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.base.machine.processes.error_data import ErrorData
+from aoti_debug.base.machine.processes.messages import ErrorData
 
 MISMATCH = Mismatch("x", 1, "dtype", "float32[2] on cpu", "int64[2] on cpu", "x is wrong", "convert it")
 

@@ -1,16 +1,62 @@
-"""A function of the user's own, named on the command line as FILE.py:FUNCTION."""
+"""Code of the user's own: a function named on the command line as FILE.py:FUNCTION, the files of imported modules."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import runpy
 import sys
-from collections.abc import Callable
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
+
+
+def load(modules: Sequence[str], libraries: Sequence[str]) -> None:
+    """Imports modules, and has torch load libraries."""
+    import torch
+
+    for module in modules:
+        importlib.import_module(module)
+    for library in libraries:
+        torch.ops.load_library(library)
+
+
+def folders_of(modules: Sequence[str]) -> tuple[str, ...]:
+    """The folders of those modules that are not installed, also of the current one: where the script has to look."""
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found: dict[str, None] = {}
+    for module in modules:
+        top = module.partition(".")[0]
+        spec = _spec(top)
+        if spec is None:
+            continue
+        packages = [Path(folder) for folder in spec.submodule_search_locations or ()]  # several of a namespace package
+        for place in packages or [Path(spec.origin)] if spec.origin else packages:
+            folder = place.resolve().parent
+            if str(folder) not in installed:
+                found[str(folder)] = None
+    return tuple(found)
+
+
+def files_of(modules: Sequence[str]) -> Iterator[Path]:
+    """Yields the files of modules: of a package all that are Python's."""
+    for module in modules:
+        spec = _spec(module.partition(".")[0])
+        if spec is not None and spec.submodule_search_locations:
+            for folder in dict.fromkeys(Path(folder).resolve() for folder in spec.submodule_search_locations):
+                yield from sorted(folder.rglob("*.py"))
+        elif spec is not None and spec.has_location and spec.origin:
+            yield Path(spec.origin)
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    return PathFinder.find_spec(module, [os.getcwd(), *sys.path])
 
 
 @dataclass(frozen=True)

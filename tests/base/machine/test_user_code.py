@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.machine.user_function import UserFunction
+from aoti_debug.base.machine.user_code import UserFunction, files_of, folders_of
 
 
 def named(text: str) -> UserFunction:
@@ -47,3 +47,20 @@ def test_a_file_imports_its_neighbours(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "a_neighbour.py").write_text("number = 4\n")
     (tmp_path / "my.py").write_text("def f():\n    import a_neighbour\n    return a_neighbour.number\n")
     assert named(f"{tmp_path / 'my.py'}:f").load()() == 4
+
+
+def test_modules_of_the_current_folder_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "operators_of_mine.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])  # as of a console script
+    assert folders_of(("operators_of_mine", "torch")) == (str(tmp_path),)
+    assert list(files_of(("operators_of_mine",))) == [tmp_path / "operators_of_mine.py"]
+
+
+def test_a_package_without_an_init_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "operators").mkdir()
+    (tmp_path / "operators" / "mine.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert folders_of(("operators.mine",)) == (str(tmp_path),)
+    assert list(files_of(("operators.mine",))) == [tmp_path / "operators" / "mine.py"]

@@ -1,4 +1,4 @@
-"""The provenance of sites: the model lines and graph nodes that they come from."""
+"""The provenance of sites: the model lines, graph nodes and module paths that they come from."""
 
 from __future__ import annotations
 
@@ -16,11 +16,36 @@ from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
 from aoti_debug.instrument.wrapper.launches.sites import SiteCall
 from aoti_debug.package.manifest import Arg, Certainty, Form, ModelLine, Provenance, Role, Site
 from aoti_debug.package.recording.stack_frames import own_frames
+from aoti_debug.package.reference.program import Graph, Reference
 
 _WRITES = (Role.OUT, Role.INOUT, Role.UNKNOWN)
 _READS = (Role.IN, Role.INOUT, Role.UNKNOWN)
 _NUMBERS = (Form.SCALAR, Form.INTS)
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_Index = Mapping[tuple[str, str], list[int]]
+
+
+def with_modules(sites: Sequence[Site], reference: Reference) -> tuple[Site, ...]:
+    """Returns the sites with the paths of the modules that their operations belong to.
+
+    The operations of a site are the nodes that Inductor has recorded for it, otherwise those whose results it writes.
+    """
+    return tuple(_with_modules(site, reference.graph(site.subgraph, site.function)) for site in sites)
+
+
+def _with_modules(site: Site, graph: Graph | None) -> Site:
+    if graph is None:
+        return site
+    written = (graph.held.get(arg.base or arg.name, "") for arg in site.args if arg.written)
+    modules = _modules(site.provenance.post_grad_nodes, graph) or _modules(written, graph)
+    return replace(site, provenance=replace(site.provenance, modules=modules))
+
+
+def _modules(names: Iterable[str], graph: Graph) -> tuple[str, ...]:
+    """The module paths of nodes, in the order of execution; those of the model itself have none."""
+    known = [name for name in dict.fromkeys(names) if name in graph.by_name]
+    paths = (graph.by_name[name].module for name in graph.sorted(known))
+    return tuple(dict.fromkeys(path for path in paths if path))
 
 
 def infer(sites: Sequence[Site]) -> tuple[Site, ...]:
@@ -55,9 +80,6 @@ def _operator_word(site: Site) -> str:
 def _matching_frames(word: str, source: tuple[ModelLine, ...]) -> tuple[ModelLine, ...]:
     """Returns the frames whose line contains the word; all of them if none does."""
     return tuple(frame for frame in source if word and word in frame.text) or source
-
-
-_Index = Mapping[tuple[str, str], list[int]]
 
 
 class _LocatedSites:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.instrument.wrapper.provenance.provenance import infer
+from aoti_debug.instrument.wrapper.provenance import infer
 from aoti_debug.package.manifest import Certainty, Form, Kind, ModelLine, Role, Site
 from tests.factories import arg, site
 

@@ -1,13 +1,24 @@
-"""The processor of this machine, as Linux describes it in /proc/cpuinfo."""
+"""The processor of this machine, and the versions of Python, the system and installed packages."""
 
 from __future__ import annotations
 
+import contextlib
 import platform
+from importlib import metadata
 from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
 
 CPUINFO = Path("/proc/cpuinfo")
+
+
+def installed_versions(*packages: str) -> dict[str, str]:
+    """The versions by name: "Python", "system", and those of the packages that are installed."""
+    versions = {"Python": platform.python_version(), "system": platform.platform()}
+    for name in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 @dataclass(frozen=True)
@@ -24,7 +35,7 @@ class Processor:
 
 
 def this_processor() -> Processor:
-    """Reads the name and the features of the first processor of this machine."""
+    """Reads the name and the features of the first processor of this machine from /proc/cpuinfo."""
     try:
         lines = CPUINFO.read_text(errors="replace").splitlines()
     except OSError:

@@ -18,32 +18,6 @@ from aoti_debug.runs.kernel_source.statements import Statement
 if TYPE_CHECKING:
     from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Operation:
-    """One evaluated operation.
-
-    Attributes:
-        name: "div", "sum", "to float16".
-        operands: 0-d, or 1-d with one entry for each element of the row.
-        exact: the result before it was rounded.
-        result: the rounded result.
-        dtype: the dtype that it was rounded to.
-    """
-
-    statement: Statement
-    name: str
-    operands: tuple[Tensor, ...]
-    exact: Tensor
-    result: Tensor
-    dtype: str
-
-    @property
-    def reduces(self) -> bool:
-        """True if it reduces a row to one value."""
-        return self.name in REDUCTIONS and self.operands[0].dim() == 1
-
-
 E4M3_LIMIT = 464.0  # larger values round to more than 448, the largest
 REDUCTIONS = frozenset({"sum", "prod", "max", "min"})
 _DTYPES = {  # by their names in kernels
@@ -81,6 +55,31 @@ _NAMES = {  # name in kernels -> name in torch
 _REDUCTION_NAMES = {"sum": "sum", "max2": "max", "min2": "min", "prod": "prod"}
 _IDENTITIES = frozenset({"broadcast_to", "same", "reshape", "trans", "view", "expand_dims"})
 _EXACT = frozenset({"maximum", "minimum", "isnan", "isinf", "abs", "neg"})  # never produce a non-finite value
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One evaluated operation.
+
+    Attributes:
+        name: "div", "sum", "to float16".
+        operands: 0-d, or 1-d with one entry for each element of the row.
+        exact: the result before it was rounded.
+        result: the rounded result.
+        dtype: the dtype that it was rounded to.
+    """
+
+    statement: Statement
+    name: str
+    operands: tuple[Tensor, ...]
+    exact: Tensor
+    result: Tensor
+    dtype: str
+
+    @property
+    def reduces(self) -> bool:
+        """True if it reduces a row to one value."""
+        return self.name in REDUCTIONS and self.operands[0].dim() == 1
 
 
 class _UnknownError(Exception):

@@ -31,6 +31,17 @@ _REWRITES = (
     (re.compile(r"\b(?:std|at::vec|at|c10)::"), ""),
     (re.compile(r"::"), "__"),
 )
+_INFINITY = re.compile(r"(-?)\s*(?:static_cast<[\w:]+>\()?(-?)std::numeric_limits<[^<>]*(?:\(\))?>::infinity\(\)")
+_COMPARES = re.compile(r"[\w)\]]\s(?:==|!=|<=|>=|<|>|&&|\|\|)\s[\w(]|\bisnan\(|\bisinf\(|\.isnan\(|\.isinf\(")
+_ASSIGNS = re.compile(r"(?:[\w:<>,\s\[\]]*?[\s*&])?(\w+)\s*=(?!=)\s*(.*)\Z", re.DOTALL)
+_ELEMENT = re.compile(r"(\w+)\[.*?\]\s*=(?!=)\s*(.*)\Z", re.DOTALL)
+_STORE = re.compile(r"(\w+)\.store\((\w+)\b", re.DOTALL)
+_ATOMIC = re.compile(r"atomic_add\w*(?:<[^()]*>)?\(&?(\w+)\b(.*)\Z", re.DOTALL)
+_CALL = re.compile(r"[\w:]+(?:<.*?>)?\((.*)\)\Z", re.DOTALL)
+_WORD = re.compile(r"(?<![\w.:])[A-Za-z_]\w*(?!\w*::)")
+_LAMBDA = re.compile(r"\[[&=]?\]\s*(?:\([^()]*\)\s*)?\Z")
+_BLOCK_HEAD = re.compile(r"(?:\)|\belse|\A|#pragma [^\n]*\n)\s*\Z")  # before a block's brace: `for (…)`
+_NEGATES = re.compile(r"\.neg\(\)|\babs\(|\bfabs\(|\.abs\(\)|= -tmp\w")
 
 
 def to_python(text: str) -> str:
@@ -54,19 +65,6 @@ def to_python(text: str) -> str:
         return ast.unparse(ast.parse(text.strip(), mode="eval"))
     except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
         return ""
-
-
-_INFINITY = re.compile(r"(-?)\s*(?:static_cast<[\w:]+>\()?(-?)std::numeric_limits<[^<>]*(?:\(\))?>::infinity\(\)")
-_COMPARES = re.compile(r"[\w)\]]\s(?:==|!=|<=|>=|<|>|&&|\|\|)\s[\w(]|\bisnan\(|\bisinf\(|\.isnan\(|\.isinf\(")
-_ASSIGNS = re.compile(r"(?:[\w:<>,\s\[\]]*?[\s*&])?(\w+)\s*=(?!=)\s*(.*)\Z", re.DOTALL)
-_ELEMENT = re.compile(r"(\w+)\[.*?\]\s*=(?!=)\s*(.*)\Z", re.DOTALL)
-_STORE = re.compile(r"(\w+)\.store\((\w+)\b", re.DOTALL)
-_ATOMIC = re.compile(r"atomic_add\w*(?:<[^()]*>)?\(&?(\w+)\b(.*)\Z", re.DOTALL)
-_CALL = re.compile(r"[\w:]+(?:<.*?>)?\((.*)\)\Z", re.DOTALL)
-_WORD = re.compile(r"(?<![\w.:])[A-Za-z_]\w*(?!\w*::)")
-_LAMBDA = re.compile(r"\[[&=]?\]\s*(?:\([^()]*\)\s*)?\Z")
-_BLOCK_HEAD = re.compile(r"(?:\)|\belse|\A|#pragma [^\n]*\n)\s*\Z")  # before a block's brace: `for (…)`
-_NEGATES = re.compile(r"\.neg\(\)|\babs\(|\bfabs\(|\.abs\(\)|= -tmp\w")
 
 
 def statements(source: str, name: str) -> Iterator[Statement]:

@@ -6,7 +6,7 @@ import keyword
 from collections.abc import Callable
 
 from aoti_debug.base import dtypes
-from aoti_debug.base.abi import LAYOUTS, device_name
+from aoti_debug.base.dtypes import LAYOUTS, device_name
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.manifest import Form, Kind, Manifest, OperatorSchema, Parameter
 from aoti_debug.package.recording.values import Number

@@ -32,8 +32,8 @@ from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo
 
 _DTYPE_NUMBERS = {dtype.name: number for number, dtype in enumerate(dtypes.DTYPES)}
-_LAYOUT_NUMBERS = {name: number for number, name in abi.LAYOUTS.items()}
-_DEVICE_NUMBERS = {name: number for number, name in abi.DEVICE_TYPES.items()}
+_LAYOUT_NUMBERS = {name: number for number, name in dtypes.LAYOUTS.items()}
+_DEVICE_NUMBERS = {name: number for number, name in dtypes.DEVICE_TYPES.items()}
 _TAGS = {
     Absent.UNSET: ValueTag.UNSET,
     Absent.NULL: ValueTag.NULL,
@@ -414,7 +414,7 @@ def run_directory(
     info = run_info(**({"level": journal.level if journal else 0, "device": package.device} | fields))
     trust.remember_run(package, info.imports, info.libraries)
     run_json.write(info, path)
-    (path / "manifest.json").write_text(manifest.to_json(package), encoding="utf-8")
+    (path / "manifest.json").write_text(package.json_text, encoding="utf-8")
     if journal is not None:
         (path / "journal.bin").write_bytes(journal.bytes())
     if crumbs is not None:

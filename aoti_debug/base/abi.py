@@ -1,8 +1,7 @@
 """The Python side of runtime_shims/aoti_debug.h and runtime_shims/formats/journal_format.h.
 
-It has their numbers and records, and the environment variables. Every enum value and every struct here has its
-counterpart in one of the two headers; tests/base/test_abi.py compares them.
-The enums that the manifest needs too (form, role, C type) are in manifest.py.
+Their numbers and records, and the environment variables: tests/base/test_abi.py compares every enum and struct with its
+counterpart in the two headers. The enums that the manifest needs too (form, role, C type) are in manifest.py.
 """
 
 from __future__ import annotations
@@ -245,12 +244,10 @@ JOURNAL_HEADER = Struct(
 BLOCK_HEADER = Struct("BlockHeader", (("magic", "I"), ("thread", "I"), ("sequence", "Q")))
 RECORD_HEADER = Struct("RecordHeader", (("size", "I"), ("type", "H"), ("flags", "H"), ("time_ns", "Q")))
 CALL_BEGIN = Struct(
-    "CallBegin",
-    (("call", "I"), ("kind", "B"), ("level", "B"), ("stream_slot", "H"), ("model", "Q"), ("stream", "Q")),
+    "CallBegin", (("call", "I"), ("kind", "B"), ("level", "B"), ("stream_slot", "H"), ("model", "Q"), ("stream", "Q"))
 )
 CALL_END = Struct(
-    "CallEnd",
-    (("call", "I"), ("kind", "B"), ("failed", "B"), ("reserved", "H"), ("launches", "I"), ("reserved2", "I")),
+    "CallEnd", (("call", "I"), ("kind", "B"), ("failed", "B"), ("reserved", "H"), ("launches", "I"), ("reserved2", "I"))
 )
 WALL_CLOCK = Struct("WallClock", (("unix_ns", "Q"),))
 LAYOUT = Struct(
@@ -296,8 +293,7 @@ GRID = Struct(
     ),
 )
 LAUNCH_END = Struct(
-    "LaunchEnd",
-    (("call", "I"), ("launch", "I"), ("status", "i"), ("kind", "B"), ("reserved", "B"), ("n_values", "H")),
+    "LaunchEnd", (("call", "I"), ("launch", "I"), ("status", "i"), ("kind", "B"), ("reserved", "B"), ("n_values", "H"))
 )
 TENSOR_FILE = Struct(
     "TensorFile",
@@ -394,84 +390,11 @@ WATCH_HIT = Struct(
 WATCH_COUNT = Struct("WatchCount", (("watch", "I"), ("reserved", "I"), ("hits", "Q"), ("evaluated", "Q")))
 NOTE = Struct("Note", (("code", "I"), ("text_bytes", "I")))
 CRUMB_HEADER = Struct(
-    "CrumbHeader",
-    (("magic", "8s"), ("version", "I"), ("n_slots", "I"), ("every", "Q"), ("reserved", "5Q")),
+    "CrumbHeader", (("magic", "8s"), ("version", "I"), ("n_slots", "I"), ("every", "Q"), ("reserved", "5Q"))
 )
 CRUMB_SLOT = Struct(
     "CrumbSlot",
     (("completed", "I"), ("used", "I"), ("stream", "Q"), ("replays", "I"), ("reserved0", "I"), ("reserved", "5Q")),
 )
 
-STRUCTS = (
-    JOURNAL_HEADER,
-    BLOCK_HEADER,
-    RECORD_HEADER,
-    CALL_BEGIN,
-    CALL_END,
-    WALL_CLOCK,
-    LAYOUT,
-    SLOT_VALUE,
-    LAUNCH_BEGIN,
-    GRID,
-    LAUNCH_END,
-    TENSOR_FILE,
-    TENSOR_STATS,
-    REPLAY_STATS,
-    FAULT,
-    GUARD_DAMAGE,
-    PRINT,
-    WATCH,
-    WATCH_HIT,
-    WATCH_COUNT,
-    NOTE,
-    CRUMB_HEADER,
-    CRUMB_SLOT,
-)
-
-# c10::DeviceType -> torch's name
-DEVICE_TYPES: dict[int, str] = {
-    0: "cpu",
-    1: "cuda",
-    2: "mkldnn",
-    3: "opengl",
-    4: "opencl",
-    5: "ideep",
-    6: "hip",
-    7: "fpga",
-    8: "maia",
-    9: "xla",
-    10: "vulkan",
-    11: "metal",
-    12: "xpu",
-    13: "mps",
-    14: "meta",
-    15: "hpu",
-    16: "ve",
-    17: "lazy",
-    18: "ipu",
-    19: "mtia",
-    20: "privateuseone",
-}
-
-# c10::Layout -> torch's name
-LAYOUTS: dict[int, str] = {
-    0: "strided",
-    1: "sparse_coo",
-    2: "sparse_csr",
-    3: "mkldnn",
-    4: "sparse_csc",
-    5: "sparse_bsr",
-    6: "sparse_bsc",
-    7: "jagged",
-}
-
-
-def device_name(device_type: int, index: int) -> str:
-    """The device in torch's notation: "cpu", "cuda:0"."""
-    name = DEVICE_TYPES.get(device_type, f"device{device_type}")
-    return name if name == "cpu" or index < 0 else f"{name}:{index}"
-
-
-def layout_name(layout: int) -> str:
-    """torch's name of a c10::Layout: "strided"."""
-    return LAYOUTS.get(layout, f"layout{layout}")
+STRUCTS = tuple(value for value in tuple(globals().values()) if isinstance(value, Struct))

@@ -1,4 +1,4 @@
-"""The table of torch's dtypes: size, category, storage in tensor files, range, names in kernels.
+"""The table of torch's dtypes: size, category, storage in tensor files, range, names in kernels; devices and layouts.
 
 The rows are in the order of runtime_shims/tensors/dtype.cpp, which is c10::ScalarType's. Nothing here imports torch.
 """
@@ -9,6 +9,43 @@ import re
 from enum import Enum
 
 from aoti_debug.base.frozen import dataclass
+
+# c10::DeviceType -> torch's name
+DEVICE_TYPES: dict[int, str] = {
+    0: "cpu",
+    1: "cuda",
+    2: "mkldnn",
+    3: "opengl",
+    4: "opencl",
+    5: "ideep",
+    6: "hip",
+    7: "fpga",
+    8: "maia",
+    9: "xla",
+    10: "vulkan",
+    11: "metal",
+    12: "xpu",
+    13: "mps",
+    14: "meta",
+    15: "hpu",
+    16: "ve",
+    17: "lazy",
+    18: "ipu",
+    19: "mtia",
+    20: "privateuseone",
+}
+
+# c10::Layout -> torch's name
+LAYOUTS: dict[int, str] = {
+    0: "strided",
+    1: "sparse_coo",
+    2: "sparse_csr",
+    3: "mkldnn",
+    4: "sparse_csc",
+    5: "sparse_bsr",
+    6: "sparse_bsc",
+    7: "jagged",
+}
 
 
 class Category(Enum):
@@ -170,3 +207,14 @@ def is_integer(name: str) -> bool:
     """True for a signed or unsigned integer dtype."""
     dtype = of_name(name)
     return dtype is not None and dtype.category is Category.INTEGER
+
+
+def device_name(device_type: int, index: int) -> str:
+    """The device in torch's notation: "cpu", "cuda:0"."""
+    name = DEVICE_TYPES.get(device_type, f"device{device_type}")
+    return name if name == "cpu" or index < 0 else f"{name}:{index}"
+
+
+def layout_name(layout: int) -> str:
+    """torch's name of a c10::Layout: "strided"."""
+    return LAYOUTS.get(layout, f"layout{layout}")

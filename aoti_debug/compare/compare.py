@@ -85,7 +85,7 @@ def require_trust(run: RunDir, *, trusted: bool) -> None:
         UsageError: it would.
     """
     if run.package is not None:
-        trust.require(archive.inspect(run.package), trusted)
+        trust.require(archive.inspect(run.package), trusted=trusted)
     if not (trusted or run.is_made_here):
         loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
         raise UsageError(

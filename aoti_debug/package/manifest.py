@@ -1,7 +1,7 @@
 """The manifest of an instrumented package: its launch sites, their arguments, its kernels.
 
 The manifest is plain JSON (`aoti_debug_manifest.json` in the package, `manifest.json` in a run directory). These frozen
-dataclasses are its only specification; `from_json` is the inverse of `to_json`.
+dataclasses are its only specification; `from_json` is the inverse of `Manifest.json_text`.
 """
 
 from __future__ import annotations
@@ -311,15 +311,10 @@ class Allocation:
 
 @dataclass(frozen=True)
 class KernelMatch:
-    """The comparison of the kernels with those of the compiled package that this one was built from.
+    """The comparison of the kernels with those of the compiled package that this one was built from."""
 
-    Attributes:
-        kernels: the number of kernels of that package: exported functions of its library, and kernel binaries.
-        different: those that are missing here or differ, sorted.
-    """
-
-    kernels: int
-    different: tuple[str, ...]
+    kernels: int  # their number in that package: exported functions of its library, and kernel binaries
+    different: tuple[str, ...]  # those that are missing here or differ, sorted
 
     def __str__(self) -> str:
         return f"{self.kernels - len(self.different)} of {self.kernels} kernels identical to the original"
@@ -382,11 +377,6 @@ class Manifest:
         """The schema of an operator, "aten.addmm.out" or "mylib::op.default"; None if the package does not hold it."""
         dotted = op.replace("::", ".")
         return next((schema for schema in self.operators if schema.op == dotted), None)
-
-
-def to_json(manifest: Manifest) -> str:
-    """The manifest as JSON text (UTF-8, one object)."""
-    return manifest.json_text
 
 
 @lru_cache(maxsize=2)  # a triage runs one package several times, and every run has a copy

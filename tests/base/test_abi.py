@@ -165,16 +165,16 @@ def test_devices_and_layouts_are_torchs() -> None:
     assert devices
     assert layouts
     numbers = {int(n): name.lower() for name, n in re.findall(r"(\w+) = (\d+)", devices[1]) if "MAX" not in name}
-    assert numbers == {**abi.DEVICE_TYPES, 20: "privateuse1"}
+    assert numbers == {**dtypes.DEVICE_TYPES, 20: "privateuse1"}
     names = [name for name in re.findall(r"\w+", layouts[1]) if name != "NumOptions"]
     spelled = {"sparse_coo": "sparse"}
     assert [name.lower() for name in names] == [
-        spelled.get(name, name).replace("_", "") for _, name in sorted(abi.LAYOUTS.items())
+        spelled.get(name, name).replace("_", "") for _, name in sorted(dtypes.LAYOUTS.items())
     ]
 
 
 def test_names_of_unknown_numbers() -> None:
-    assert abi.device_name(1, 3) == "cuda:3"
-    assert abi.device_name(0, -1) == "cpu"
-    assert abi.device_name(0, 0) == "cpu"
-    assert abi.layout_name(77) == "layout77"
+    assert dtypes.device_name(1, 3) == "cuda:3"
+    assert dtypes.device_name(0, -1) == "cpu"
+    assert dtypes.device_name(0, 0) == "cpu"
+    assert dtypes.layout_name(77) == "layout77"

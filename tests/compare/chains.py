@@ -78,7 +78,7 @@ def chain(
 
 def attach(run: Path, graph: Reference) -> None:
     """Makes the package of a run, which holds its reference."""
-    manifest = manifests.to_json(open_run(run).manifest).encode()
+    manifest = open_run(run).manifest.json_text.encode()
     members = {manifests.MEMBER: manifest, program.MEMBER: program.to_json(graph).encode(), **archives.FRAME}
     package = archives.write(run / "package.pt2", members)
     trust.remember(archive.inspect(package))

@@ -156,7 +156,7 @@ def test_a_triage_inspects_what_it_builds_from_once(inspected: Counter[str], tmp
 
 
 def test_a_run_inspects_its_package_once(inspected: Counter[str], tmp_path: Path) -> None:
-    described = manifest.to_json(factories.make_manifest()).encode()
+    described = factories.make_manifest().json_text.encode()
     package = archives.write(tmp_path / "built.pt2", {**archives.PACKAGE, manifest.MEMBER: described})
     with pytest.raises((ArtifactError, TargetError)):  # of the child: there is no model in it
         runner.run(RunOptions(package, out=tmp_path / "runs", trusted=True))

@@ -381,9 +381,9 @@ def _kernels(language: str) -> list[bytes]:
 
 
 def _manifest_json() -> bytes:
-    return manifest.to_json(
-        make_manifest(site("first", arg("x"), arg("y", Role.OUT)), kernels=(factories.triton_kernel("k"),))
-    ).encode()
+    return make_manifest(
+        site("first", arg("x"), arg("y", Role.OUT)), kernels=(factories.triton_kernel("k"),)
+    ).json_text.encode()
 
 
 def _shown(name: str) -> Reader:

@@ -29,12 +29,12 @@ def test_another_format_is_named_on_one_short_line() -> None:
 
 
 def test_the_same_text_is_parsed_once() -> None:
-    text = manifest.to_json(make_manifest())
+    text = make_manifest().json_text
     assert manifest.from_json(text) is manifest.from_json(text)
     assert manifest.from_json(text.encode()) == manifest.from_json(text)
 
 
 def test_the_hash_is_that_of_the_text() -> None:
     one = make_manifest()
-    assert one.sha256 == hashlib.sha256(manifest.to_json(one).encode()).hexdigest()
+    assert one.sha256 == hashlib.sha256(one.json_text.encode()).hexdigest()
     assert replace(one, model="other").sha256 != one.sha256

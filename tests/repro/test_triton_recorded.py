@@ -84,7 +84,7 @@ def test_launches_of_a_package_without_configurations_are_interpreted(
         infer_config(as_compiled(kernel)) if kernel.language == "triton" else kernel for kernel in run.manifest.kernels
     )
     described = replace(run.manifest, kernels=kernels, source=manifest.PackageOrigin.COMPILED)
-    (tmp_path / "run" / "manifest.json").write_text(manifest.to_json(described))
+    (tmp_path / "run" / "manifest.json").write_text(described.json_text)
     ids = kept(run)
     jobs = []
     for id_ in ids:
@@ -165,7 +165,7 @@ def with_package(run: RunDir, folder: Path, code: bytes) -> RunDir:
         else k
         for k in described.kernels
     )
-    (folder / "run" / "manifest.json").write_text(manifest.to_json(replace(described, kernels=kernels)))
+    (folder / "run" / "manifest.json").write_text(replace(described, kernels=kernels).json_text)
     return open_run(folder / "run")
 
 

@@ -56,7 +56,7 @@ def options_of(run: RunDir, folder: Path, options: ReplayOptions) -> RunOptions:
     """
     run.require_repeatable()
     package = run.required_package
-    trust.require(archive.inspect(package), options.trusted)
+    trust.require(archive.inspect(package), trusted=options.trusted)
     if not (options.trusted or run.is_made_here):
         loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
         raise UsageError(

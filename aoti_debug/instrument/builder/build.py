@@ -35,7 +35,6 @@ from aoti_debug.instrument.frontend import (
 from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Request, name_operators
-from aoti_debug.package import manifest
 from aoti_debug.package.inputs.input_files import missing_inputs_error
 from aoti_debug.package.inputs.signature import ModelSignature
 from aoti_debug.package.manifest import Manifest, PackageOrigin
@@ -252,7 +251,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                 )
                 wrapper = instrument(lowered.sources.wrapper, analysis.sites, analysis.kernels, options.weights)
                 tables = sites_cpp(new_manifest)
-                manifest_json = manifest.to_json(new_manifest)
+                manifest_json = new_manifest.json_text
             with stages.stage("compile"):
                 compilation.add_wrapper(wrapper)
                 compilation.add_tables(tables, manifest_json)

@@ -137,7 +137,7 @@ def check(options: BuildOptions) -> CheckedOptions:
     site_filter.check_patterns(options.site_filter)
     program = archive.inspect(options.program) if isinstance(options.program, (str, Path)) else options.program
     if isinstance(program, Artifact) and program.kind is not ArtifactKind.INSTRUMENTED:
-        trust.require(program, options.trusted)
+        trust.require(program, trusted=options.trusted)
     against = exported = None
     if isinstance(program, Artifact) and program.kind in COMPILED:
         exported = _inspect_exported(program, options)
@@ -194,7 +194,7 @@ def _inspect_exported(package: Artifact, options: BuildOptions) -> Artifact | No
     if options.exported is not None:
         exported = archive.inspect(options.exported)
         archive.require_kind(exported, ArtifactKind.EXPORTED)
-        trust.require(exported, options.trusted)
+        trust.require(exported, trusted=options.trusted)
         return exported
     if options.inductor_configs:
         raise UsageError(

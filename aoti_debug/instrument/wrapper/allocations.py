@@ -52,11 +52,13 @@ def list_all(own: Sequence[AllocationCall], sites: Iterable[Site], kernels: Iter
 def _allocation(call: CallExpression, masked: str) -> Allocation:
     name = _name(call, masked)
     if call.callee == GUARDABLE:
-        return Allocation(name, call.line, True)
+        return Allocation(name, call.line, guarded=True)
     if call.callee == _PINNED:
-        return Allocation(name, call.line, False, "it is in pinned host memory")
+        return Allocation(name, call.line, guarded=False, reason="it is in pinned host memory")
     pool = call.arguments[0].text if call.arguments else "a pool"
-    return Allocation(name, call.line, False, f"it lies in {pool} beside other buffers; only the pool has guards")
+    return Allocation(
+        name, call.line, guarded=False, reason=f"it lies in {pool} beside other buffers; only the pool has guards"
+    )
 
 
 def _name(call: CallExpression, masked: str) -> str:
@@ -73,10 +75,12 @@ def _operator_outputs(sites: Iterable[Site]) -> Iterator[Allocation]:
         allocates = traits_of(site.kind).allocates_outputs
         for arg in site.args:
             if arg.form is Form.OUTPUT_SLOT or (allocates and arg.role is Role.OUT):
-                yield Allocation(arg.name, site.line, False, f"{site.op or site.kernel} allocates it itself")
+                yield Allocation(
+                    arg.name, site.line, guarded=False, reason=f"{site.op or site.kernel} allocates it itself"
+                )
 
 
 def _launcher_scratch(kernels: Iterable[Kernel]) -> Iterator[Allocation]:
     for kernel in kernels:
         if kernel.global_scratch or kernel.profile_scratch:
-            yield Allocation(f"scratch of {kernel.name}", 0, False, "the kernel's launcher allocates it")
+            yield Allocation(f"scratch of {kernel.name}", 0, guarded=False, reason="the kernel's launcher allocates it")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
-from aoti_debug.base.abi import device_name
+from aoti_debug.base.dtypes import device_name
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature

@@ -35,7 +35,7 @@ def alias(tensor: torch.Tensor) -> torch.Tensor:
 def counting() -> Iterator[None]:
     """Has tensors count writes: inference mode and compiled graphs leave that out. Gradients are off."""
     excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(_COUNTING)
-    with torch.inference_mode(False), torch.no_grad():
+    with torch.inference_mode(mode=False), torch.no_grad():
         torch._C._dispatch_tls_set_dispatch_key_excluded(_COUNTING, False)
         try:
             yield

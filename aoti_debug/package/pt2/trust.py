@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 _MANIFEST, _RUN = "manifest", "run"
 
 
-def require(package: Artifact, trusted: bool) -> None:
+def require(package: Artifact, *, trusted: bool) -> None:
     """Checks that the code in a file may run.
 
     An instrumented package has to have the content of one that was built here. Of any other `.pt2`, which torch wrote,
@@ -36,7 +36,7 @@ def require(package: Artifact, trusted: bool) -> None:
         ArtifactError: the content of an instrumented package is damaged.
     """
     if package.kind is ArtifactKind.INSTRUMENTED:
-        _require_built_here(package, trusted)
+        _require_built_here(package, trusted=trusted)
         return
     reason = "" if trusted else trusted_hashes.foreign_reason(package.path)
     if reason:
@@ -79,7 +79,7 @@ def would_load(manifest: Manifest, imports: Sequence[str] = (), libraries: Seque
     return text + (f", after {wording.comma_separated(map(printable, files))} has been loaded" if files else "")
 
 
-def _require_built_here(package: Artifact, trusted: bool) -> None:
+def _require_built_here(package: Artifact, *, trusted: bool) -> None:
     identity = _identity(package.path)
     if trusted_hashes.knows("package file", *identity):
         return

@@ -61,9 +61,9 @@ def run_target(path: Path, model: str, *, trusted: bool) -> RunTarget:
     package = archive.inspect(path)
     if not is_stripped(package, model):
         archive.require_kind(package, ArtifactKind.INSTRUMENTED)
-        trust.require(package, trusted)
+        trust.require(package, trusted=trusted)
         return RunTarget(package.manifest(), package.read(MEMBER), None)
-    trust.require(package, trusted)
+    trust.require(package, trusted=trusted)
     interposition = prepare(package, archive.resolve_model(package, model))
     libraries = InterposedLibraries(str(interposition.front), str(interposition.recorder), interposition.manifest.model)
     return RunTarget(interposition.manifest, interposition.text.encode(), libraries)

@@ -197,7 +197,7 @@ def prepare(package: Artifact, model: str) -> Interposition:
     with cache.scratch() as work:
         extract.unpack(package, model, work)
         description, symbols = _describe(package, model, work, toolchain.torch)
-    text = manifest.to_json(description)
+    text = description.json_text
     front, recorder = _libraries(toolchain, description, symbols, text)
     return Interposition(description, text, front, recorder)
 

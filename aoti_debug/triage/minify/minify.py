@@ -138,7 +138,7 @@ def minify(
         )
     if options.inputs is not None:
         input_files.check_is_file(options.inputs)
-    trust.require(found, options.trusted)
+    trust.require(found, trusted=options.trusted)
     key = key_of(options)
     folder = (options.out / key[:12]).resolve()
     try:

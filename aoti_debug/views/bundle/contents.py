@@ -16,7 +16,6 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.compare import stored_comparison
-from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Kernel, Manifest, Provenance, Site, Unrecognised
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
@@ -223,7 +222,7 @@ def _run(contents: Contents, run: RunDir, prefix: str, subject: ReportSubject, r
     )
     contents.add(f"{prefix}{run_json.NAME}", run_json.to_json(info))
     package = remove_source(run.manifest) if redaction.removes_source else run.manifest
-    contents.add(f"{prefix}{run_directory.MANIFEST}", manifest.to_json(package))
+    contents.add(f"{prefix}{run_directory.MANIFEST}", package.json_text)
     included = _tensors(contents, run, prefix, subject, redaction)
     if untrusted_files.size(run.path, run_directory.JOURNAL) > _LARGEST_JOURNAL:
         contents.leave_out(f"{prefix}{run_directory.JOURNAL}", run.path / run_directory.JOURNAL, "it is too large")

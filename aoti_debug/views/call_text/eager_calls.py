@@ -52,7 +52,7 @@ def eager_calls(
     """
     artifact = archive.inspect(program)
     archive.require_kind(artifact, ArtifactKind.EXPORTED)
-    trust.require(artifact, trusted)
+    trust.require(artifact, trusted=trusted)
     if not (trusted or run.is_made_here):
         raise UsageError(
             f"{run.path} was not made on this account; the operators that it names would run", hint=trust.TRUST_HINT

@@ -15,7 +15,7 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.instrument.builder.compiling.site_tables import MANIFEST_PATH_MACRO, sites_cpp
 from aoti_debug.instrument.builder.instrument import Edit, apply, instrument
 from aoti_debug.instrument.wrapper.analysis import Analysis, analyse
-from aoti_debug.package.manifest import Manifest, to_json
+from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.weights_file import WeightsPlace
 from tests.factories import make_manifest
 from tests.paths import CPP, GOLDEN, ROOT
@@ -49,7 +49,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parsed, data = analysis(), described()
     (folder / "wrapper.cpp").write_text(instrument(MINIATURE.read_text(), parsed.sites, parsed.kernels))
     (folder / "sites.cpp").write_text(sites_cpp(data))
-    (folder / "manifest.json").write_text(to_json(data))
+    (folder / "manifest.json").write_text(data.json_text)
     sources = [folder / "wrapper.cpp", folder / "sites.cpp", CPP / "recorder.cpp"]
     macro = f'-D{MANIFEST_PATH_MACRO}="{folder}/manifest.json"'
     subprocess.run([compiler(), *FLAGS, macro, *map(str, sources), "-o", str(folder / "program")], check=True)

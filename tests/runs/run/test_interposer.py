@@ -16,7 +16,6 @@ from aoti_debug.base.machine.compiler import find_compiler, find_torch
 from aoti_debug.instrument.builder.compiling.runtime_objects import THIS_MACHINE
 from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
-from aoti_debug.package import manifest
 from aoti_debug.runs.run import interposer
 from aoti_debug.runs.run.interposed_symbols import OTHER_KERNEL, interposed_symbols
 from aoti_debug.runs.run.interposer import device_kernel, include_dirs, libraries
@@ -89,7 +88,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[float], RunDir]:
         "table.cpp": interposer.table(symbols),
         "sites.cpp": sites_cpp(described),
     }
-    front, recorder = libraries(tools, "cpu", flags, generated, manifest.to_json(described))
+    front, recorder = libraries(tools, "cpu", flags, generated, described.json_text)
     done = subprocess.run(
         [sys.executable, "-c", HOST, *map(str, (front, recorder, model, other))],
         env={**os.environ, "AOTI_DEBUG_DIR": str(folder / "runs"), "AOTI_DEBUG_LEVEL": "3"},

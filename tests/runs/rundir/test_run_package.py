@@ -110,7 +110,7 @@ def test_two_of_the_same_content_are_one(tmp_path: Path) -> None:
 
 def test_a_package_that_was_built_again_is_another_one(tmp_path: Path) -> None:
     run = run_in(tmp_path)
-    text = manifests.to_json(replace(PACKAGE, source_sha256="other"))
+    text = replace(PACKAGE, source_sha256="other").json_text
     linked(run, archives.write(tmp_path / "m.pt2", {**archives.PACKAGE, manifests.MEMBER: text.encode()}))
     with pytest.raises(RunDirError, match="is another package than that of run"):
         _ = open_run(run).required_package

@@ -83,7 +83,7 @@ def launched(base: Path, cubin: bytes | None) -> ModelProfile:
     path = factories.run_directory(base, package, journal, calls=4)
     if cubin is not None:
         member = f"{archive.AOTINDUCTOR}{package.model}/scale.cubin"
-        text = manifests.to_json(package).encode()
+        text = package.json_text.encode()
         archives.write(path / "package.pt2", {manifests.MEMBER: text, member: cubin, **archives.FRAME})
     return profile_of(Path("model.pt2"), run_directory.open_run(path), PEAKS)
 

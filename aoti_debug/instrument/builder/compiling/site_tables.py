@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aoti_debug.instrument.wrapper.launches.launch_traits import RunsOn, traits_of
-from aoti_debug.package.manifest import Kind, Manifest, Site, to_json
+from aoti_debug.package.manifest import Kind, Manifest, Site
 from aoti_debug.package.recording.site_filter import line_names
 
 MANIFEST_PATH_MACRO = "AOTI_DEBUG_MANIFEST_PATH"
@@ -37,10 +37,10 @@ def sites_cpp(manifest: Manifest) -> str:
     """The launch sites and device kernels of a model as C++.
 
     It embeds the manifest by `.incbin`: the compiler's command line must define AOTI_DEBUG_MANIFEST_PATH as a string
-    literal that names a file whose content is `to_json(manifest)` in UTF-8. A site's slots are its args, in order.
+    literal that names a file whose content is `manifest.json_text` in UTF-8. A site's slots are its args, in order.
     """
     triton = [kernel for kernel in manifest.kernels if kernel.id >= 0]
-    lines = [_HEADER.replace("@BYTES@", str(len(to_json(manifest).encode()))), "namespace {"]
+    lines = [_HEADER.replace("@BYTES@", str(len(manifest.json_text.encode()))), "namespace {"]
     for site in manifest.sites:
         lines += _slots(site)
     for kernel in triton:
@@ -92,7 +92,7 @@ def _package(manifest: Manifest, n_kernels: int) -> Iterator[str]:
     yield f"    {n_kernels},"
     yield f"    {c_literal(','.join(manifest.filters))},"
     yield "    aoti_debug_manifest_json,"
-    yield f"    {len(to_json(manifest).encode())},"
+    yield f"    {len(manifest.json_text.encode())},"
     yield f"    {c_literal(','.join(manifest.module_filters))},"
     yield f"    {c_literal(','.join(manifest.line_filters))},"
 

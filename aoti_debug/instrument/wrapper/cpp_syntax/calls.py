@@ -96,7 +96,7 @@ class _Scanner:
         self._body = body
         self._lines = lines
         self._wanted = wanted
-        self._blocks = [_Scope("", False)]
+        self._blocks = [_Scope("", is_loop=False)]
         self._notes = Notes()
 
     def run(self) -> Scan:

@@ -56,7 +56,7 @@ def tensor(text: str) -> TensorExpression | None:
     """Parses a handle, a view, an `&x_handle` or a `&temporary_reference(x.get())`; None for other expressions."""
     if match := _OUTPUT_HANDLE.match(text):
         name = f"output{match.group(1)}"
-        return TensorExpression(name, False, name)
+        return TensorExpression(name, is_view=False, key=name)
     names = [t.text for t in tokenize(text) if t.lexeme is Lexeme.NAME]
     variable = next((name for name in names if name not in _WRAPPER_WORDS), "")
     if not variable or is_null(variable):

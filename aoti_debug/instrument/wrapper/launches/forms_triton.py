@@ -28,13 +28,13 @@ def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     arguments = [
         slot
         for i, (argument, param) in enumerate(zip(call.arguments, function.params, strict=False))
-        if (slot := _slot(argument.text, i, param, function, generated)) is not None
+        if (slot := _slot(argument.text, i, param, function, generated=generated)) is not None
     ]
     launches = (function.launch.kernel,) if function.launch else ()
     return ParsedLaunch(Kind.TRITON, call.callee.removeprefix(_PREFIX), tuple(arguments), launches=launches)
 
 
-def _slot(text: str, value: int, param: Param, function: TritonFunction, generated: bool) -> Slot | None:
+def _slot(text: str, value: int, param: Param, function: TritonFunction, *, generated: bool) -> Slot | None:
     if param.name in _PLUMBING:
         return None
     if not param.ctype.endswith("&"):

@@ -95,13 +95,13 @@ class JournalBlock:
         dims = struct.unpack_from(f"<{2 * ndim}q", self.data, body + abi.LAYOUT.size)
         layout = self.layouts[id_] = Layout(
             dtype=dtypes.name_of_number(dtype),
-            device=abi.device_name(device_type, device_index),
+            device=dtypes.device_name(device_type, device_index),
             shape=dims[:ndim],
             strides=dims[ndim:],
             storage_offset=offset,
             storage_bytes=storage_bytes,
             item_bytes=known_dtype.item_bytes if known_dtype else 0,
-            kind=abi.layout_name(kind),
+            kind=dtypes.layout_name(kind),
         )
         self._value_bytes[id_] = layout.bytes if known_dtype is not None and known_dtype.has_values else None
 

@@ -12,7 +12,6 @@ from aoti_debug.instrument.builder.compiling import runtime_objects
 from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import RUNTIME, Toolchain
 from aoti_debug.instrument.frontend.sources import Flags
-from aoti_debug.package.manifest import to_json
 from tests import machine_results
 from tests.factories import make_manifest
 
@@ -79,8 +78,8 @@ def test_every_device_has_files() -> None:
 
 def test_tables_have_the_manifest_in_them(tools: Toolchain, tmp_path: Path) -> None:
     described = make_manifest()
-    compiled = runtime_objects.compile_site_tables(tools, tmp_path, sites_cpp(described), to_json(described))
-    assert to_json(described).encode() in compiled.read_bytes()
+    compiled = runtime_objects.compile_site_tables(tools, tmp_path, sites_cpp(described), described.json_text)
+    assert described.json_text.encode() in compiled.read_bytes()
 
 
 def test_translation_units_hold_every_file_once_and_are_of_about_equal_size(tmp_path: Path) -> None:

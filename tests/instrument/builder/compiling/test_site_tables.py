@@ -17,7 +17,6 @@ from aoti_debug.package.manifest import (
     Kind,
     ModelLine,
     Provenance,
-    to_json,
 )
 from tests.factories import arg, make_manifest, site
 from tests.paths import ROOT
@@ -26,7 +25,7 @@ FLAGS = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'runtim
 
 
 def test_a_model_without_launches_has_tables(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text(to_json(make_manifest()))
+    (tmp_path / "manifest.json").write_text(make_manifest().json_text)
     (tmp_path / "sites.cpp").write_text(sites_cpp(make_manifest()))
     macro = f'-D{MANIFEST_PATH_MACRO}="{tmp_path}/manifest.json"'
     command = [find_compiler().path, *FLAGS, macro, "-c", str(tmp_path / "sites.cpp"), "-o", str(tmp_path / "sites.o")]

@@ -17,7 +17,7 @@ from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.processes.child_process import FinishedProcess
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import KernelCompilation, Kind
 
 FAILED = "failed"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Kind, Manifest, Provenance
 from aoti_debug.repro import aten, cpp, proxy, triton
 from aoti_debug.repro.arguments import ReproArguments

@@ -9,7 +9,7 @@ import aoti_debug
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Form, Kernel, Site
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording.values import Absent, Tensor, Value

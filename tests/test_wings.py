@@ -20,7 +20,17 @@ OWN = "*"  # the modules that lie directly in a wing
 # wings before its own.
 WINGS = {
     "base": ("frozen", "wording", "version", "errors", "dtypes", "abi", "machine", "native"),
-    "package": ("weights_file", "manifest", "printing", "triton_config", "recording", "reference", "pt2", "inputs"),
+    "package": (
+        "weights_file",
+        "manifest",
+        "launch_traits",
+        "printing",
+        "triton_config",
+        "recording",
+        "reference",
+        "pt2",
+        "inputs",
+    ),
     "instrument": ("wrapper", "frontend", "builder"),
     "runs": ("rundir", "kernel_source", "diagnosis", "show", "run", "ranks"),
     "repro": (OWN,),

@@ -19,7 +19,7 @@ from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.comparison import NO_PROGRAM, NOT_SELECTED, SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.regions.regions import UNRETURNED
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.repro.evidence import FAILED, Mode, gather, modes, this_machine
 from aoti_debug.repro.repro import write_repro

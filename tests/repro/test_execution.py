@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner

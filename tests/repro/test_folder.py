@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import RunDirError, UsageError
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Form, Kind, Role
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.folder import default_folder

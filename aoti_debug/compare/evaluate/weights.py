@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import dtypes, wording
-from aoti_debug.package.printing import registration
+from aoti_debug.package.printing import inspected_tensor
 from aoti_debug.package.pt2.program_weights import StoredWeight, mapped, stored_weights
 from aoti_debug.package.reference.program import Node, TensorType
 
@@ -60,7 +60,7 @@ class ExportedWeights:
         """All weights, read by torch: those that cannot be mapped are among them."""
         import torch
 
-        registration.register()
+        inspected_tensor.register()
         try:
             program = torch.export.load(str(self._exported))
         except Exception as error:  # noqa: BLE001 - loading runs code of torch, and of the program's operators

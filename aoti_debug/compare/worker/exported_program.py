@@ -22,7 +22,7 @@ from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, Giv
 from aoti_debug.compare.worker.recorded_tensors import load_value, recorded_tensor
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.printing import registration
+from aoti_debug.package.printing import inspected_tensor
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.package.reference.program import MODEL, Node, NodeKind, Reference, ValueKey
 
@@ -170,7 +170,7 @@ class Loaded:
         import torch
 
         assert inputs is not None
-        registration.register()
+        inspected_tensor.register()
         try:
             self._module = torch.export.load(path).module()
         except Exception as error:

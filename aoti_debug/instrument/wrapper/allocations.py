@@ -9,7 +9,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.cpp_syntax import calls, expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Allocation, Form, Kernel, Role, Site
 
 GUARDABLE = "aoti_torch_empty_strided"

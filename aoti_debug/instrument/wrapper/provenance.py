@@ -12,8 +12,8 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
 from aoti_debug.instrument.wrapper.launches.sites import SiteCall
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Certainty, Form, ModelLine, Provenance, Role, Site
 from aoti_debug.package.recording.stack_frames import own_frames
 from aoti_debug.package.reference.program import Graph, Reference

@@ -1,8 +1,15 @@
-"""The place of a tensor that an inspector in a model is called on."""
+"""Parts of inspectors that import no torch: the place of a tensor, the registration of their operators."""
 
 from __future__ import annotations
 
+import importlib
+
 from aoti_debug.base.frozen import dataclass
+
+
+def register() -> None:
+    """Registers `aoti_debug::print_` and `aoti_debug::inspect_`; imports torch."""
+    importlib.import_module("aoti_debug.package.printing.inspectors")
 
 
 @dataclass(frozen=True)

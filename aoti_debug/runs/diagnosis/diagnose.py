@@ -17,7 +17,7 @@ from aoti_debug.base.abi import FaultDomain, NoteCode, Variable
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks, exception_text
 from aoti_debug.base.native.frames import without_compiled_folders
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.breadcrumbs import Crumb

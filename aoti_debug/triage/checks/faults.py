@@ -8,7 +8,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import TargetError
 from aoti_debug.compare.locate_operator import LocatedOperand, trace_fault
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.runs.diagnosis.diagnose import DEATHS
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding

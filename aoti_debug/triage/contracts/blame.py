@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.base import dtypes
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.recording.values import Tensor, extent_elements
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, input_or_weight_name, kind_of_input, model_name
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of

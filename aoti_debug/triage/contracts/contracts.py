@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import InputMismatch
-from aoti_debug.instrument.wrapper.launches.launch_traits import RunsOn, traits_of
 from aoti_debug.instrument.wrapper.promised_layouts import FOLDING, MODEL, UNKNOWN
 from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_size
+from aoti_debug.package.launch_traits import RunsOn, traits_of
 from aoti_debug.package.manifest import CType, Manifest, Promise
 from aoti_debug.package.recording.values import Layout, Number, Tensor
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, model_name

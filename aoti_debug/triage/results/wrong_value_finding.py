@@ -12,7 +12,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, MAX_NAMED, REFUSED, WRONG_VALUE, compared_text, kind_of
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import alteration_sentences, noise_text, output_text, state_text, values_text
-from aoti_debug.instrument.wrapper.launches.launch_traits import traits_of
+from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
 from aoti_debug.runs.rundir.run_directory import RunDir

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aoti_debug.instrument.wrapper.launches.launch_traits import RunsOn, traits_of
+from aoti_debug.package.launch_traits import RunsOn, traits_of
 from aoti_debug.package.manifest import Kind, Manifest, Site
 from aoti_debug.package.recording.site_filter import line_names
 

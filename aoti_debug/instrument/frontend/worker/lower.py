@@ -40,7 +40,7 @@ from aoti_debug.instrument.frontend.worker.reference_graphs import record_graphs
 from aoti_debug.instrument.wrapper import promised_layouts
 from aoti_debug.package.inputs import signature
 from aoti_debug.package.inputs.input_files import Inputs, check, read, write
-from aoti_debug.package.printing import registration
+from aoti_debug.package.printing import inspected_tensor
 from aoti_debug.package.pt2.program_weights import stored_weights
 from aoti_debug.package.reference import program as reference_program
 from aoti_debug.package.weights_file import LARGE
@@ -90,7 +90,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
                 raise ValueError(f"torch {torch.__version__} has no such setting")
     if program is None:
         with step("load", times, request.program, lambda: _load_hint(request.program)):
-            registration.register()
+            inspected_tensor.register()
             program = torch.export.load(request.program)
     with step("inputs", times, request.inputs):
         missing_inputs_reason = _write_inputs(program, request.inputs, folder)
@@ -102,7 +102,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
             configs[messages.OPERATOR_KEYS] = _resolve_operators(configs[messages.OPERATOR_KEYS])
     custom_shims = dict(request.configs.get(messages.OPERATOR_KEYS, {}))
     if names := prints.replace_prints(program):
-        registration.register()
+        inspected_tensor.register()
         custom_shims |= prints.shims(names)
         configs[messages.OPERATOR_KEYS] = {
             **configs.get(messages.OPERATOR_KEYS, {}),

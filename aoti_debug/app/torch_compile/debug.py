@@ -14,7 +14,7 @@ from aoti_debug.app.torch_compile.options import BASE
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.processes.changed_environment import changed_environment
+from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.wording import first_line
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording import levels

@@ -22,7 +22,7 @@ from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
-from aoti_debug.base.machine.processes.child_process import Child
+from aoti_debug.base.machine.processes.child_process import Child, changed_environment
 from aoti_debug.instrument.frontend.protocol import build_failure, messages
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError, Ending, part_text
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request
@@ -166,18 +166,12 @@ def apply(changes: Mapping[str, str]) -> Iterator[None]:
     """Changes this process's environment inside a `with`, and clears Inductor's in-memory caches."""
     from torch._inductor.utils import clear_caches
 
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    clear_caches()
-    try:
-        yield
-    finally:
+    with changed_environment(changes):
         clear_caches()
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        try:
+            yield
+        finally:
+            clear_caches()
 
 
 def shared(torch: Torch) -> Path:

@@ -11,8 +11,8 @@ from aoti_debug.instrument.wrapper.callees.prototypes import Prototype, parse_ex
 from aoti_debug.instrument.wrapper.callees.proxy_operators import parse as parse_proxy
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Variables, entry_points
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext
 from aoti_debug.instrument.wrapper.launches.sites import find_sites
+from aoti_debug.instrument.wrapper.launches.slots import FunctionContext
 from aoti_debug.instrument.wrapper.provenance import attach, with_operator_stacks
 from aoti_debug.package.manifest import Allocation, Constant, Kernel, Site, Unrecognised
 

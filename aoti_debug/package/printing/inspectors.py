@@ -36,7 +36,8 @@ def counting() -> Iterator[None]:
     """Has tensors count writes: inference mode and compiled graphs leave that out. Gradients are off."""
     excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(_COUNTING)
     with torch.inference_mode(mode=False), torch.no_grad():
-        torch._C._dispatch_tls_set_dispatch_key_excluded(_COUNTING, False)
+        excluded = False
+        torch._C._dispatch_tls_set_dispatch_key_excluded(_COUNTING, excluded)
         try:
             yield
         finally:

@@ -272,8 +272,9 @@ class Server:
         os.dup2(stderr, 2)
         for descriptor in {stdout, stderr}:
             os.close(descriptor)
+        inheritable = True
         for descriptor in inherited:
-            os.set_inheritable(descriptor, True)
+            os.set_inheritable(descriptor, inheritable)
         os.environ.clear()
         os.environ.update(request.environment)
         for name, value in self._changes.items():

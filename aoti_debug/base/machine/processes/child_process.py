@@ -1,7 +1,8 @@
-"""Child processes that can be killed with all their descendants, and descriptions of how a process ended."""
+"""Child processes that can be killed with all their descendants; how a process ended; changes of the environment."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,21 @@ from typing import IO, Protocol
 
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
+
+
+@contextlib.contextmanager
+def changed_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Sets environment variables of this process, and what they were before at the end."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def signal_name(number: int) -> str:

@@ -8,8 +8,7 @@ from aoti_debug.instrument.wrapper.callees.prototypes import Param, Prototype
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.launches import slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
-from aoti_debug.instrument.wrapper.launches.slots import Slot
+from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch, Slot
 from aoti_debug.package.manifest import Arg, Form, Kind, Role
 
 _MEMBER = "kernels."

@@ -10,8 +10,7 @@ from aoti_debug.instrument.wrapper.callees.shim_operators import mutated, qualif
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import PROXY, CallExpression
 from aoti_debug.instrument.wrapper.launches import slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
-from aoti_debug.instrument.wrapper.launches.slots import Slot
+from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch, Slot
 from aoti_debug.package.manifest import Form, Kind, Role
 
 _INTS, _TENSORS = 3, 5  # positions of the two arrays

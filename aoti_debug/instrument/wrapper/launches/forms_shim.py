@@ -9,8 +9,7 @@ from aoti_debug.instrument.wrapper.callees.shim_operators import mutated, operat
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.launches import slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
-from aoti_debug.instrument.wrapper.launches.slots import Slot
+from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch, Slot
 from aoti_debug.package.manifest import CType, Form, Kind, Role
 
 _OUT_PARAM = re.compile(r"out\d*\Z")

@@ -15,7 +15,7 @@ from aoti_debug.instrument.wrapper.cpp_syntax import calls
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points, variables
 from aoti_debug.instrument.wrapper.launches import slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
+from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Certainty, Kind, Provenance, Role, Site, Unrecognised
 

@@ -10,14 +10,14 @@ from aoti_debug.instrument.wrapper import launches
 from aoti_debug.instrument.wrapper.analysis import analyse
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.launches import sites, slots
-from aoti_debug.instrument.wrapper.launches.launch_form import FunctionContext, LaunchForm, ParsedLaunch
+from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.package.manifest import Form, Kind, Role
 from tests import schema
 from tests.instrument.wrapper.listing import listing
 
 MODULE = """
 import re
-from aoti_debug.instrument.wrapper.launches.launch_form import LaunchForm
+from aoti_debug.instrument.wrapper.launches.slots import LaunchForm
 
 FORMS = (LaunchForm(re.compile("enqueue_made_up"), lambda call, context: None),)
 """

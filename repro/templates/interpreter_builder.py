@@ -11,7 +11,6 @@ from triton.runtime import interpreter as triton_interpreter
 from .accesses import Access, LoadedIndex
 from .interpreter_formats import (
     Array,
-    Combine,
     atomic_function,
     decode,
     encode,
@@ -218,8 +217,7 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
     def create_grid_dependency_wait(self) -> None:
         """Nothing: launches do not overlap here."""
 
-    def create_grid_dependency_launch_dependents(self) -> None:
-        """Nothing: launches do not overlap here."""
+    create_grid_dependency_launch_dependents = create_grid_dependency_wait
 
     def _result(self, values: Array, dtype: Any) -> Any:
         if is_encoded(dtype):
@@ -235,31 +233,12 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         return handle
 
     def create_load(self, ptr: Any, *policy: Any) -> Any:
-        return self._load(ptr, None, None)
+        return self.create_masked_load(ptr, None, None)
 
     def create_store(self, ptr: Any, val: Any, *policy: Any) -> None:
-        self._store(ptr, val, None)
+        self.create_masked_store(ptr, val, None)
 
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *policy: Any, **more: Any) -> Any:
-        return self._load(ptrs, mask, other)
-
-    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *policy: Any) -> None:
-        self._store(ptrs, value, mask)
-
-    def create_atomic_rmw(self, operation: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
-        combine = atomic_function(operation, val.dtype.scalar)
-        return self._update(ptr, val, mask, combine, val.data)
-
-    def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
-        expected = numpy.broadcast_to(cmp.data, ptr.data.shape).reshape(-1)
-        desired = numpy.broadcast_to(val.data, ptr.data.shape).reshape(-1)
-
-        def swap(old: Array, positions: Array) -> Array:
-            return numpy.where(old == expected[positions], desired[positions], old)
-
-        return self._updated(ptr, val, None, swap)
-
-    def _load(self, ptrs: Any, mask: Any, other: Any) -> Any:
         dtype = ptrs.get_element_ty()
         shadow = shadow_of(ptrs)
         region = None if shadow is None else shadow.region
@@ -274,7 +253,7 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
             result.attr[KEY] = Shadow(None, (IndexLoad(region, offsets, values, lanes),))
         return result
 
-    def _store(self, ptrs: Any, value: Any, mask: Any) -> None:
+    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *policy: Any) -> None:
         shadow = shadow_of(ptrs)
         self._waits = 0
         dtype = numpy_dtype(ptrs.get_element_ty())
@@ -283,9 +262,19 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
         for out_of_bounds in self.memory.store(ptrs.data, region, _lanes(mask), values):
             self._outside("store", ptrs, out_of_bounds, mask, shadow)
 
-    def _update(self, ptr: Any, val: Any, mask: Any, combine: Combine, data: Array) -> Any:
-        flat = numpy.broadcast_to(data, ptr.data.shape).reshape(-1)
+    def create_atomic_rmw(self, operation: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        combine = atomic_function(operation, val.dtype.scalar)
+        flat = numpy.broadcast_to(val.data, ptr.data.shape).reshape(-1)
         return self._updated(ptr, val, mask, lambda old, positions: combine(old, flat[positions]))
+
+    def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
+        expected = numpy.broadcast_to(cmp.data, ptr.data.shape).reshape(-1)
+        desired = numpy.broadcast_to(val.data, ptr.data.shape).reshape(-1)
+
+        def swap(old: Array, positions: Array) -> Array:
+            return numpy.where(old == expected[positions], desired[positions], old)
+
+        return self._updated(ptr, val, None, swap)
 
     def _updated(self, ptr: Any, val: Any, mask: Any, change: Any) -> Any:
         shadow = shadow_of(ptr)
@@ -351,12 +340,6 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
     # Assertions
 
     def create_assert(self, condition: Any, message: str) -> None:
-        self._assertion(condition, str(message))
-
-    def create_assume(self, condition: Any) -> None:
-        self._assertion(condition, "")
-
-    def _assertion(self, condition: Any, message: str) -> None:
         failed = numpy.flatnonzero(~condition.data.astype(bool))
         if failed.size == 0:
             return
@@ -367,7 +350,7 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
             Access(
                 "assertion",
                 "assertion",
-                message or "tl.assume",
+                str(message) or "tl.assume",
                 source=line,
                 program=self.grid_idx,
                 position=position,
@@ -375,6 +358,9 @@ class CheckedBuilder(triton_interpreter.InterpreterBuilder):  # type: ignore[mis
                 index=self._index(known, shape, int(failed[0])),
             )
         )
+
+    def create_assume(self, condition: Any) -> None:
+        self.create_assert(condition, "")
 
 
 class _AsmResult:

@@ -245,7 +245,7 @@ def _read_journal(data: bytes, folder: Path) -> None:
 def _read_wrapper(data: bytes, folder: Path) -> None:
     text = data.decode("utf-8", "replace")
     analysis = analyse(text, headers=[_shims()], operators=texts.OPERATORS, schemas=texts.SCHEMAS)
-    instrument(text, analysis.sites, analysis.kernels)
+    instrument(text, analysis)
 
 
 @cache

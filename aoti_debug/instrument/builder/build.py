@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from aoti_debug.base.errors import ToolchainError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
-from aoti_debug.base.machine.steps import Steps
+from aoti_debug.base.machine.steps import Step, StepListener, Steps
 from aoti_debug.instrument.builder import compare_kernels, join_program, package_manifest, write_package
 from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelSet
 from aoti_debug.instrument.builder.compiling import failed_kernel, runtime_objects
@@ -144,27 +143,17 @@ class BuildProgress(Protocol):
     def __call__(self, stage: str, seconds: float | None) -> None: ...
 
 
-class Stages:
-    """Times the stages of a build and reports them.
+class _Reports(StepListener):
+    """Tells a callback of the stages."""
 
-    Attributes:
-        seconds: duration of each completed stage, in order.
-    """
-
-    def __init__(self, progress: BuildProgress | None) -> None:
+    def __init__(self, progress: BuildProgress) -> None:
         self._progress = progress
-        self.seconds: dict[str, float] = {}
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Times the body and reports its beginning and its end; an exception is not reported as an end."""
-        if self._progress:
-            self._progress(name, None)
-        start = time.monotonic()
-        yield
-        self.seconds[name] = time.monotonic() - start
-        if self._progress:
-            self._progress(name, self.seconds[name])
+    def began(self, name: str) -> None:
+        self._progress(name, None)
+
+    def finished(self, step: Step) -> None:
+        self._progress(step.name, step.seconds)
 
 
 __all__ = ["BuildOptions", "BuildProgress", "BuildSummary", "build", "build_report"]
@@ -220,23 +209,22 @@ def build(  # noqa: PLR0913 - the public function, whose users name each option
 
 def build_report(options: BuildOptions, progress: BuildProgress | None = None) -> BuildSummary:
     """Builds an instrumented package and returns a summary of it. Raises the errors of `build`."""
-    start = time.monotonic()
+    stages = Steps(_Reports(progress) if progress else None)
     checked = check(options)
-    stages = Stages(progress)
     tools = Toolchain(find_compiler(), find_torch())
     with cache.scratch() as work:
-        stage = stages.stage("lower" if checked.compiled is None else "unpack")
+        stage = stages.step("lower" if checked.compiled is None else "unpack")
         with stage, runtime_objects.compiled_meanwhile(tools):
             lowered = lower_or_unpack(checked, tools.torch, work)
         inputs, program = lowered.inputs, None
         if checked.exported is not None:
-            with stages.stage("exported"):
+            with stages.step("exported"):
                 program = lower_exported(checked.exported, options, tools.torch, work)
                 inputs = lowered_model.choose_inputs(lowered, program, checked.exported.path)
         joined_sites, difference = None, ""
         library = work / f"{lowered.sources.stem}.so"
         with _explained_errors(lowered, tools, work), _compilation(tools, lowered, work) as (compilation, kernels):
-            with stages.stage("instrument"):
+            with stages.step("instrument"):
                 analysis = analyse(lowered, tools.torch)
                 if program is not None:
                     fresh = analyse(program, tools.torch)
@@ -249,23 +237,24 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                 new_manifest = package_manifest.make_manifest(
                     options, lowered, tools, analysis, original_hashes, None if program is None else program.signature
                 )
-                wrapper = instrument(lowered.sources.wrapper, analysis.sites, analysis.kernels, options.weights)
+                wrapper = instrument(lowered.sources.wrapper, analysis, options.weights)
                 tables = sites_cpp(new_manifest)
                 manifest_json = new_manifest.json_text
-            with stages.stage("compile"):
+            with stages.step("compile"):
                 compilation.add_wrapper(wrapper)
                 compilation.add_tables(tables, manifest_json)
                 compilation.wait()
-            with stages.stage("link"):
+            with stages.step("link"):
                 compilation.link(library)
         comparison = _compare(checked, lowered, new_manifest, tools.torch, work)
         if options.random_inputs is not None:
-            with stages.stage("inputs"):
+            with stages.step("inputs"):
                 inputs = make_random_inputs(lowered, manifest_json, options.random_inputs, tools.torch, options.timeout)
-        with stages.stage("package"):
+        with stages.step("package"):
             write_package.write_instrumented(checked.output, lowered, library, manifest_json, inputs.file)
-            compare_kernels.verify_originals(checked.output, original_hashes, lowered.model)
-            trust.remember(archive.inspect(checked.output))
+            written = archive.inspect(checked.output)
+            compare_kernels.verify_originals(written, original_hashes, lowered.model)
+            trust.remember(written)
         if options.plain is not None:
             _build_plain(options.plain, tools, lowered, work, kernels.result())
         if options.keep_sources is not None:
@@ -276,8 +265,8 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         package=checked.output,
         manifest=new_manifest,
         bytes=checked.output.stat().st_size,
-        seconds=time.monotonic() - start,
-        stages=stages.seconds,
+        seconds=stages.now,
+        stages={step.name: step.seconds for step in stages.done},
         missing_inputs_reason=inputs.missing_reason,
         unmatched=site_filter.unmatched(new_manifest, options.site_filter),
         signature=signature,

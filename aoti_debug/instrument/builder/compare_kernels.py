@@ -19,7 +19,7 @@ from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.instrument.wrapper.analysis import kernels_of
 from aoti_debug.package.manifest import Kernel, PackageOrigin
-from aoti_debug.package.pt2 import archive, extract, kernel_hashes
+from aoti_debug.package.pt2 import extract, kernel_hashes
 from aoti_debug.package.pt2.archive import WRAPPER_SOURCE, Artifact, ArtifactKind
 
 _IRRELEVANT_MACROS = ("TORCH_INDUCTOR_PRECOMPILE_HEADERS", "USE_MMAP_SELF", "USE_MMAP_EXTERNAL")
@@ -156,7 +156,7 @@ def original_hashes(lowered: LoweredModel) -> Mapping[str, str]:
     return {} if lowered.source is PackageOrigin.EXPORTED else kernel_hashes.hash_files(lowered.sources.shipped)
 
 
-def verify_originals(output: Path, originals: Mapping[str, str], model: str) -> None:
+def verify_originals(package: Artifact, originals: Mapping[str, str], model: str) -> None:
     """Compares the kernels of the package that was written with the original ones.
 
     Raises:
@@ -164,9 +164,9 @@ def verify_originals(output: Path, originals: Mapping[str, str], model: str) -> 
     """
     if not originals:
         return
-    comparison = kernel_hashes.compare(originals, kernel_hashes.hash_package(archive.inspect(output), model))
+    comparison = kernel_hashes.compare(originals, kernel_hashes.hash_package(package, model))
     if comparison.different:
-        output.unlink()
+        package.path.unlink()
         raise InternalError(
-            f"{output}: {comparison}; not {', '.join(comparison.different)}", hint="report this as a bug"
+            f"{package.path}: {comparison}; not {', '.join(comparison.different)}", hint="report this as a bug"
         )

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.builder.compiling.site_tables import c_literal
-from aoti_debug.instrument.wrapper import allocations
+from aoti_debug.instrument.wrapper.allocations import AllocationCall
+from aoti_debug.instrument.wrapper.analysis import Analysis
 from aoti_debug.instrument.wrapper.callees.kernels import functions
-from aoti_debug.instrument.wrapper.callees.prototypes import parse_externs
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression, Scan
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, device_of, entry_points
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
-from aoti_debug.instrument.wrapper.launches.sites import scan_model
 from aoti_debug.package.manifest import Kernel, Site
 from aoti_debug.package.weights_file import WeightsPlace
 
@@ -73,16 +72,14 @@ class Edit:
     text: str
 
 
-def instrument(
-    wrapper: str, sites: Sequence[Site], kernels: Sequence[Kernel], place: WeightsPlace = WeightsPlace.INSIDE
-) -> str:
+def instrument(wrapper: str, analysis: Analysis, place: WeightsPlace = WeightsPlace.INSIDE) -> str:
     """Routes the call of every launch site through the runtime and returns the new wrapper source.
 
     Lines keep their numbers, also in compiler messages: the code inserted before the model's namespace ends in a
     `#line` directive.
 
     Args:
-        wrapper: the text that `sites` and `kernels` were read from (aoti_debug.instrument.wrapper.analysis.analyse).
+        wrapper: the text that was analysed.
         place: of the weights; a model without weights is given them by its first update, which is not reported.
 
     Raises:
@@ -91,12 +88,11 @@ def instrument(
     masked = mask(wrapper)
     edits = [_prologue(wrapper, masked)]
     device = device_of(wrapper)
-    scans = dict(scan_model(wrapper, masked, parse_externs(wrapper)))
     for body in entry_points(masked):
-        edits += _function(wrapper, masked, body, scans[body.name], device)
-    edits += _launches([call for scan in scans.values() for call in scan.calls], sites)
-    edits += _allocations(wrapper, masked)
-    edits += _grids(wrapper, masked, kernels)
+        edits += _function(wrapper, masked, body, analysis.scans[body.name], device)
+    edits += _launches([call for scan in analysis.scans.values() for call in scan.calls], analysis.sites)
+    edits += _allocations(analysis.allocation_calls)
+    edits += _grids(wrapper, analysis.kernels)
     edits += _containers(masked)
     edits += _weights(masked, place)
     return apply(wrapper, edits)
@@ -158,9 +154,9 @@ def _launches(calls: Sequence[CallExpression], sites: Sequence[Site]) -> Iterato
                 yield Edit(*argument.span, changed)
 
 
-def _allocations(wrapper: str, masked: str) -> Iterator[Edit]:
+def _allocations(calls: Sequence[AllocationCall]) -> Iterator[Edit]:
     """Edits that let the runtime allocate the buffers that it can guard."""
-    for index, scanned in enumerate(allocations.find(wrapper, masked)):
+    for index, scanned in enumerate(calls):
         call, name = scanned.call, scanned.allocation.name
         if scanned.allocation.guarded:
             yield Edit(
@@ -198,7 +194,7 @@ def _argument(text: str) -> str:
     return text
 
 
-def _grids(wrapper: str, masked: str, kernels: Sequence[Kernel]) -> Iterator[Edit]:
+def _grids(wrapper: str, kernels: Sequence[Kernel]) -> Iterator[Edit]:
     """Edits that report the grid before each launchKernel."""
     ids = {kernel.name: kernel.id for kernel in kernels if kernel.language == "triton"}
     for function in functions(wrapper).values():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -59,8 +58,8 @@ def triton_helpers(kernels: Iterable[Kernel], torch_directory: Path) -> str:
 def _complete(kernel: Kernel, configs: Mapping[str, TritonConfig], directory: Path) -> Kernel:
     binary = directory / kernel.cubin
     if kernel.cubin and binary.is_file():
-        sha256 = hashlib.sha256(binary.read_bytes()).hexdigest()
-        kernel = replace(kernel, cubin_sha256=sha256, code_sha256=kernel_hashes.hash_binary(binary))
+        whole, code = kernel_hashes.hash_binary(binary)
+        kernel = replace(kernel, cubin_sha256=whole, code_sha256=code)
     config = configs.get(kernel.name)
     if config is None:
         return infer_config(kernel)

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper import allocations, model_variables
+from aoti_debug.instrument.wrapper.allocations import AllocationCall
 from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels, functions, triton_kernels
 from aoti_debug.instrument.wrapper.callees.prototypes import Prototype, parse_externs, parse_prototypes
 from aoti_debug.instrument.wrapper.callees.proxy_operators import parse as parse_proxy
+from aoti_debug.instrument.wrapper.cpp_syntax.calls import Scan
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Variables, entry_points
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
 from aoti_debug.instrument.wrapper.launches.sites import find_sites
@@ -37,6 +39,8 @@ class Analysis:
         unrecognised: calls that look like launches and match no known form.
         inputs, outputs: C++ variables, in order.
         handed_out: variables of branches and loops that become outputs.
+        scans: the calls that look like launches, and the loops, by function.
+        allocation_calls: those of the wrapper itself, in the order of `allocations`, which begins with them.
     """
 
     sites: tuple[Site, ...]
@@ -47,6 +51,8 @@ class Analysis:
     outputs: tuple[str, ...]
     handed_out: tuple[str, ...]
     allocations: tuple[Allocation, ...]
+    scans: Mapping[str, Scan]
+    allocation_calls: tuple[AllocationCall, ...]
 
 
 def kernels_of(wrapper: str, kernels: str) -> tuple[Kernel, ...]:
@@ -99,6 +105,7 @@ def analyse(
     sites = with_operator_stacks(attach(parsed.recognised, provenance), operator_stacks or {})
     all_kernels = triton_kernels(triton.values()) + cpp_kernels(kernels)
     body = next(body for body in entry_points(masked) if body.name == "run_impl")
+    allocation_calls = allocations.find(wrapper, masked)
     return Analysis(
         sites=sites,
         kernels=all_kernels,
@@ -107,5 +114,7 @@ def analyse(
         constants=model_variables.constants(wrapper),
         outputs=model_variables.outputs(wrapper, body),
         handed_out=model_variables.handed_out(wrapper, body),
-        allocations=allocations.list_all(allocations.find(wrapper, masked), sites, all_kernels),
+        allocations=allocations.list_all(allocation_calls, sites, all_kernels),
+        scans=parsed.scans,
+        allocation_calls=allocation_calls,
     )

@@ -15,7 +15,7 @@ from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.launches.sites import SiteCall
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Certainty, Form, ModelLine, Provenance, Role, Site
-from aoti_debug.package.recording.stack_frames import own_frames
+from aoti_debug.package.recording.origins import own_frames
 from aoti_debug.package.reference.program import Graph, Reference
 
 _WRITES = (Role.OUT, Role.INOUT, Role.UNKNOWN)

@@ -70,17 +70,18 @@ def hash_library(path: Path) -> Mapping[str, str]:
         raise ArtifactError(f"{path.name} is no library: {error}", hint="copy or compile the package again") from error
 
 
-def hash_binary(path: Path) -> str:
-    """Hashes a kernel binary without its debug information, which holds the path of its source.
+def hash_binary(path: Path) -> tuple[str, str]:
+    """Hashes a kernel binary whole, and without its debug information, which holds the path of its source.
 
-    A file that is not 64-bit ELF, or has no sections, is hashed whole.
+    The two are equal for a file that is not 64-bit ELF, or has no sections.
     """
+    data = path.read_bytes()
     try:
-        with Library(path) as binary:
+        with Library.in_memory(data) as binary:
             code = b"".join(binary.content_without_debug_info())
     except ValueError:
         code = b""
-    return _sha256(code or path.read_bytes())
+    return _sha256(data), _sha256(code or data)
 
 
 def _hash_code(library: Library) -> Iterator[tuple[str, str]]:

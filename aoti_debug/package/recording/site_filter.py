@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.manifest import Manifest, ModelLine, PackageOrigin, Provenance, Site
-from aoti_debug.package.recording.stack_frames import traced_lines
+from aoti_debug.package.manifest import Manifest, PackageOrigin, Provenance, Site
+from aoti_debug.package.recording.origins import containing, line_names
 
 NO_MODULES = "no module paths"
 NO_LINES = "no model lines"
@@ -168,34 +168,6 @@ def nearest(pattern: str, known: Sequence[str]) -> tuple[str, ...]:
 
     similar = difflib.get_close_matches(word, short, n=_MAX_SIMILAR, cutoff=_SIMILAR)
     return tuple(dict.fromkeys((*(short[name] for name in similar), *known)))
-
-
-def origin_lines(provenance: Provenance) -> tuple[ModelLine, ...]:
-    """The lines of the model's own code through which operations were traced, innermost first."""
-    lines = (*provenance.source, *traced_lines(provenance.stacks))
-    return tuple({line.place: line for line in lines}.values())
-
-
-def line_names(provenance: Provenance) -> tuple[str, ...]:
-    """The lines of an origin as text: "/home/u/model.py:23"."""
-    return tuple(line.place for line in origin_lines(provenance))
-
-
-def containing(path: str) -> tuple[str, ...]:
-    """A module path after those of the modules that contain it: "encoder", "encoder.layers", "encoder.layers.0"."""
-    parts = path.split(".")
-    return tuple(".".join(parts[:count]) for count in range(1, len(parts) + 1))
-
-
-def common_module(paths: Sequence[str]) -> str:
-    """The path of the innermost module that contains all of these; "" for the model itself."""
-    if not paths:
-        return ""
-    parts = [path.split(".") for path in paths]
-    same = 0
-    while all(len(path) > same for path in parts) and len({path[same] for path in parts}) == 1:
-        same += 1
-    return ".".join(parts[0][:same])
 
 
 _EXAMPLES = {

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Certainty, Form, ModelLine, Provenance
-from aoti_debug.package.recording.stack_frames import frames
+from aoti_debug.package.recording.origins import frames
 from aoti_debug.package.recording.values import Layout, Value
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus

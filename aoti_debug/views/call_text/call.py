@@ -9,7 +9,7 @@ from functools import cached_property
 from aoti_debug.base import dtypes
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.recording import site_filter
+from aoti_debug.package.recording import origins
 from aoti_debug.runs.rundir import watch_condition
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.watch_condition import Condition, ConditionError, Quantity
@@ -103,12 +103,12 @@ def call_lines(calls: Sequence[Call], depth: int = 0) -> list[str]:
 
 def levels(module: str, known: set[str]) -> tuple[str, ...]:
     """The modules that contain a module, outermost first, and it itself; of the others only those that are known."""
-    return tuple(path for path in site_filter.containing(module) if path and (path == module or path in known))
+    return tuple(path for path in origins.containing(module) if path and (path == module or path in known))
 
 
 def common_known_module(modules: Sequence[str], known: set[str]) -> str:
     """The innermost known module that contains all modules; "" for the model itself."""
-    around = site_filter.containing(site_filter.common_module(modules))
+    around = origins.containing(origins.common_module(modules))
     return next((path for path in reversed(around) if path in known), "")
 
 

@@ -47,7 +47,7 @@ def compiler() -> str:
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("miniature")
     parsed, data = analysis(), described()
-    (folder / "wrapper.cpp").write_text(instrument(MINIATURE.read_text(), parsed.sites, parsed.kernels))
+    (folder / "wrapper.cpp").write_text(instrument(MINIATURE.read_text(), parsed))
     (folder / "sites.cpp").write_text(sites_cpp(data))
     (folder / "manifest.json").write_text(data.json_text)
     sources = [folder / "wrapper.cpp", folder / "sites.cpp", CPP / "recorder.cpp"]
@@ -101,7 +101,7 @@ def program_on_cuda(tmp_path_factory: pytest.TempPathFactory, program: Path) -> 
     header.parent.mkdir(parents=True)
     header.write_text(GUARDS)
     parsed = analysis(on_cuda())
-    (folder / "wrapper.cpp").write_text(instrument(on_cuda(), parsed.sites, parsed.kernels))
+    (folder / "wrapper.cpp").write_text(instrument(on_cuda(), parsed))
     sources = [folder / "wrapper.cpp", program.parent / "sites.cpp", CPP / "recorder.cpp"]
     flags = (*FLAGS, f"-I{folder}", f'-D{MANIFEST_PATH_MACRO}="{program.parent}/manifest.json"')
     subprocess.run([compiler(), *flags, *map(str, sources), "-o", str(folder / "program")], check=True)
@@ -137,7 +137,7 @@ def test_level_0_leaves_the_device_alone(program_on_cuda: Path) -> None:
 def test_lines_keep_their_numbers() -> None:
     parsed = analysis()
     original = MINIATURE.read_text().split("\n")
-    lines = instrument(MINIATURE.read_text(), parsed.sites, parsed.kernels).split("\n")
+    lines = instrument(MINIATURE.read_text(), parsed).split("\n")
     directive = next(i for i, line in enumerate(lines) if line.startswith("#line"))
     number = int(lines[directive].split()[1])
     assert len(lines) - directive - 1 == len(original) - number + 1
@@ -149,7 +149,7 @@ def test_lines_keep_their_numbers() -> None:
 def test_unrecognised_calls_are_left_alone() -> None:
     text = MINIATURE.read_text().replace("auto& kernels = kernels_;", "op.callBoxed(&stack);")
     parsed = analysis(text)
-    assert "op.callBoxed(&stack);" in instrument(text, parsed.sites, parsed.kernels)
+    assert "op.callBoxed(&stack);" in instrument(text, parsed)
 
 
 def test_an_empty_constant_function_is_no_call() -> None:
@@ -157,13 +157,14 @@ def test_an_empty_constant_function_is_no_call() -> None:
     start = text.index("void AOTInductorModel::run_impl(")
     with_const = f"{text[:start]}void AOTInductorModel::_const_run_impl(int x) {{}}\n{text[start:]}"
     parsed = analysis(with_const)
-    assert instrument(with_const, parsed.sites, parsed.kernels).count("aoti_debug::Call ") == 1
+    assert instrument(with_const, parsed).count("aoti_debug::Call ") == 1
 
 
 def test_sites_of_another_text_are_refused() -> None:
     parsed = analysis()
+    moved = tuple(replace(site, line=site.line + 1) for site in parsed.sites)
     with pytest.raises(ArtifactError, match="is not in line"):
-        instrument(MINIATURE.read_text(), [replace(s, line=s.line + 1) for s in parsed.sites], parsed.kernels)
+        instrument(MINIATURE.read_text(), replace(parsed, sites=moved))
 
 
 def test_edits_must_not_overlap() -> None:
@@ -185,7 +186,7 @@ AOTIRuntimeError update(AOTInductorModelContainer* container, bool use_inactive,
 """
     text = MINIATURE.read_text().replace("// clang-format off", f"{functions}// clang-format off")
     parsed = analysis(text)
-    instrumented = instrument(text, parsed.sites, parsed.kernels)
+    instrumented = instrument(text, parsed)
     assert re.findall(r"aoti_debug_note_weights\((\".*?)\); container->(\w+)", instrumented) == [
         ('"updated", use_inactive, validate_full_update', "update_constant_buffer"),
         ('"swapped", 0, 1', "swap_constant_buffer"),
@@ -198,7 +199,7 @@ def test_the_first_weights_of_a_model_without_any_are_no_change() -> None:
     function = "void update(AOTInductorModelContainer* container) { container->update_constant_buffer(a, b, c); }\n"
     text = MINIATURE.read_text().replace("// clang-format off", f"{function}// clang-format off")
     parsed = analysis(text)
-    instrumented = instrument(text, parsed.sites, parsed.kernels, WeightsPlace.BY_REFERENCE)
+    instrumented = instrument(text, parsed, WeightsPlace.BY_REFERENCE)
     assert (
         "static std::atomic<bool> aoti_debug_has_weights{false};"
         ' if (aoti_debug_has_weights.exchange(true)) aoti_debug_note_weights("updated", use_inactive, '

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from aoti_debug.instrument.builder.instrument import instrument
 from aoti_debug.instrument.wrapper import allocations
 from aoti_debug.instrument.wrapper.analysis import analyse
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
-from aoti_debug.package.manifest import Allocation, Kernel, Site
+from aoti_debug.package.manifest import Allocation
 from tests.instrument.wrapper import texts
 from tests.paths import GOLDEN
 
@@ -76,7 +76,7 @@ def test_what_is_commented_out_is_none() -> None:
 def test_only_heads_of_calls_that_can_be_guarded_change() -> None:
     pinned = EMPTY.replace("empty_strided", "empty_strided_pinned")
     text = wrapper(f"f({pinned}, 0, &buf0_handle));", f"f({EMPTY}, 0, &buf1_handle));")
-    changed = instrument(text, (), ()).splitlines()
+    changed = instrument(text, analyse(text)).splitlines()
     expected = EMPTY.replace("strided(", 'strided, "@').replace('strided, "@', "strided, ")
     assert f'    f(aoti_debug::allocate(1, "buf1", {expected}, 0, &buf1_handle));' in changed
     assert f"    f({pinned}, 0, &buf0_handle));" in changed
@@ -89,16 +89,11 @@ def test_real_wrappers(name: str, golden: Callable[[Path, str], None]) -> None:
     allocated = [each.allocation for each in allocations.find(text, mask(text))]
     golden(ALLOCATIONS / f"{name}.found.txt", "".join(f"{a.line} {a.name} {a.reason or '-'}\n" for a in allocated))
     assert sum(a.guarded for a in allocated) == mask(text).count("aoti_torch_empty_strided(")
-    changed = instrument(text, *sites_and_kernels(text))
+    changed = instrument(text, analyse(text))
     for index, allocation in enumerate(allocated):
         head = f'aoti_debug::allocate({index}, "{allocation.name}", aoti_torch_empty_strided, '
         assert (head in changed) == allocation.guarded
         assert f"{allocation.name}({allocation.name}_handle)" in text or f"auto {allocation.name} = RAII" in text
-
-
-def sites_and_kernels(text: str) -> tuple[Sequence[Site], Sequence[Kernel]]:
-    allocated = analyse(text)
-    return allocated.sites, allocated.kernels
 
 
 def test_operators_that_allocate_their_outputs_are_listed() -> None:

@@ -24,7 +24,7 @@ def test_sites(name: str, golden: Check) -> None:
 @pytest.mark.parametrize("name", texts.NAMES)
 def test_instrumented_text(name: str, golden: Check) -> None:
     analysis = texts.analysis(name)
-    golden(texts.WRAPPERS / f"{name}.instrumented.txt", instrument(texts.text(name), analysis.sites, analysis.kernels))
+    golden(texts.WRAPPERS / f"{name}.instrumented.txt", instrument(texts.text(name), analysis))
 
 
 def test_a_wrapper_with_its_entry_point_twice() -> None:

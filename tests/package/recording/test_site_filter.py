@@ -7,7 +7,8 @@ import pytest
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.manifest import Certainty, Manifest, ModelLine, PackageOrigin, Provenance, Site
 from aoti_debug.package.recording import site_filter
-from aoti_debug.package.recording.site_filter import Criterion, SiteFilter, common_module
+from aoti_debug.package.recording.origins import common_module
+from aoti_debug.package.recording.site_filter import Criterion, SiteFilter
 from tests.factories import make_manifest, site
 
 STACK = """\

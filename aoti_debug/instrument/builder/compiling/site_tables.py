@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from aoti_debug.package.launch_traits import RunsOn, traits_of
 from aoti_debug.package.manifest import Kind, Manifest, Site
-from aoti_debug.package.recording.site_filter import line_names
+from aoti_debug.package.recording.origins import line_names
 
 MANIFEST_PATH_MACRO = "AOTI_DEBUG_MANIFEST_PATH"
 
@@ -40,7 +40,8 @@ def sites_cpp(manifest: Manifest) -> str:
     literal that names a file whose content is `manifest.json_text` in UTF-8. A site's slots are its args, in order.
     """
     triton = [kernel for kernel in manifest.kernels if kernel.id >= 0]
-    lines = [_HEADER.replace("@BYTES@", str(len(manifest.json_text.encode()))), "namespace {"]
+    size = len(manifest.json_text.encode())
+    lines = [_HEADER.replace("@BYTES@", str(size)), "namespace {"]
     for site in manifest.sites:
         lines += _slots(site)
     for kernel in triton:
@@ -50,7 +51,7 @@ def sites_cpp(manifest: Manifest) -> str:
     lines += [f"    {_site(site, manifest.device)}," for site in manifest.sites] or ["    {},"]
     lines += ["};", "const AotiDebugKernel aoti_debug_kernels[] = {"]
     lines += [f"    {{{c_literal(k.name)}, types_{k.id}, {len(k.params)}, {k.id}}}," for k in triton] or ["    {},"]
-    lines += ["};", "const AotiDebugPackage aoti_debug_package = {", *_package(manifest, len(triton)), "};"]
+    lines += ["};", "const AotiDebugPackage aoti_debug_package = {", *_package(manifest, len(triton), size), "};"]
     return "\n".join([*lines, '}  // extern "C"', ""])
 
 
@@ -83,7 +84,7 @@ def _is_synchronous(site: Site, device: str) -> bool:
     return device == "cpu" or cpu_shim or traits.runs_on is RunsOn.HOST or traits.waits_for_device
 
 
-def _package(manifest: Manifest, n_kernels: int) -> Iterator[str]:
+def _package(manifest: Manifest, n_kernels: int, json_bytes: int) -> Iterator[str]:
     yield "    AOTI_DEBUG_ABI,"
     yield f"    {manifest.level},"
     yield "    aoti_debug_sites,"
@@ -92,7 +93,7 @@ def _package(manifest: Manifest, n_kernels: int) -> Iterator[str]:
     yield f"    {n_kernels},"
     yield f"    {c_literal(','.join(manifest.filters))},"
     yield "    aoti_debug_manifest_json,"
-    yield f"    {len(manifest.json_text.encode())},"
+    yield f"    {json_bytes},"
     yield f"    {c_literal(','.join(manifest.module_filters))},"
     yield f"    {c_literal(','.join(manifest.line_filters))},"
 

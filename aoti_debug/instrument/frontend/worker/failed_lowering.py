@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any
 
 from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGraphs
-from aoti_debug.package.recording import stack_frames
+from aoti_debug.package.recording import origins
 from aoti_debug.package.reference.node_text import node_text
 from aoti_debug.package.reference.program import HIGHER_ORDER, Graph, Node, NodeKind, Reference, is_view
 
@@ -26,7 +26,7 @@ REFUSED = "might be modifying the input!"
 def node_at_work(error: BaseException | None) -> str:
     """Says which call the innermost function worked on that had one; "" if none had."""
     for code, line, node in _nodes(error):
-        lines = stack_frames.own_frames([str(node.meta.get("stack_trace") or "")])
+        lines = origins.own_frames([str(node.meta.get("stack_trace") or "")])
         at = f", {lines[0].place}: {lines[0].text.strip()}" if lines else ""
         return f"{code.co_name} ({code.co_filename}:{line}) raised it at node {node.name}, a call of {node.target}{at}"
     return ""

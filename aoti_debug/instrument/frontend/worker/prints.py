@@ -13,7 +13,7 @@ from typing import Any
 from aoti_debug.instrument.frontend.worker.answer_request import StepError
 from aoti_debug.package.printing import template
 from aoti_debug.package.printing.template import TemplateError, ValueKind
-from aoti_debug.package.recording import stack_frames
+from aoti_debug.package.recording import origins
 
 _PARAMETERS = {
     "print_": "const char* text, const AtenTensorHandle* tensors, int64_t n_tensors, const int64_t* integers, "
@@ -125,7 +125,7 @@ def _without_numbers(graph: Any, node: Any) -> None:
 
 def _place(node: Any) -> str:
     """The model line of a node: "model.py:23"; its format where that is not known."""
-    lines = stack_frames.own_frames([str(node.meta.get("stack_trace") or "")])
+    lines = origins.own_frames([str(node.meta.get("stack_trace") or "")])
     return lines[0].place if lines else repr(node.args[0])
 
 

@@ -15,7 +15,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.frontend.worker import after_fusion
 from aoti_debug.instrument.frontend.worker.graph_nodes import flat, node_data
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.package.recording import stack_frames
+from aoti_debug.package.recording import origins
 from aoti_debug.package.reference.program import (
     EXPORTED,
     FOLDING,
@@ -126,7 +126,7 @@ class ReferenceGraphs:
     def _line(self, stack: str) -> int:
         """The index of the model line of a stack trace; -1 if it has none."""
         if stack not in self._line_of_stack:
-            lines = stack_frames.own_frames((stack,))
+            lines = origins.own_frames((stack,))
             self._line_of_stack[stack] = self._lines.setdefault(lines[0], len(self._lines)) if lines else -1
         return self._line_of_stack[stack]
 

@@ -58,28 +58,20 @@ class SiteCall:
 
 @dataclass(frozen=True)
 class Sites:
-    """The launches of a wrapper, and calls that look like launches but match no form."""
+    """The launches of a wrapper, and calls that look like launches but match no form.
+
+    Attributes:
+        scans: what they were read from, by function.
+    """
 
     recognised: tuple[SiteCall, ...]
     unrecognised: tuple[Unrecognised, ...]
+    scans: Mapping[str, calls.Scan]
 
 
 def is_launch_name(callee: str, externs: Mapping[str, Prototype]) -> bool:
     """True if a call of this name in a function of the model looks like a launch."""
     return callee in externs or is_callee(callee) or bool(_UNREAD.fullmatch(callee))
-
-
-def scan_model(text: str, masked: str, externs: Mapping[str, Prototype]) -> tuple[tuple[str, calls.Scan], ...]:
-    """Finds the calls that look like launches, function by function in the order of the text.
-
-    Raises:
-        ArtifactError: the wrapper has a form that cannot be instrumented.
-    """
-    lines = calls.Lines(text)
-    return tuple(
-        (body.name, calls.scan(text, body, lines, lambda callee: is_launch_name(callee, externs)))
-        for body in entry_points(masked)
-    )
 
 
 def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
@@ -94,21 +86,23 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
     """
     recognised: list[SiteCall] = []
     unrecognised: list[Unrecognised] = []
-    bodies = {body.name: body for body in entry_points(masked)}
-    for name, scanned in scan_model(text, masked, context.externs):
-        local = replace(context, variables=variables(masked, bodies[name]))
+    scans: dict[str, calls.Scan] = {}
+    lines = calls.Lines(text)
+    for body in entry_points(masked):
+        scans[body.name] = calls.scan(text, body, lines, lambda callee: is_launch_name(callee, context.externs))
+        local = replace(context, variables=variables(masked, body))
         written = set(local.variables.initialised)
-        for call in scanned.calls:
+        for call in scans[body.name].calls:
             parsed = read(call, local)
             if parsed is None:
-                unrecognised.append(Unrecognised(name, call.line, _line_of(text, call)))
+                unrecognised.append(Unrecognised(body.name, call.line, _line_of(text, call)))
                 continue
             args = slots.to_arguments(parsed.slots, local.variables.bases)
             recognised.append(
                 SiteCall(_site(len(recognised), call, parsed, _partial_outputs(args, parsed.kind, written)), call)
             )
             written |= {arg.base for arg in args if arg.base and arg.role in (Role.OUT, Role.INOUT, Role.UNKNOWN)}
-    return Sites(tuple(recognised), tuple(unrecognised))
+    return Sites(tuple(recognised), tuple(unrecognised), scans)
 
 
 def _site(number: int, call: CallExpression, parsed: ParsedLaunch, args: tuple[Arg, ...]) -> Site:

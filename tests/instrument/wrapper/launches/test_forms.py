@@ -60,7 +60,7 @@ def test_a_new_form_is_read_listed_and_instrumented(monkeypatch: pytest.MonkeyPa
         "  3 factor scalar (int64_t factor) = 3L",
         "  none",
     ]
-    text = instrument(WRAPPER, found.sites, found.kernels)
+    text = instrument(WRAPPER, found)
     assert 'AOTI_DEBUG_LAUNCH(0, enqueue_made_up, "scale", arg0_1, buf0, 3L);' in text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.package.recording.stack_frames import frames, own_frames
+from aoti_debug.package.recording.origins import frames, own_frames
 
 LAYER = (
     '  File "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py", line 134, in forward\n'

@@ -1,0 +1,52 @@
+"""Origins of operations: the lines of the model, from Python stack traces as text, and the paths of its modules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate, takewhile
+
+from aoti_debug.package.manifest import ModelLine, Provenance
+
+_FRAME = re.compile(
+    r'^\s*File "(?P<file>[^"\n]*)", line (?P<line>\d+), in (?P<function>[^\n]*)'
+    r'(?:\n(?P<text>(?!\s*File ")[^\n]*))?',
+    re.MULTILINE,
+)
+_TORCH_FILE = re.compile(r"^<|/(?:site|dist)-packages/torch/|/torch/(?:nn|fx|utils|export|_\w+|functional\.py)(?:/|$)")
+
+
+def frames(stack: str) -> tuple[ModelLine, ...]:
+    """Parses the frames of a stack trace, outermost first."""
+    return tuple(
+        ModelLine(m["file"], int(m["line"]), m["function"].strip(), (m["text"] or "").strip())
+        for m in _FRAME.finditer(stack)
+    )
+
+
+def own_frames(stacks: Sequence[str]) -> tuple[ModelLine, ...]:
+    """Returns the innermost frame of each stack that is not in torch; each line once."""
+    innermost = (
+        next((frame for frame in reversed(frames(stack)) if not _TORCH_FILE.search(frame.file)), None)
+        for stack in stacks
+    )
+    return tuple({(f.file, f.line): f for f in innermost if f is not None}.values())
+
+
+def line_names(provenance: Provenance) -> tuple[str, ...]:
+    """The lines of the model's own code through which operations were traced, innermost first: "/home/model.py:23"."""
+    own = (
+        frame for stack in provenance.stacks for frame in reversed(frames(stack)) if not _TORCH_FILE.search(frame.file)
+    )
+    return tuple(dict.fromkeys(line.place for line in (*provenance.source, *own)))
+
+
+def containing(path: str) -> tuple[str, ...]:
+    """A module path after those of the modules that contain it: "encoder", "encoder.layers", "encoder.layers.0"."""
+    return tuple(accumulate(path.split("."), "{}.{}".format))
+
+
+def common_module(paths: Sequence[str]) -> str:
+    """The path of the innermost module that contains all of these; "" for the model itself."""
+    levels = zip(*(path.split(".") for path in paths), strict=False)
+    return ".".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels))

@@ -33,7 +33,7 @@ from aoti_debug.instrument.frontend import (
 )
 from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import messages
-from aoti_debug.instrument.frontend.protocol.messages import Request, name_operators
+from aoti_debug.instrument.frontend.protocol.messages import Autotuning, Request, name_operators
 from aoti_debug.package.inputs.input_files import missing_inputs_error
 from aoti_debug.package.inputs.signature import ModelSignature
 from aoti_debug.package.manifest import Manifest, PackageOrigin
@@ -62,6 +62,7 @@ class BuildSummary:
         joined_sites: number of launch sites that got a model line from the exported program; None without one.
         program_difference: the first launch site that the package and a new lowering of the exported program do not
             have in common; "" if there is none.
+        autotuning: where the configurations of the kernels of an exported program come from.
     """
 
     package: Path
@@ -75,6 +76,7 @@ class BuildSummary:
     comparison: KernelComparison | None = None
     joined_sites: int | None = None
     program_difference: str = ""
+    autotuning: Autotuning = Autotuning()
 
 
 def lower_or_unpack(checked: CheckedOptions, torch: Torch, work: Path) -> LoweredModel:
@@ -273,6 +275,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         comparison=comparison,
         joined_sites=joined_sites,
         program_difference=difference,
+        autotuning=lowered.answer.autotuning,
     )
 
 

@@ -3,15 +3,19 @@
 Every lowering has its own cache of Inductor, because kernel binaries are named by kernel in `package_cpp_only` mode and
 a file that exists is kept: a second specialisation would get the first one's machine code. At the beginning it has hard
 links to the results of earlier lowerings about this machine (instruction sets, autotuning); new results are linked back
-at the end. Triton's cache, whose entries are named by content, is shared.
+at the end. What autotuning has chosen for the user's own packages comes first: kernels get the same configuration. The
+user's cache is only read. Triton's cache, whose entries are named by content, is shared.
 """
 
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
+import re
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +23,7 @@ from pathlib import Path
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
@@ -150,6 +155,8 @@ def environment(folder: Path, torch: Torch) -> Iterator[dict[str, str]]:
     own = folder / "inductor"
     for path in (shared(torch), triton, own):
         path.mkdir(parents=True, exist_ok=True)
+    autotuned = copy_autotuned(users_cache(), own)
+    (folder / messages.AUTOTUNED).write_text(json_data.to_text(autotuned))
     link_new(shared(torch), own)
     try:
         yield {
@@ -179,16 +186,41 @@ def shared(torch: Torch) -> Path:
     return cache.directory() / f"inductor-{torch.version}"
 
 
+def users_cache() -> Path:
+    """The cache that the user's own packages are compiled with (torch/_inductor/runtime/cache_dir_utils.py)."""
+    named = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
+    return Path(named) if named else Path(tempfile.gettempdir()) / f"torchinductor_{user}"
+
+
+def copy_autotuned(source: Path, target: Path) -> list[str]:
+    """Copies what autotuning has found, unless the folder is somebody else's: configurations, and choices of GEMMs.
+
+    Returns:
+        The files of configurations, below the folder.
+    """
+    if not source.is_dir() or source.stat().st_uid != os.getuid():
+        return []
+    configurations = [path for path in source.glob("??/*.best_config") if path.is_file()]
+    choices = [path for path in source.glob("cache/*") if path.is_file()]
+    for path in (*configurations, *choices):
+        copied = target / path.relative_to(source)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copied)
+    return sorted(str(path.relative_to(source)) for path in configurations)
+
+
 def link_new(source: Path, target: Path) -> None:
     """Hard-links files that `target` lacks, or copies them.
 
-    Only those in two-letter folders: lowered models have folders with longer names.
+    Only those in two-letter folders: lowered models have folders with longer names. Sources of kernels stay, so that a
+    cache has those of one lowering.
     """
     for folder in source.iterdir():
         if len(folder.name) != 2 or not folder.is_dir():
             continue
         for path in folder.rglob("*"):
-            if path.is_file() and path.suffix not in (".lock", ".tmp"):
+            if path.is_file() and path.suffix not in (".lock", ".tmp", ".py"):
                 linked = target / path.relative_to(source)
                 linked.parent.mkdir(parents=True, exist_ok=True)
                 try:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.instrument.frontend import worker_process
+from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Request
 
 TORCH = Torch("2.13.0", Path("/nowhere"), "fingerprint")
@@ -36,6 +39,45 @@ def test_results_are_handed_on_to_the_next_lowering(
         found = Path(second["TORCHINDUCTOR_CACHE_DIR"])
         assert [path.relative_to(found).as_posix() for path in found.rglob("*") if path.is_file()] == ["ab/isa.so"]
         assert (found / "ab/isa.so").read_text() == "ab/isa.so"
+
+
+def test_configurations_of_the_user_come_before_those_of_earlier_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = tmp_path / "users"
+    for name in ("ab/k.best_config", "ab/k.py", "cache/0123", "model/x.best_config"):
+        (users / name).parent.mkdir(parents=True, exist_ok=True)
+        (users / name).write_text("the user's")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(users))
+    earlier = worker_process.shared(TORCH) / "ab"
+    earlier.mkdir(parents=True)
+    for name in ("k.best_config", "l.best_config"):
+        (earlier / name).write_text("earlier")
+    with worker_process.environment(tmp_path / "lowering", TORCH) as variables:
+        own = Path(variables["TORCHINDUCTOR_CACHE_DIR"])
+        found = {path.relative_to(own).as_posix(): path.read_text() for path in own.rglob("*") if path.is_file()}
+        assert found == {"ab/k.best_config": "the user's", "ab/l.best_config": "earlier", "cache/0123": "the user's"}
+        (own / "ab/k.best_config").write_text("another")
+        assert json.loads((tmp_path / "lowering" / messages.AUTOTUNED).read_text()) == ["ab/k.best_config"]
+    assert (users / "ab/k.best_config").read_text() == "the user's"
+    assert (earlier / "k.best_config").read_text() == "earlier"
+
+
+def test_a_cache_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "users/ab").mkdir(parents=True)
+    (tmp_path / "users/ab/k.best_config").write_text("{}")
+    assert worker_process.copy_autotuned(tmp_path / "users", tmp_path / "own") == ["ab/k.best_config"]
+    monkeypatch.setattr(os, "getuid", lambda: 1 << 30)
+    assert worker_process.copy_autotuned(tmp_path / "users", tmp_path / "other") == []
+    assert worker_process.copy_autotuned(tmp_path / "none", tmp_path / "other") == []
+
+
+def test_where_the_users_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    assert worker_process.users_cache() == Path(default_cache_dir())
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    assert worker_process.users_cache() == tmp_path
 
 
 def test_a_worker_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

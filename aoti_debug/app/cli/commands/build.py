@@ -22,6 +22,7 @@ from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
+from aoti_debug.instrument.frontend.protocol.messages import Autotuning
 from aoti_debug.package.manifest import Form, Manifest, PackageOrigin
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.weights_file import WeightsPlace
@@ -164,6 +165,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         ("built from", built_from(manifest)),
         *([("kernels", str(manifest.sameness))] if manifest.sameness else []),
         *([("weights", f"stay in {manifest.weights.path}")] if manifest.weights else []),
+        *([("autotuning", text)] if (text := _autotuning(summary.autotuning)) else []),
         *([("compiled by", manifest.other_torch)] if manifest.other_torch else []),
         *([("model lines", text)] if (text := _model_lines(summary)) else []),
         ("launch sites", f"{len(manifest.sites)}: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}"),
@@ -223,6 +225,16 @@ def _against(summary: BuildSummary) -> list[tuple[str, str]]:
         *(("", f"{kernel.kernel}: {kernel.reason}") for kernel in compared.different),
         *(("", line) for line in missing),
     ]
+
+
+def _autotuning(found: Autotuning) -> str:
+    """The number of kernels by where their configurations come from; "" without such kernels."""
+    counts = (
+        (found.users, "as in your Inductor cache"),
+        (found.earlier, "as in an earlier build"),
+        (found.measured, "measured now"),
+    )
+    return ", ".join(f"{wording.pluralize(count, 'kernel')} {what}" for count, what in counts if count)
 
 
 def built_from(manifest: Manifest) -> str:

@@ -26,6 +26,7 @@ ANSWER = "answer.json"
 LOG = "lower.log"
 MAPPED_WEIGHTS, WEIGHTS_OBJECT = "_serialized_weights.bin", ".weights.o"  # the ends of names that Inductor gives
 STACK = "stack.txt"
+AUTOTUNED = "autotuned.json"
 STACK_SIGNAL = signal.SIGUSR1  # a worker that lowers writes its Python stack to that file
 OPERATOR_KEYS = "aot_inductor.custom_ops_to_c_shims"  # the setting whose keys are operators
 _OPERATOR_NAME = re.compile(r"\w+(?:::|\.)\w+(?:\.\w+)?")
@@ -120,6 +121,21 @@ class TritonConfig:
 
 
 @dataclass(frozen=True)
+class Autotuning:
+    """The kernels whose configuration autotuning has chosen, by where that was.
+
+    Attributes:
+        users: in the user's Inductor cache, for a package of their own.
+        earlier: in an earlier build.
+        measured: in this build.
+    """
+
+    users: int = 0
+    earlier: int = 0
+    measured: int = 0
+
+
+@dataclass(frozen=True)
 class Answer:
     """The result of a worker process.
 
@@ -136,6 +152,7 @@ class Answer:
             ("mylib::op.default").
         promises: the layouts that Inductor promised for buffers.
         without_promises: why promises of some buffers are missing; "" if they are not.
+        autotuning: where the configurations of the Triton kernels of a GPU package come from.
         weight_names: the attribute of the program ("linear.weight"), by the name of the constant, of the weights that
             are left in its file; the others are in the file WEIGHTS.
     """
@@ -151,6 +168,7 @@ class Answer:
     operator_stacks: Mapping[str, str] = field(default_factory=dict)
     promises: tuple[Promise, ...] = ()
     without_promises: str = ""
+    autotuning: Autotuning = Autotuning()
     weight_names: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -19,6 +19,7 @@ from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.build_failure import read_position
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request, TritonConfig
 from aoti_debug.instrument.frontend.worker import (
+    autotuning,
     code_generation,
     instruction_sets,
     position_file,
@@ -110,6 +111,8 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         }
         if _config_exists("reorder_for_peak_memory"):
             configs.setdefault("reorder_for_peak_memory", False)  # it would move prints across branches and loops
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
     stacks = operator_stacks(program)
     nodes = program.graph.nodes
     with (
@@ -120,6 +123,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         record_layouts() as layouts,
         record_graphs(program) as graphs,
         without_weights() as kept,
+        autotuning.counted(folder, Path(cache_dir())) as autotuned,
     ):
         wrapper_opt = _lower(program, request, configs)
     with step("reference", times):
@@ -143,6 +147,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         operator_stacks=stacks,
         promises=promises,
         without_promises=_missing_promises_reason(layouts, unparsed_lines),
+        autotuning=autotuned.autotuning,
         weight_names=weight_names,
     )
 

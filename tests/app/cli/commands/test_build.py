@@ -12,6 +12,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
 from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelDifference
+from aoti_debug.instrument.frontend.protocol.messages import Autotuning
 from aoti_debug.package import manifest
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.package.manifest import (
@@ -66,6 +67,11 @@ def test_summary() -> None:
         "  time            7.2 s: lower 4.0, compile 3.0",
         "next: aoti-debug run m.instrumented.pt2",
     ]
+
+
+def test_summary_of_autotuned_kernels() -> None:
+    built = replace(summary(factories.make_manifest(RELU)), autotuning=Autotuning(users=3, measured=1))
+    assert "  autotuning      3 kernels as in your Inductor cache, 1 kernel measured now" in described(built)
 
 
 def test_summary_of_a_package_without_weights() -> None:

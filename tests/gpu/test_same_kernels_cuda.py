@@ -1,0 +1,45 @@
+"""A package that was compiled before, by torch, and the instrumented one have the same kernels: autotuned once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.build import BuildOptions
+from tests.gpu import cuda_models
+from tests.paths import ROOT
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+COMPILE = """
+import sys, torch
+from tests.gpu import cuda_models
+torch._inductor.aoti_compile_and_package(torch.export.load(sys.argv[1]), package_path=sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("name", ["reductions", "mixed"])
+def test_configurations_come_from_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    program, plain = tmp_path / "model.pt2", tmp_path / "plain.pt2"
+    torch.export.save(cuda_models.case(name).export(), program)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    subprocess.run([sys.executable, "-c", COMPILE, str(program), str(plain)], check=True)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+    options = BuildOptions(
+        program=program, output=tmp_path / "ours.pt2", against=plain, imports=("tests.gpu.cuda_models",)
+    )
+    built = builder.build_report(options)
+    assert built.autotuning.users > 0
+    assert built.autotuning.measured == 0
+    assert built.comparison is not None
+    assert not built.comparison.different
+    assert {path: path.stat().st_mtime_ns for path in before} == before

@@ -7,11 +7,14 @@ aoti_debug_compares/20261120-231501-4711/
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import field, replace
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
@@ -19,16 +22,17 @@ from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.compare_sources import FOLDER, compare_sources
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.precision_setting import with_setting
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import EXPORTED_EAGER
 from aoti_debug.compare.protocol.request import metric_function
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary, instrumented
 from aoti_debug.instrument.builder.options import COMPILED
+from aoti_debug.instrument.frontend.protocol.messages import LeftOut
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.recording import site_filter
+from aoti_debug.package.recording.site_filter import EVERYTHING, SiteFilter
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run import runner
@@ -39,9 +43,42 @@ from aoti_debug.runs.rundir import ranks_directory, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 
+BASE = "aoti_debug_compares"
 PACKAGE = "package.pt2"
 _OUTPUTS = "outputs"
 _COMPILED = (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """The model or run to compare with its program.
+
+    Attributes:
+        model: an exported program, a compiled or an instrumented package, or a run directory.
+        exported: the exported program that a compiled package came from.
+        inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
+        random_inputs: the seed of inputs to make, for a first look; None to take given ones.
+        calls: how many times the model is called.
+        filters: the launches to compare.
+        metric: "FILE.py:FUNCTION"; "" for none.
+        out: the directory in which the directory of the comparison is made.
+        left_out: operators that are called as they are when the model is built; None to note nothing either.
+        inductor_configs, imports, libraries, trusted: as for `build` and `run`.
+    """
+
+    model: Path
+    exported: Path | None = None
+    inputs: Path | None = None
+    random_inputs: int | None = None
+    calls: int = 1
+    filters: SiteFilter = EVERYTHING
+    metric: str = ""
+    out: Path = Path(BASE)
+    inductor_configs: Mapping[str, Any] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+    trusted: bool = False
+    left_out: LeftOut | None = None
 
 
 def compare(options: CompareOptions, listener: StepListener | None = None) -> Comparison:

@@ -1,10 +1,11 @@
-"""The comparison of a run as the run's directory keeps it: compare.json (docs/compare.schema.json)."""
+"""A comparison as JSON (docs/compare.schema.json), which a run's directory keeps as compare.json."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare.alteration import Alteration, LostOperator
-from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
-from aoti_debug.compare.document import FORMAT, document
+from aoti_debug.compare.comparison import SILENT, Beginning, Comparison, Row, SettingTrial
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
-from aoti_debug.compare.measure.verdicts import LaunchVerdict
+from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on_output
+from aoti_debug.compare.outcome import kind_of
 from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import LEAST, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
@@ -25,7 +26,107 @@ from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 
+FORMAT = 1
 NAME = "compare.json"
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
+    """The JSON object of a comparison."""
+    rows = [row for row in comparison.rows if row.reason != SILENT]
+    wrong = comparison.first_wrong
+    return {
+        "format": FORMAT,
+        "run": str(comparison.run.path),
+        "first_wrong": None if wrong is None else wrong.launch.id,
+        "repro": comparison.repro or None,
+        "coverage": asdict(comparison.coverage),
+        "unfinished": comparison.unfinished or None,
+        "program_failure": comparison.program_failure or None,
+        "states_failure": comparison.states_failure or None,
+        "states": [asdict(state) for state in comparison.states],
+        "outputs": [_returned(error) for error in comparison.outputs],
+        "outcome": kind_of(comparison).value if not comparison.unfinished else None,
+        "not_compared": list(comparison.not_compared),
+        "outputs_missing": comparison.outputs_missing or None,
+        "refusal": None if comparison.refusal is None else asdict(comparison.refusal),
+        "refusal_line": _line(comparison.refusal_line),
+        "beginning": None if comparison.beginning is None else asdict(comparison.beginning),
+        "setting": None if comparison.setting is None else asdict(comparison.setting),
+        "alteration": None if comparison.alteration is None else _alteration(comparison.alteration),
+        "launches": [_row_json(row) for row in rows],
+    }
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    source = row.launch.site.provenance.source
+    return {
+        "id": row.launch.id,
+        "kernel": row.launch.kernel,
+        "operator": row.launch.site.op or None,
+        "line": _line(source[0] if source else None),
+        "verdict": row.verdict.value,
+        "reason": row.reason or None,
+        "together_with": list(row.launches),
+        "outputs": [_output_json(row, output) for output in row.outputs],
+        "suspects": [
+            {
+                "node": suspect.node,
+                "operator": suspect.operator,
+                "line": _line(suspect.line),
+                "how": suspect.how,
+                "partial": suspect.is_partial,
+                "place": suspect.place,
+            }
+            for suspect in row.suspects
+        ],
+        "notes": list(row.notes),
+        "bytes": row.bytes,
+        "compared_bytes": row.compared_bytes,
+        "same_code": row.same_code,
+        "is_unread": row.is_unread,
+    }
+
+
+def _output_json(row: Row, output: Measurement) -> dict[str, Any]:
+    members = asdict(output)
+    return {
+        **members,
+        "shape": list(output.shape),
+        "sensitivity": None if output.sensitivity < 0 else output.sensitivity,
+        "verdict": verdict_on_output(output).value,
+        "inherited": (row.inherited or {}).get(output.argument),
+    }
+
+
+def _returned(error: OutputError) -> dict[str, Any]:
+    return asdict(error) | {
+        "relative": _finite(error.relative),
+        "double": _finite(error.double),
+        "eager_double": _finite(error.eager_double),
+        "is_right": error.is_right,
+    }
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _alteration(alteration: Alteration) -> dict[str, Any]:
+    return {
+        "relative": None if alteration.relative < 0 else _finite(alteration.relative),
+        "explained": alteration.explained,
+        "least": alteration.least,
+        "is_rounded": alteration.is_rounded,
+        "is_proved": alteration.is_proved,
+        "lost": [
+            {"node": lost.node, "operator": lost.operator, "text": lost.text, "line": _line(lost.line)}
+            for lost in alteration.lost
+        ],
+    }
+
+
+def _line(line: ModelLine | None) -> dict[str, Any] | None:
+    return None if line is None else asdict(line)
 
 
 @dataclass(frozen=True, kw_only=True)

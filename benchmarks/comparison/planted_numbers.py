@@ -13,6 +13,7 @@ chaotic one the outputs may differ from eager's.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import subprocess
@@ -71,7 +72,8 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(options.jobs) as pool:
         programs = {name: _export(name, options.device, folder) for name in dict.fromkeys(map(_model, options.faults))}
-        rows = list(pool.map(lambda fault: _row(fault, programs[_model(fault)], options.compare), options.faults))
+        row_of = functools.partial(_row, is_compared=options.compare)
+        rows = list(pool.map(row_of, options.faults, (programs[_model(fault)] for fault in options.faults)))
     cells = [("" if r.is_right else "✗", r.fault, r.model, r.kind, r.said, f"{r.seconds:.0f}") for r in rows]
     table(("", "planted", "model", "verdict", "said first", "seconds"), cells)
     planted = [row for row in rows if not row.fault.startswith(NONE)]
@@ -84,13 +86,13 @@ def _model(fault: str) -> str:
     return fault.removeprefix(NONE) if fault.startswith(NONE) else FAULTS[fault].model
 
 
-def _row(fault: str, program: Path, is_compared: bool) -> Row:
-    row = _measured(fault, program, is_compared)
+def _row(fault: str, program: Path, *, is_compared: bool) -> Row:
+    row = _measured(fault, program, is_compared=is_compared)
     print(f"{fault}: {row.kind}, {row.seconds:.0f} s: {row.said}", file=sys.stderr, flush=True)
     return row
 
 
-def _measured(fault: str, program: Path, is_compared: bool) -> Row:
+def _measured(fault: str, program: Path, *, is_compared: bool) -> Row:
     model = _model(fault)
     environment = checkout.environment(**{VARIABLE: fault})
     out = program.parent / "".join(c if c.isalnum() else "_" for c in fault)

@@ -154,7 +154,11 @@ class Drop(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         hidden = torch.tanh(self.layer(x))
-        return functional.dropout(hidden, 0.5, True), functional.dropout(hidden.exp(), 0.25, True), x.sigmoid()
+        return (
+            functional.dropout(hidden, 0.5, training=True),
+            functional.dropout(hidden.exp(), 0.25, training=True),
+            x.sigmoid(),
+        )
 
 
 class Recurrent(nn.Module):

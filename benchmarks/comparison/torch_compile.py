@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--one", metavar="MODEL", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(measure(options.one, options.device, options.training))
+        print(measure(options.one, options.device, training=options.training))
         return 0
     from benchmarks.comparison import compare_model
 
@@ -61,7 +61,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def measure(name: str, device: str, training: bool) -> str:
+def measure(name: str, device: str, *, training: bool) -> str:
     """A row of the table."""
     from aoti_debug.app.torch_compile.backend import aoti_debug
     from aoti_debug.app.torch_compile.cached_build import read_graphs

@@ -46,7 +46,7 @@ GOAL = 2.0  # µs for a watched argument beyond reading it, on CUDA
 class Chain(nn.Module):
     """Reductions along another axis each time, never one kernel; each may be followed by a print of one element."""
 
-    def __init__(self, launches: int, prints: bool) -> None:
+    def __init__(self, launches: int, *, prints: bool) -> None:
         super().__init__()
         self.launches = launches
         self.prints = prints

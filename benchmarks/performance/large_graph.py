@@ -16,10 +16,9 @@ import torch
 from torch import nn
 
 from aoti_debug.base.machine.steps import Step, StepListener, Steps
-from aoti_debug.compare.compare import compare
+from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.options import CompareOptions
 from aoti_debug.views.report import report
 
 

@@ -28,8 +28,7 @@ import torch
 
 from aoti_debug.instrument.builder.build import BuildOptions, build_report
 from aoti_debug.views.profile.model_profile import ModelProfile
-from aoti_debug.views.profile.options import ProfileOptions
-from aoti_debug.views.profile.profile import profile
+from aoti_debug.views.profile.profile import ProfileOptions, profile
 from benchmarks.markdown import table
 from benchmarks.models import timed_models
 

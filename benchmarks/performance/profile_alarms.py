@@ -26,8 +26,7 @@ from aoti_debug.package.manifest import Kind
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.views.profile.changes import Change, Changes, ChangeVerdict
-from aoti_debug.views.profile.options import ProfileOptions
-from aoti_debug.views.profile.profile import compare_with, run_options, run_to_the_end
+from aoti_debug.views.profile.profile import ProfileOptions, compare_with, run_options, run_to_the_end
 from benchmarks.comparison.compare_bench import Bench
 from benchmarks.comparison.compare_model import models
 from benchmarks.markdown import table

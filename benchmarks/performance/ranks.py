@@ -150,7 +150,7 @@ def try_failure(package: Path, folder: Path, number: int, draw: random.Random) -
     found = analyse(open_ranks((base / "latest").resolve())).failure
     seconds = time.perf_counter() - began
     if found is None:
-        return Trial(rank, call, failure, "none", False, seconds)
+        return Trial(rank, call, failure, "none", is_right=False, seconds=seconds)
     launch_ = found.launch
     named = f"rank {found.rank.number} in {launch_ and launch_.id} {launch_ and launch_.kernel}"
     is_launch = launch_ is not None and (launch_.key.call, launch_.kernel) == (call, OPERATOR)

@@ -18,7 +18,7 @@ THREADS, RUNNERS, CALLS_OF_A_LOAD = 8, 4, 100
 
 
 def load(path: str) -> torch._C._aoti.AOTIModelPackageLoader:
-    return torch._C._aoti.AOTIModelPackageLoader(path, "model", False, RUNNERS, -1)
+    return torch._C._aoti.AOTIModelPackageLoader(path, "model", False, RUNNERS, -1)  # noqa: FBT003 - torch names no parameter
 
 
 def main() -> int:

@@ -107,7 +107,10 @@ class Bench:
             RuntimeError: it cannot be built.
         """
         files = files_of(case, self.folder)
-        model, output = files.package if case.is_compiled else files.program, files.instrumented(case.is_compiled)
+        model, output = (
+            files.package if case.is_compiled else files.program,
+            files.instrumented(is_compiled=case.is_compiled),
+        )
         if output.exists():
             return
         settings = {} if case.is_compiled else PROGRAMS[case.program].configs
@@ -122,7 +125,7 @@ class Bench:
         place, files = self.folder / "triages" / slug(case.name), files_of(case, self.folder)
         place.mkdir(parents=True, exist_ok=True)
         torch.save(inputs_of(PROGRAMS[case.program], (*case.planted, *case.innocent)), place / "inputs.pt")
-        words = ["triage", str(files.instrumented(case.is_compiled)), "--json", "--import", OPERATORS]
+        words = ["triage", str(files.instrumented(is_compiled=case.is_compiled)), "--json", "--import", OPERATORS]
         words += ["--inputs", str(place / "inputs.pt"), "--out", str(place)]
         began = time.monotonic()
         code = main.run(words)

@@ -38,7 +38,7 @@ class Files:
         """As torch compiles it."""
         return self.folder / "package.pt2"
 
-    def instrumented(self, is_compiled: bool) -> Path:
+    def instrumented(self, *, is_compiled: bool) -> Path:
         return self.folder / f"{'package' if is_compiled else 'program'}.instrumented.pt2"
 
     @property

@@ -51,6 +51,7 @@ def _setting(name: str) -> Fault:
     return Fault("settings", "WRONG VALUE", (planted_settings_faults.__name__,), {SETTINGS: name})
 
 
+_YES_OR_NO = {True: "yes", False: "no"}
 FAR = Fault(
     "words",
     "FAULT",
@@ -99,11 +100,11 @@ def main() -> int:
     cells = [
         (
             row.fault,
-            _word(row.is_shown),
+            _YES_OR_NO[row.is_shown],
             str(row.calls),
             str(row.lines),
             row.inputs,
-            _word(row.is_confirmed),
+            _YES_OR_NO[row.is_confirmed],
             str(row.scripts),
             f"{row.seconds:.0f}",
         )
@@ -137,7 +138,17 @@ def _minify(name: str, fault: Fault, folder: Path) -> Row:
     count = int(tried[1]) if tried else 0
     if calls is None or fault.kind not in result.stdout:
         said = (result.stdout.splitlines() or result.stderr.splitlines() or ["nothing"])[-1]
-        return Row(name, False, 99, 0, "", False, count, seconds, said)
+        return Row(
+            name,
+            is_shown=False,
+            calls=99,
+            lines=0,
+            inputs="",
+            is_confirmed=False,
+            scripts=count,
+            seconds=seconds,
+            said=said,
+        )
     (script,) = out.glob("*/repro/repro.py")
     text = script.read_text()
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -163,10 +174,6 @@ def _minify(name: str, fault: Fault, folder: Path) -> Row:
         seconds=seconds,
         said=said[:160],
     )
-
-
-def _word(value: bool) -> str:
-    return "yes" if value else "no"
 
 
 def _export(name: str, path: Path) -> None:

@@ -111,7 +111,8 @@ def _search(fault: str, program: Path, folder: Path) -> Row:
     lines = result.stdout.splitlines()
     at = next((n for n, line in enumerate(lines) if line.startswith("FIXED by")), None)
     if at is None:
-        return Row(fault, False, 0, seconds, (lines or result.stderr.splitlines() or ["nothing"])[-1])
+        said = (lines or result.stderr.splitlines() or ["nothing"])[-1]
+        return Row(fault, named=False, builds=0, seconds=seconds, fixed=said)
     end = next(n for n, line in enumerate(lines) if n > at and line.startswith("  cause"))
     fixed = [line[len("FIXED by  ") :] for line in lines[at:end]]
     builds = int(lines[end].rsplit("; ", 1)[1].split()[0])

@@ -21,13 +21,12 @@ from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.base.machine import trusted_hashes
 from aoti_debug.compare import run_worker
-from aoti_debug.compare.compare import compare
+from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
+from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.package.reference.program import FORMAT, Reference
 from aoti_debug.runs.rundir import run_directory

@@ -19,12 +19,11 @@ from torch import Tensor, nn
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import RunDirError, UsageError
-from aoti_debug.compare.compare import compare
+from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.outcome import exit_code
+from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run

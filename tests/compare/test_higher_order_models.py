@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import aoti_debug
-from aoti_debug.compare.compare import compare
+from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.options import CompareOptions
 from aoti_debug.repro.evidence import gather
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.run import runner

@@ -17,9 +17,9 @@ from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.alteration import Alteration, LostOperator
-from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
+from aoti_debug.compare.stored_comparison import document
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests import schema
 from tests.views.report.subjects import comparison_of, run

@@ -25,9 +25,9 @@ from aoti_debug.base.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison, Row
-from aoti_debug.compare.document import document
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Element, ErrorSpread, Measurement
+from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.instrument.builder.instrument import instrument
 from aoti_debug.instrument.wrapper.analysis import analyse

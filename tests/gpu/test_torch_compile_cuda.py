@@ -11,8 +11,7 @@ from torch import Tensor, nn
 import aoti_debug
 from aoti_debug.app.torch_compile.backend import aoti_debug as backend
 from aoti_debug.app.torch_compile.cached_build import read_graphs
-from aoti_debug.compare.compare import compare
-from aoti_debug.compare.options import CompareOptions
+from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.runs.rundir.run_directory import open_run
 
 pytestmark = [

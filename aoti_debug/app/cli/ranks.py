@@ -56,9 +56,9 @@ def write_ranks_pages(analysis: RanksAnalysis, output: Path | None = None) -> Pa
     Args:
         output: None for the page's place in the directory of the run.
     """
-    from aoti_debug.views.report import ranks_page, report  # so does it without reports
+    from aoti_debug.views.report import report
 
     for rank in analysis.run.recorded:
         if rank.diagnosed is not None:
             report.write(report.of_run(rank.diagnosed.run))
-    return ranks_page.write(analysis, output)
+    return report.write_ranks_page(analysis, output)

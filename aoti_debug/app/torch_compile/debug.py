@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.app.torch_compile import cached_build
-from aoti_debug.app.torch_compile import options as compile_options
+from aoti_debug.app.torch_compile import backend, cached_build
+from aoti_debug.app.torch_compile.backend import BASE
 from aoti_debug.app.torch_compile.cached_build import PACKAGE, PROGRAM, CompilationDirectory, GraphEntry
-from aoti_debug.app.torch_compile.options import BASE
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
@@ -103,7 +102,7 @@ def debug(
     """
     import torch
 
-    compile_options.from_mapping({"level": level})
+    backend.from_mapping({"level": level})
     try:
         with torch.no_grad():
             exported = torch.export.export(model, inputs, keywords or None, dynamic_shapes=dynamic_shapes)

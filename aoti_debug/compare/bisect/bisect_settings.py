@@ -29,9 +29,8 @@ from aoti_debug.compare.bisect.build_changes import (
 from aoti_debug.compare.bisect.build_results import BuildFault, BuildTrial, BuildTrials
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
 from aoti_debug.compare.bisect.options import SettingsOptions
-from aoti_debug.compare.compare import compare
+from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import BAD, Comparison
-from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.text import output_text, state_text
 from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, BuildFailureError, BuildStage, part_text
 from aoti_debug.instrument.frontend.protocol.messages import Applied
@@ -150,7 +149,7 @@ class _Settings:
             if found:
                 break
         self._trials.finish()
-        return SettingsBisection(self._trials.all, self._trials.known, found)
+        return SettingsBisection(self._trials.all, self._trials.earlier, found)
 
     def _groups(self, baseline: BuildTrial) -> Iterator[tuple[Change, ...]]:
         """Changes that are tried together first: what was asked for, then what is likely, by what is wrong."""

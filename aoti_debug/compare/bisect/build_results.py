@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import atomic_write, json_data
-from aoti_debug.compare.bisect.delta_debugging import SetOutcome, interrupted
+from aoti_debug.compare.bisect.delta_debugging import SearchState, SearchTrials, SetOutcome
 from aoti_debug.instrument.frontend.protocol.messages import Applied
 
 FORMAT = 2
@@ -75,49 +74,19 @@ class BuildTrial:
         return SetOutcome.UNKNOWN if self.failure or is_other else SetOutcome.NO
 
 
-@dataclass(frozen=True)
-class _State:
-    format: int
-    key: str
+@dataclass(frozen=True, kw_only=True)
+class _State(SearchState):
     configs: Mapping[str, Any] = field(default_factory=dict)
     trials: tuple[BuildTrial, ...] = ()
-    is_done: bool = False
 
 
-class BuildTrials:
-    """The trials of one bisection.
-
-    Args:
-        key: what identifies it: the program, its settings and inputs; a file of another key or of a finished bisection
-            begins anew.
-
-    Raises:
-        RunDirError: the file is damaged.
-    """
+class BuildTrials(SearchTrials[_State, BuildTrial]):
+    """The trials of one bisection; its key identifies the program, its settings and inputs."""
 
     def __init__(self, folder: Path, key: str, configs: Mapping[str, Any]) -> None:
-        self._path = folder / NAME
-        self._state = interrupted(self._path, _State(FORMAT, key, configs), FORMAT)
-        self.known = len(self._state.trials)
-
-    @property
-    def all(self) -> tuple[BuildTrial, ...]:
-        """The finished trials, in order."""
-        return self._state.trials
+        super().__init__(folder / NAME, _State(format=FORMAT, key=key, configs=configs))
 
     def find(self, changes: Iterable[str]) -> BuildTrial | None:
         """The finished trial of changes, in any order."""
         wanted = sorted(changes)
-        return next((trial for trial in self._state.trials if sorted(trial.changes) == wanted), None)
-
-    def add(self, trial: BuildTrial) -> None:
-        """Adds a trial, and writes it down."""
-        self._write(replace(self._state, trials=(*self._state.trials, trial)))
-
-    def finish(self) -> None:
-        """The next bisection begins anew."""
-        self._write(replace(self._state, is_done=True))
-
-    def _write(self, state: _State) -> None:
-        self._state = state
-        atomic_write.write(self._path, json_data.to_text(state))
+        return next((trial for trial in self.all if sorted(trial.changes) == wanted), None)

@@ -9,8 +9,7 @@ from aoti_debug.compare.bisect.bisect_packages import Bisection, SuspectLaunch
 from aoti_debug.compare.bisect.bisect_settings import SettingsBisection, result_text
 from aoti_debug.compare.diff.pairs import PairedBy
 from aoti_debug.compare.diff.text import element_text
-from aoti_debug.compare.what_if.text import outputs_lines
-from aoti_debug.compare.what_if.what_if import Recovery
+from aoti_debug.compare.what_if.what_if import Recovery, outputs_lines
 
 _MAX_CULPRITS = 8  # culprits that are listed
 _PAIRED = {

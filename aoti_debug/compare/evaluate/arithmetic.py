@@ -20,7 +20,67 @@ from aoti_debug.package.reference.program import ValueKey
 if TYPE_CHECKING:
     import torch
 
+if TYPE_CHECKING:
+    pass
+
+_CONVOLUTIONS = frozenset({"convolution", "_convolution", "cudnn_convolution", "conv1d", "conv2d", "conv3d"})
+_MATRIX_PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "matmul", "linear"})
+_DROPPED_BITS = 13  # of the 23 of float32
 _HALF = ("float16", "bfloat16")
+LARGE = 16 << 20  # bytes of a tensor in its own dtype
+_PIECE = 128 << 20  # bytes of a converted part of a tensor
+_STEPS = 8 << 20  # bytes of a converted tensor whose elements are moved together
+_WHOLE = 2 * _PIECE  # bytes of a converted tensor that is multiplied in one piece
+_MOVES = frozenset(
+    f"aten.{name}"
+    for name in (
+        "alias.default",
+        "detach.default",
+        "embedding.default",
+        "gather.default",
+        "index.Tensor",
+        "index_select.default",
+        "permute.default",
+        "reshape.default",
+        "select.int",
+        "slice.Tensor",
+        "squeeze.dim",
+        "t.default",
+        "transpose.int",
+        "unsqueeze.default",
+        "view.default",
+    )
+)
+_PRODUCTS = {"aten.mm.default": 0, "aten.addmm.default": 1}  # the position of the first factor
+
+
+def may_use_tensor_float(target: str, device: str) -> bool:
+    """True if an operator of float32 tensors may multiply in TF32 on a device: with 10 bits of mantissa.
+
+    torch lets cuDNN use it for convolutions unless `torch.backends.cudnn.allow_tf32` is off, and cuBLAS for matrix
+    products if `torch.backends.cuda.matmul.allow_tf32` is on. Whether it is used depends on layout and size, so that
+    eager and a kernel may differ.
+    """
+    import torch
+
+    if not device.startswith("cuda"):
+        return False
+    name = target.split(".")[1] if target.startswith("aten.") else ""
+    if name in _CONVOLUTIONS:
+        return bool(torch.backends.cudnn.allow_tf32)
+    return name in _MATRIX_PRODUCTS and bool(torch.backends.cuda.matmul.allow_tf32)
+
+
+def tensor_float_of(value: Any) -> Any:
+    """The nearest TF32 numbers to a float32 tensor; another value as it is."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+        return value
+    bits = value.contiguous().view(torch.int32)
+    half, mask = 1 << (_DROPPED_BITS - 1), -(1 << _DROPPED_BITS)
+    nearest = ((bits + half) & mask).view(torch.float32)
+    return torch.where(value.isfinite(), nearest, value)
 
 
 class Arithmetic(str, Enum):
@@ -48,33 +108,6 @@ def unit(dtype: torch.dtype) -> float:
     import torch
 
     return 2.0**-52 if dtype == torch.float64 else 2.0**-23
-
-
-LARGE = 16 << 20  # bytes of a tensor in its own dtype
-_PIECE = 128 << 20  # bytes of a converted part of a tensor
-_STEPS = 8 << 20  # bytes of a converted tensor whose elements are moved together
-_WHOLE = 2 * _PIECE  # bytes of a converted tensor that is multiplied in one piece
-_MOVES = frozenset(
-    f"aten.{name}"
-    for name in (
-        "alias.default",
-        "detach.default",
-        "embedding.default",
-        "gather.default",
-        "index.Tensor",
-        "index_select.default",
-        "permute.default",
-        "reshape.default",
-        "select.int",
-        "slice.Tensor",
-        "squeeze.dim",
-        "t.default",
-        "transpose.int",
-        "unsqueeze.default",
-        "view.default",
-    )
-)
-_PRODUCTS = {"aten.mm.default": 0, "aten.addmm.default": 1}  # the position of the first factor
 
 
 @dataclass(frozen=True)

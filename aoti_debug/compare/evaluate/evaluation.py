@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.compare.evaluate import higher_order, random_numbers, tensor_float
+from aoti_debug.compare.evaluate import arithmetic as tensor_float
+from aoti_debug.compare.evaluate import higher_order, random_numbers
 from aoti_debug.compare.evaluate.arguments import converted, in_own_dtypes, python_value, with_rounded_numbers
 from aoti_debug.compare.evaluate.arithmetic import (
     Arithmetic,
@@ -350,8 +351,8 @@ class Evaluation:
         if self._arithmetic is Arithmetic.EAGER:
             return _checked(node, function, args, kwargs)
         if node.target not in BITS:
-            if self._arithmetic is Arithmetic.KERNEL and tensor_float.may_use(node.target, self._device):
-                args = [tensor_float.rounded(argument) for argument in args]
+            if self._arithmetic is Arithmetic.KERNEL and tensor_float.may_use_tensor_float(node.target, self._device):
+                args = [tensor_float.tensor_float_of(argument) for argument in args]
             try:
                 return converted(function(*args, **kwargs), self._arithmetic)
             except _failures_of(node.target) as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.evaluate import tensor_float
+from aoti_debug.compare.evaluate import arithmetic as tensor_float
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Adjustment, Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, failure_text
@@ -246,7 +246,7 @@ class RegionEvaluator:
             raise NotEvaluableError(f"it depends on elements of {' and '.join(parts)} that were not recorded")
 
     def _may_use_tensor_float(self, graph: Graph, region: Region) -> bool:
-        return any(tensor_float.may_use(graph.by_name[name].target, self._device) for name in region.nodes)
+        return any(tensor_float.may_use_tensor_float(graph.by_name[name].target, self._device) for name in region.nodes)
 
     def _keep(self, folder: Path, graph: Graph, region: Region, symbols: Symbols, double: Evaluation) -> None:
         for item in region.outputs:

@@ -11,9 +11,8 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, TargetError
 from aoti_debug.base.machine.processes import child_process, tied_process
 from aoti_debug.base.machine.steps import StepListener, Steps
-from aoti_debug.compare.compare import compare
+from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.fx_repro.module_text import CLASS
-from aoti_debug.compare.options import CompareOptions
 from aoti_debug.compare.outcome import WRONG_VALUE
 from aoti_debug.compare.text import output_text
 from aoti_debug.runs.diagnosis import findings

@@ -22,13 +22,20 @@ from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.triage.minify import script_runs
 from aoti_debug.triage.minify.attempt import SMALL, Attempt, AttemptScript, InputForm, InputMode, sizes_of
 from aoti_debug.triage.minify.known_finding import PROGRAM, known_finding, verdict_of
 from aoti_debug.triage.minify.minified import Minified, Smallest
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.script_results import ScriptTrials, ScriptVerdict, TriageAnswer, TriagedScript
-from aoti_debug.triage.minify.script_runs import Run, Scripts, run_script
+from aoti_debug.triage.minify.script_results import (
+    FOLDER,
+    Run,
+    Scripts,
+    ScriptTrials,
+    ScriptVerdict,
+    TriageAnswer,
+    TriagedScript,
+    run_script,
+)
 from aoti_debug.triage.minify.script_text import SCRIPT, ScriptCheck, ScriptSetup, checks_of
 from aoti_debug.triage.minify.start_parts import Start, Unit, starts_of
 
@@ -189,7 +196,7 @@ class _Minimisation:
             self._notes.append(f"ended after {len(self._trials.all)} scripts; a larger --most-scripts resumes")
         else:
             self._trials.finish()
-        for name in (_STARTS, _CANDIDATES, script_runs.FOLDER):  # they hold values of the program
+        for name in (_STARTS, _CANDIDATES, FOLDER):  # they hold values of the program
             shutil.rmtree(self._folder / name, ignore_errors=True)
         return Minified(finding, self._trials.all, self._trials.earlier, best, refused, tuple(self._notes))
 

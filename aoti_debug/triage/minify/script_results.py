@@ -1,19 +1,31 @@
-"""The scripts that a minimisation has run, with results and verdicts of triages, on the disk: resumable."""
+"""The scripts that a minimisation runs, each in a process of its own, and their results on the disk: resumable."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import atomic_write, json_data
-from aoti_debug.compare.bisect.delta_debugging import interrupted
+from aoti_debug.base.machine.processes import child_process, tied_process
+from aoti_debug.base.machine.steps import Steps
+from aoti_debug.compare.bisect.delta_debugging import SearchState, SearchTrials, SetOutcome
+from aoti_debug.triage.minify.attempt import Attempt, AttemptScript, script_of
+from aoti_debug.triage.minify.script_text import OBSERVED, ScriptSetup
 
 FORMAT = 1
 NAME = "minify.json"
+COMPILING = 1800.0  # seconds that compiling a part may take
+_LINE = re.compile(re.escape(OBSERVED) + r"(?P<what>.*?)(, in (?P<shown>\d+) of \d+ runs)?; expected: .*")
+FOLDER = "trial"  # of the script that runs
 
 
 class TriageAnswer(str, Enum):
@@ -89,38 +101,18 @@ class Known:
     finding: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _State:
-    format: int
-    key: str
+@dataclass(frozen=True, kw_only=True)
+class _State(SearchState):
     known: Known | None = None
     trials: tuple[ScriptTrial, ...] = ()
     verdicts: Mapping[str, ScriptVerdict] = field(default_factory=dict)
-    is_done: bool = False
 
 
-class ScriptTrials:
-    """The trials of one minimisation.
-
-    Args:
-        key: what identifies it; a file of another key or of a finished minimisation begins anew.
-
-    Attributes:
-        earlier: how many of the trials an interrupted minimisation had made.
-
-    Raises:
-        RunDirError: the file is damaged.
-    """
+class ScriptTrials(SearchTrials[_State, ScriptTrial]):
+    """The trials of one minimisation."""
 
     def __init__(self, folder: Path, key: str) -> None:
-        self._path = folder / NAME
-        self._state = interrupted(self._path, _State(FORMAT, key), FORMAT)
-        self.earlier = len(self._state.trials)
-
-    @property
-    def all(self) -> tuple[ScriptTrial, ...]:
-        """The finished trials, in order."""
-        return self._state.trials
+        super().__init__(folder / NAME, _State(format=FORMAT, key=key))
 
     @property
     def known(self) -> Known | None:
@@ -129,15 +121,11 @@ class ScriptTrials:
 
     def find(self, script: str) -> ScriptTrial | None:
         """The finished trial of a script, by the hash of its text."""
-        return next((trial for trial in self._state.trials if trial.script == script), None)
+        return next((trial for trial in self.all if trial.script == script), None)
 
     def know(self, known: Known) -> None:
         """Keeps the result of the triage."""
-        self._write(replace(self._state, known=known))
-
-    def add(self, trial: ScriptTrial) -> None:
-        """Adds a trial, and writes it down."""
-        self._write(replace(self._state, trials=(*self._state.trials, trial)))
+        self._keep(known=known)
 
     def verdict(self, script: str) -> ScriptVerdict | None:
         """The verdict of a triage of a script, by the hash of its text; None if there was none."""
@@ -145,12 +133,110 @@ class ScriptTrials:
 
     def judge(self, script: str, verdict: ScriptVerdict) -> None:
         """Keeps the verdict of a script."""
-        self._write(replace(self._state, verdicts={**self._state.verdicts, script: verdict}))
+        self._keep(verdicts={**self._state.verdicts, script: verdict})
 
-    def finish(self) -> None:
-        """The next minimisation begins anew."""
-        self._write(replace(self._state, is_done=True))
 
-    def _write(self, state: _State) -> None:
-        self._state = state
-        atomic_write.write(self._path, json_data.to_text(state))
+Run = Callable[[Path, ScriptTrial, float], ScriptTrial]
+
+
+def run_script(path: Path, trial: ScriptTrial, stall: float) -> ScriptTrial:
+    """The trial with what running its script shows.
+
+    Args:
+        stall: seconds that one of its runs may take.
+    """
+    most = COMPILING + (trial.runs + 1) * stall  # eager runs it once more
+    command, variables = [sys.executable, str(path)], {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ}
+    began = time.monotonic()
+    try:
+        done = tied_process.run(command, timeout=most, environment=variables)
+    except subprocess.TimeoutExpired:
+        return replace(trial, failure=f"no end within {wording.duration(most)}", seconds=most)
+    seconds = time.monotonic() - began
+    if done.code == 0:
+        return replace(trial, seconds=seconds)
+    last = done.stderr.strip().rpartition("\n")[2]
+    match = _LINE.fullmatch(last)
+    if match is None:
+        return replace(
+            trial, failure=wording.first_line(last) or child_process.describe_exit(done.code), seconds=seconds
+        )
+    return replace(trial, observed=match["what"], shown=int(match["shown"] or 1), seconds=seconds)
+
+
+def is_like(observed: str, first: str) -> bool:
+    """True if two observations are of the same kind: both a signal, the same exception, both numbers."""
+    return _kind(observed) == _kind(first)
+
+
+def _kind(observed: str) -> str:
+    if re.fullmatch(r"SIG[A-Z]+", observed):
+        return "signal"
+    exception = re.match(r"[\w.]*(Error|Exception)\b", observed)
+    if exception is not None:
+        return exception[0]
+    return "no end" if observed.startswith("no end within") else ""
+
+
+class Scripts:
+    """Runs the scripts of attempts.
+
+    Args:
+        folder: of the minimisation.
+        run: runs a script, and adds to its trial what that showed.
+        most: how many scripts may run, those of `trials` among them.
+
+    Attributes:
+        title: one line, the first of each script.
+        is_spent: True if an attempt was not tried because no more scripts may run.
+    """
+
+    def __init__(
+        self, folder: Path, trials: ScriptTrials, run: Run, setting: ScriptSetup, most: int, steps: Steps
+    ) -> None:
+        self._folder = folder
+        self._trials = trials
+        self._run = run
+        self._setting = setting
+        self._most = most
+        self._steps = steps
+        self.title = ""
+        self.is_spent = False
+
+    def script(self, attempt: Attempt) -> AttemptScript | None:
+        """The script of an attempt; None where it would show nothing, or cannot be written."""
+        return script_of(attempt, self.title, self._setting)
+
+    def tried(self, attempt: Attempt) -> ScriptTrial:
+        """The trial of an attempt: a finished one, or a new one."""
+        script = self.script(attempt)
+        if script is None:
+            return ScriptTrial("", attempt.name, failure="it cannot show the finding")
+        known = self._trials.find(script.hash)
+        if known is not None:
+            return known
+        if len(self._trials.all) >= self._most:
+            self.is_spent = True
+            return ScriptTrial("", attempt.name, failure="no more scripts may run")
+        with self._steps.step(attempt.name) as note:
+            path = script.write(self._folder / FOLDER)
+            trial = self._run(path, ScriptTrial(script.hash, attempt.name, runs=attempt.runs), self._setting.seconds)
+            note.text = result_text(trial)
+        self._trials.add(trial)
+        return trial
+
+    def outcome(self, attempt: Attempt, first: str) -> SetOutcome:
+        """The outcome of an attempt: a part of one that does not show the finding may, as what follows may hide it.
+
+        Args:
+            first: the finding as another script said it.
+        """
+        trial = self.tried(attempt)
+        return SetOutcome.YES if trial.shown and is_like(trial.observed, first) else SetOutcome.UNKNOWN
+
+
+def result_text(trial: ScriptTrial) -> str:
+    """The result of a script in words: "relu: Tensor-likes are not close!", "as expected"."""
+    if trial.failure:
+        return f"not known: {trial.failure}"
+    return trial.observed if trial.shown else "as expected"

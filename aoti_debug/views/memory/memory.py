@@ -21,9 +21,31 @@ from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import memory_file, run_directory
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.views.memory.options import MemoryOptions
 from aoti_debug.views.memory.run_memory import run_memory
 from aoti_debug.views.memory.storage_timeline import Memory
+
+BASE = "aoti_debug_memory"
+
+
+@dataclass(frozen=True)
+class MemoryOptions:
+    """The model or run whose memory is shown, and how it is run.
+
+    Attributes:
+        what: an exported program, a compiled or an instrumented package; or a run directory or its name.
+        inputs: a .pt or .safetensors file; None for those embedded in the package.
+        calls: how many times the model is called.
+        out: the directory in which the directory of the run is made.
+        imports, libraries, trusted: as for `build` and `run`.
+    """
+
+    what: Path
+    inputs: Path | None = None
+    calls: int = 1
+    out: Path = Path(BASE)
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+    trusted: bool = False
 
 
 @dataclass(frozen=True)

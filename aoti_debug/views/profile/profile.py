@@ -34,16 +34,43 @@ from aoti_debug.views.profile.changes import Changes, Round, find_changes
 from aoti_debug.views.profile.device_calls import DeviceCall, device_calls
 from aoti_debug.views.profile.measured_call import MeasuredCall, MeasuringCost, measured_calls
 from aoti_debug.views.profile.model_profile import ModelProfile, site_profiles
-from aoti_debug.views.profile.options import WARM_UP, ProfileOptions
 from aoti_debug.views.profile.roofline import Peaks, PeaksRequest
 from aoti_debug.views.profile.site_work import site_groups, site_works
 
+BASE = "aoti_debug_profiles"
+CALLS = 50
+WARM_UP = 3  # calls before any time is taken
 _ENVIRONMENT = {"AOTI_DEBUG_PRINT": "none"}
 _CRUMB_EVERY = 1 << 20  # launches: a breadcrumb is work for the GPU
 WORKER = "aoti_debug.views.profile.measure_peaks"
 _PEAK_SECONDS = 600.0  # that the measurement may take
 _PEAKS = "peaks"
 ROUNDS = 10  # processes of each model
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """A model to measure, and how.
+
+    Attributes:
+        model: an exported program, a compiled or an instrumented package.
+        inputs: a .pt or .safetensors file; None for those embedded in the package.
+        calls: how many calls are measured, after WARM_UP others; on a GPU, after some without its profiler, too.
+        against: an older model of the same program, measured in turn with the model; None for none.
+        out: the directory in which the directory of the profile is made.
+        imports, libraries, trusted: as for `build` and `run`.
+        cuda_graph: measure replays of a CUDA graph that captures a call.
+    """
+
+    model: Path
+    inputs: Path | None = None
+    calls: int = CALLS
+    against: Path | None = None
+    out: Path = Path(BASE)
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+    trusted: bool = False
+    cuda_graph: bool = False
 
 
 def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, steps: Steps) -> RunOptions:

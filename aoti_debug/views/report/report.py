@@ -1,17 +1,24 @@
-"""A report: one HTML file that shows a run, or a triage, to people; it opens without network."""
+"""Reports: HTML files that show a run, a triage or a run of ranks to people; they open without network."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
+from urllib.parse import quote
 
 from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.runs.ranks import text
+from aoti_debug.runs.ranks.document import document
+from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis
+from aoti_debug.runs.ranks.ranks_run import RankRun
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.views.report.document import document_of
-from aoti_debug.views.report.page import page
+from aoti_debug.views.report.page import PageParts, page, render
 from aoti_debug.views.report.redaction import RedactedPart, redaction_for
 from aoti_debug.views.report.subject import REPORT, ReportSubject, find, of_comparison, of_run, of_triage
 
+_PARTS = PageParts("ranks.html", (), ("report.css",), ())
 __all__ = [
     "REPORT",
     "RedactedPart",
@@ -24,6 +31,42 @@ __all__ = [
     "write",
     "write_triage",
 ]
+
+
+def ranks_page(analysis: RanksAnalysis, page: Path) -> str:
+    """The text of the HTML page.
+
+    Args:
+        page: the file that it is for; links start in its folder.
+    """
+    values = {
+        "name": analysis.run.path.name,
+        "summary": text.title(analysis),
+        "bad": analysis.has_finding,
+        "paragraphs": text.paragraphs(analysis),
+        "titles": text.titles(),
+        "rows": [(_link(rank, page), text.row(rank, analysis)) for rank in analysis.run.ranks],
+    }
+    return render(_PARTS, document(analysis), values)
+
+
+def _link(rank: RankRun, page: Path) -> str:
+    if rank.diagnosed is None:
+        return ""
+    return quote(os.path.relpath((rank.path / REPORT).resolve(), page.parent.resolve()))
+
+
+def write_ranks_page(analysis: RanksAnalysis, output: Path | None = None) -> Path:
+    """Writes the page of a run of ranks over an older one; returns its path.
+
+    Args:
+        output: the file; None for report/index.html in the directory of the run.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    default = analysis.run.path / REPORT
+    return atomic_write.write_page(ranks_page(analysis, output or default), output, default)
 
 
 def html(subject: ReportSubject, parts: Collection[RedactedPart] = (), summaries: str = "") -> str:

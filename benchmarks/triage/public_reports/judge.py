@@ -162,7 +162,7 @@ def _wrong_values(text: str, tensors: Mapping[str, Tensor]) -> Iterator[str]:
             yield f"{text}: {name}[{at}] is {'no element' if true is None else true}"
 
 
-def _is(said: str, true: float | bool) -> bool:
+def _is(said: str, true: float) -> bool:
     """Whether a printed number stands for this one, rounded to its digits."""
     if said in ("True", "False"):
         return bool(true) == (said == "True")

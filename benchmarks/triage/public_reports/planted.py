@@ -85,7 +85,7 @@ def _without_nan(right: Function) -> Function:
 
 
 def _accumulating(right: Function) -> Function:
-    return lambda x, indices, values, accumulate=False: right(x, indices, values, True)
+    return lambda x, indices, values, accumulate=False: right(x, indices, values, accumulate=True)
 
 
 def _uncorrected(right: Function) -> Function:

@@ -18,7 +18,7 @@ from aoti_debug.compare.bisect.bisect_settings import BASELINE, bisect_settings,
 from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part
 from aoti_debug.compare.bisect.build_results import NAME, BuildFault, BuildTrial, BuildTrials
 from aoti_debug.compare.bisect.options import SettingsOptions
-from aoti_debug.compare.options import CompareOptions
+from aoti_debug.compare.compare import CompareOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import (
     BuildFailure,
     BuildFailureError,

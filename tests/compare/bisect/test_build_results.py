@@ -27,7 +27,7 @@ def test_an_interrupted_bisection_goes_on(tmp_path: Path) -> None:
     first.add(BASELINE)
     first.add(OTHER)
     again = BuildTrials(tmp_path, "key", {"freezing": True})
-    assert (again.all, again.known) == ((BASELINE, OTHER), 2)
+    assert (again.all, again.earlier) == ((BASELINE, OTHER), 2)
     assert again.find(()) == BASELINE
     assert again.find(("b", "a")) == OTHER
     assert again.find(("a",)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,44 @@ from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.worker.region_values import perturbed
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from tests.compare.anonymous_memory import growth
+
+
+def test_the_nearest_number_with_ten_bits_of_mantissa() -> None:
+    values = torch.tensor([1.0, 1 + 2**-11, 1 + 2**-10, 1 + 1.4 * 2**-10, -(1 + 1.6 * 2**-10), 0.0])
+    expected = torch.tensor([1.0, 1 + 2**-10, 1 + 2**-10, 1 + 2**-10, -(1 + 2 * 2**-10), 0.0])
+    assert torch.equal(arithmetic.tensor_float_of(values), expected)
+    random = torch.randn(1000)
+    relative = ((arithmetic.tensor_float_of(random) - random) / random).abs().max()
+    assert 2**-12 < relative <= 2**-11
+
+
+def test_what_is_not_finite_or_not_float32_stays() -> None:
+    special = torch.tensor([float("nan"), float("inf"), -float("inf")])
+    assert torch.equal(arithmetic.tensor_float_of(special).isnan(), special.isnan())
+    assert torch.equal(arithmetic.tensor_float_of(special)[1:], special[1:])
+    half = torch.randn(4, dtype=torch.float16)
+    assert arithmetic.tensor_float_of(half) is half
+    assert arithmetic.tensor_float_of(3) == 3
+
+
+@pytest.fixture
+def switches() -> Iterator[None]:
+    """Restores what may use TF32."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@pytest.mark.usefixtures("switches")
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+@pytest.mark.parametrize("convolutions", [True, False])
+def test_what_may_use_it_on_a_gpu(device: str, convolutions: bool) -> None:
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = convolutions, not convolutions
+    assert arithmetic.may_use_tensor_float("aten.convolution.default", device) is convolutions
+    assert arithmetic.may_use_tensor_float("aten.mm.default", device) is not convolutions
+    assert not arithmetic.may_use_tensor_float("aten.add.Tensor", device)
+    assert not arithmetic.may_use_tensor_float("aten.convolution.default", "cpu")
+
 
 GENERATOR = torch.Generator().manual_seed(0)
 A, B, BIAS = (torch.randn(*shape, generator=GENERATOR) for shape in ((6, 40), (40, 24), (24,)))

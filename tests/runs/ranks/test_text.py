@@ -8,7 +8,7 @@ from pathlib import Path
 from aoti_debug.runs.ranks.document import document
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
 from aoti_debug.runs.ranks.text import ranks_lines
-from aoti_debug.views.report.ranks_page import ranks_page
+from aoti_debug.views.report.report import ranks_page
 from aoti_debug.views.report.subject import REPORT
 from tests import schema
 from tests.runs.ranks.ranked import Rank, killed, opened, terminated, threw

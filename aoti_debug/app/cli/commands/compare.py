@@ -11,12 +11,11 @@ from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.base.machine.steps import LastDurations
-from aoti_debug.compare.compare import compare
+from aoti_debug.compare.compare import BASE, CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
-from aoti_debug.compare.document import document
 from aoti_debug.compare.eager_findings import report_lines
-from aoti_debug.compare.options import BASE, CompareOptions
 from aoti_debug.compare.outcome import exit_code
+from aoti_debug.compare.stored_comparison import document
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.views.report import report
 

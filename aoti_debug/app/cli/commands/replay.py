@@ -16,8 +16,7 @@ from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.compare.what_if.replay import Reached, replay
 from aoti_debug.compare.what_if.replay_session import BASE, ReplayOptions
-from aoti_debug.compare.what_if.text import what_if_lines
-from aoti_debug.compare.what_if.what_if import Recovery
+from aoti_debug.compare.what_if.what_if import Recovery, what_if_lines
 from aoti_debug.runs.show.detail import detail
 
 

@@ -17,7 +17,7 @@ from aoti_debug.runs.rundir import run_directory, summaries
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
 from aoti_debug.runs.rundir.summaries import Series, Summaries
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
-from aoti_debug.views.summaries.document import document
+from aoti_debug.views.summaries.measures import document
 from aoti_debug.views.summaries.table import table_lines
 
 LIMIT = 100  # rows

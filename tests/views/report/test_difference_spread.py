@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from aoti_debug.compare.diff import difference_spread as spreads
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff
-from aoti_debug.compare.diff.difference_spread import difference_spread
 from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.report import diff_page
+from aoti_debug.views.report.diff_page import difference_spread
 from tests.triage.recorder import Recorder
 
 X = torch.arange(12).reshape(3, 4)
@@ -46,7 +46,7 @@ def test_floats_by_ulp(tmp_path: Path) -> None:
 
 
 def test_a_large_tensor_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spreads, "MAX_ELEMENTS", 11)
+    monkeypatch.setattr(diff_page, "MAX_ELEMENTS", 11)
     found = changed(tmp_path, X)
     with pytest.raises(ValueError, match="it has more than 11 elements"):
         difference_spread(found.launches[0].tensors[0], found.a, found.b)

@@ -165,7 +165,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             place = f": {error.filename}" if error.filename else ""
             _print_error(
                 f"{os.strerror(error.errno)}{place}",
-                "free some space; temporary files are made in TMPDIR, runs and packages where --out says",
+                "free some space; temporary files are in XDG_CACHE_HOME and TMPDIR, runs and packages where --out says",
             )
             return TargetError.exit_code
         _print_error(

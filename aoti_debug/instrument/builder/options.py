@@ -14,7 +14,7 @@ from aoti_debug.instrument.frontend.protocol.messages import LeftOut
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
-from aoti_debug.package.pt2.program_weights import stored_weights
+from aoti_debug.package.pt2.program_weights import bytes_of_weights
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.package.weights_file import LARGE, WeightsPlace
@@ -91,7 +91,7 @@ class BuildOptions:
         program = archive.inspect(self.program) if isinstance(self.program, (str, Path)) else self.program
         if not isinstance(program, Artifact) or program.kind is not ArtifactKind.EXPORTED:
             return self
-        is_large = sum(weight.nbytes for weight in stored_weights(program.path).values()) > LARGE
+        is_large = bytes_of_weights(program.path) > LARGE
         return replace(self, weights=WeightsPlace.BY_REFERENCE) if is_large else self
 
     @property

@@ -6,21 +6,22 @@ import shutil
 import zipfile
 from pathlib import Path
 
-from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.machine.files import free_space
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, Artifact
 from aoti_debug.package.pt2.archive_safety import DAMAGED, UNTRUSTED_HINT, printable
 
 UNCHANGED_PACKAGE_HINT = "pass the package as torch wrote it, or the exported program that it was compiled from"
-_RESERVED_DISK = 1 << 28  # bytes that stay free on the disk
+_SPACE_HINT = "free some space, or set XDG_CACHE_HOME to a folder on another disk"
 
 
 def unpack(package: Artifact, model: str, directory: Path) -> None:
     """Writes the model's files into an empty directory.
 
     Raises:
-        ArtifactError: the model's folder holds folders, is larger than the free disk space, or is damaged. Names that
-            lead outside of the archive, links and decompression bombs were refused by `archive.inspect`.
+        ArtifactError: the model's folder holds folders, or is damaged. Names that lead outside of the archive, links
+            and decompression bombs were refused by `archive.inspect`.
+        TargetError: there is not enough space.
     """
     prefix = f"{package.root}/{AOTINDUCTOR}{model}/"
     try:
@@ -28,7 +29,8 @@ def unpack(package: Artifact, model: str, directory: Path) -> None:
             infos = [info for info in archive.infolist() if info.filename.startswith(prefix) and not info.is_dir()]
             for info in infos:
                 _check_name(package.path, info, prefix)
-            _check_disk_space(package.path, sum(info.file_size for info in infos), directory)
+            unpacked = sum(info.file_size for info in infos)
+            free_space.require_disk([(directory, unpacked)], f"unpacking {package.path}", hint=_SPACE_HINT)
             for info in infos:
                 with archive.open(info) as data, (directory / info.filename.removeprefix(prefix)).open("xb") as out:
                     shutil.copyfileobj(data, out, 1 << 20)
@@ -61,14 +63,4 @@ def _check_name(path: Path, info: zipfile.ZipInfo, prefix: str) -> None:
     if "/" in name or name in ("", ".", ".."):
         raise ArtifactError(
             f"{path} holds a folder in the model's folder: {printable(info.filename)}", hint=UNTRUSTED_HINT
-        )
-
-
-def _check_disk_space(path: Path, size: int, directory: Path) -> None:
-    free = shutil.disk_usage(directory).free
-    if size + _RESERVED_DISK > free:
-        raise ArtifactError(
-            f"{path} holds {wording.byte_size_in('MiB', size)}, and {directory} has space for "
-            f"{wording.byte_size_in('MiB', free)}",
-            hint="free some space, or set TMPDIR to another disk",
         )

@@ -101,6 +101,19 @@ def stored_weights(path: Path) -> Mapping[str, StoredWeight]:
     return found
 
 
+def bytes_of_weights(path: Path) -> int:
+    """The bytes of the weights of an exported program that can be mapped; those that share memory count once.
+
+    Raises:
+        ArtifactError: the archive cannot be read.
+    """
+    try:
+        stored = stored_weights(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ArtifactError(f"{path} cannot be read: {error}", hint="copy or export it again") from error
+    return sum({weight.begin: weight.nbytes for weight in stored.values()}.values())
+
+
 def mapped(path: Path, weight: StoredWeight) -> torch.Tensor:
     """A tensor on the bytes of an archive, which does not change: what is overwritten is copied page by page."""
     import numpy as np

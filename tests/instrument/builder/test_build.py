@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import aoti_debug
-from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, TargetError, UsageError
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
 from aoti_debug.instrument.frontend import sources
@@ -24,7 +25,8 @@ from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.manifest import Kind
 from aoti_debug.package.pt2 import archive
-from tests import cpp_host, wrapper_templates
+from aoti_debug.package.weights_file import WeightsPlace
+from tests import archives, cpp_host, wrapper_templates
 from tests.paths import ROOT
 
 INPUT = torch.linspace(-1, 1, 8).reshape(2, 4)
@@ -295,3 +297,15 @@ def test_an_interrupted_build_leaves_nothing(folder: Path, tmp_path: Path, numbe
 def test_the_versions_agree() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     assert f'\nversion = "{aoti_debug.__version__}"\n' in text
+
+
+def test_a_build_that_has_no_room_says_so_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = archives.write(tmp_path / "m.pt2", archives.PROGRAM)
+    monkeypatch.setattr(builder, "bytes_of_weights", lambda _: 1 << 60)
+    options = BuildOptions(program, output=tmp_path / "out.pt2", trusted=True)
+    with pytest.raises(TargetError, match=r"building m\.pt2 needs 2147483648\.0 GiB on the disk of ") as caught:
+        builder.build_report(options)
+    assert caught.value.hint.startswith("--weights by-reference copies no weights; free some space, or set XDG_")
+    with pytest.raises(TargetError, match=r"building m\.pt2 needs 1073741824\.0 GiB of memory, and ") as caught:
+        builder.build_report(replace(options, weights=WeightsPlace.BY_REFERENCE))
+    assert caught.value.hint == "lower the model on a larger machine"

@@ -9,7 +9,6 @@ from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.instrument.builder import options as build_options
 from aoti_debug.instrument.builder.options import BuildOptions, check
 from aoti_debug.package.pt2 import archive
-from aoti_debug.package.pt2.program_weights import StoredWeight
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.package.weights_file import WeightsPlace
 from tests import archives
@@ -111,8 +110,7 @@ def test_options_that_do_not_go_together(
 def test_large_weights_stay_in_the_program_s_file(
     files: Path, monkeypatch: pytest.MonkeyPatch, name: str, limit: int, place: str
 ) -> None:
-    weight = StoredWeight("float32", (2,), (1,), 0, 8)
-    monkeypatch.setattr(build_options, "stored_weights", lambda _: {"w": weight})
+    monkeypatch.setattr(build_options, "bytes_of_weights", lambda _: 8)
     monkeypatch.setattr(build_options, "LARGE", limit)
     assert BuildOptions(files / f"{name}.pt2").for_this_machine().weights.value == place
 

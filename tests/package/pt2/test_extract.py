@@ -7,14 +7,14 @@ import stat
 import warnings
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.errors import ArtifactError, TargetError
 from aoti_debug.package.pt2 import archive as pt2_archive
 from aoti_debug.package.pt2 import extract
 from tests import archives
+from tests.disk_usage import DiskUsage
 
 MODEL = f"model/{archives.MODEL}"
 
@@ -119,16 +119,12 @@ def test_damaged_compressed_data_is_reported(tmp_path: Path) -> None:
 
 
 def test_refuses_more_than_the_free_disk_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Usage(NamedTuple):
-        total: int
-        used: int
-        free: int
-
     path = write(tmp_path / "m.pt2", [(info(f"{MODEL}w.so"), bytes(1 << 21))])
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 30, 0, 1 << 28))
-    with pytest.raises(ArtifactError, match=r"m\.pt2 holds 2 MiB, and .* has space for 256 MiB") as caught:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: DiskUsage(1 << 30, 0, 1 << 28))
+    wanted = r"unpacking .*m\.pt2 needs 2\.0 MiB on the disk of .*, and 256\.0 MiB are free"
+    with pytest.raises(TargetError, match=wanted) as caught:
         unpacked(path, tmp_path / "out")
-    assert "TMPDIR" in caught.value.hint
+    assert "XDG_CACHE_HOME" in caught.value.hint
 
 
 def test_a_damaged_member_is_reported(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""Checks, before work begins, that a disk and the memory have room for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import TargetError
+
+RESERVED = 256 << 20  # bytes that are left for others
+_MEMORY = Path("/proc/meminfo")
+
+
+def require_disk(needs: Iterable[tuple[Path, int]], what: str, *, hint: str) -> None:
+    """Checks that each disk has room for the bytes that are needed in its folders together.
+
+    Args:
+        needs: folders, and bytes in each.
+        what: the subject of the error: "building m.pt2".
+
+    Raises:
+        TargetError: a disk has not; the message has both numbers.
+        OSError: a folder does not exist.
+    """
+    needed: dict[int, int] = defaultdict(int)
+    folders: dict[int, Path] = {}
+    for folder, size in needs:
+        disk = os.stat(folder).st_dev
+        needed[disk] += size
+        folders.setdefault(disk, folder)
+    for disk, folder in folders.items():
+        free = shutil.disk_usage(folder).free
+        if needed[disk] + RESERVED > free:
+            _refuse(what, needed[disk], f"on the disk of {folder}", free, hint)
+
+
+def require_memory(size: int, what: str, *, hint: str) -> None:
+    """Checks that the host has room for these bytes, in memory or swap; not where Linux does not say.
+
+    Raises:
+        TargetError: it has not; the message has both numbers.
+    """
+    try:
+        lines = dict(line.split(":") for line in _MEMORY.read_text().splitlines())
+        free = sum(int(lines[name].split()[0]) << 10 for name in ("MemAvailable", "SwapFree"))
+    except (OSError, ValueError, KeyError):
+        return
+    if size > free:
+        _refuse(what, size, "of memory", free, hint)
+
+
+def _refuse(what: str, needed: int, where: str, free: int, hint: str) -> None:
+    sizes = [wording.byte_size(size) for size in (needed, free)]
+    raise TargetError(f"{what} needs {sizes[0]} {where}, and {sizes[1]} are free", hint=hint)

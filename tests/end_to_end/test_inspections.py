@@ -18,7 +18,7 @@ from aoti_debug.base.machine.compiler import find_compiler
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions
 from aoti_debug.instrument.builder.compiling import runtime_objects
-from aoti_debug.instrument.frontend import exported_program
+from aoti_debug.instrument.frontend import compiled_package, exported_program
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
 from aoti_debug.package import manifest
@@ -92,7 +92,8 @@ def inspected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counter[str]:
         return inspect(path)
 
     monkeypatch.setattr(archive, "inspect", counted)
-    monkeypatch.setattr(exported_program, "run_worker", lowered)
+    for frontend in (exported_program, compiled_package):
+        monkeypatch.setattr(frontend, "run_worker", lowered)
     monkeypatch.setattr(builder, "LibraryCompilation", NoCompilation)
     monkeypatch.setattr(runtime_objects, "compiled_meanwhile", lambda _: nullcontext())
     machine_results.use_empty_cache(tmp_path / "cache", monkeypatch)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
@@ -54,10 +53,8 @@ def _again(run: RunDir, launch: Launch, saved: str | None, *, trusted: bool) -> 
             out=run.path.parent,
             calls=max(run.info.calls, launch.key.call + 1),
             timeout=HANG_SECONDS if run.state is ExitKind.TIMEOUT else None,
-            imports=run.info.imports,
-            libraries=tuple(map(Path, run.info.libraries)),
+            user_code=UserCode(trusted=trusted).after(run.info.imports, run.info.libraries),
             launch=saved,
-            trusted=trusted,
         )
     )
     repeated = next((x for x in result.run.launches if x.key == launch.key), None)

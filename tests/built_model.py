@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
@@ -43,7 +44,7 @@ def build_model(program: ExportedProgram, folder: Path, configs: Mapping[str, An
         output=folder / "instrumented.pt2",
         plain=folder / "plain.pt2",
         inductor_configs=configs,
-        imports=(module,),
+        user_code=UserCode((module,)),
     )
     return Built(folder / "model.pt2", folder / "instrumented.pt2", folder / "plain.pt2", builder.build_report(options))
 
@@ -76,7 +77,7 @@ def build_from_package(built: Built, folder: Path, configs: Mapping[str, Any], m
     args, kwargs = program.example_inputs
     torch.save({"args": args, "kwargs": kwargs}, folder / "inputs.pt")
     options = builder.BuildOptions(
-        program=original, output=folder / "instrumented.pt2", inputs=folder / "inputs.pt", imports=(module,)
+        program=original, output=folder / "instrumented.pt2", inputs=folder / "inputs.pt", user_code=UserCode((module,))
     )
     return FromPackage(original, folder / "instrumented.pt2", builder.build_report(options))
 

@@ -18,6 +18,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.compare_sources import FOLDER, compare_sources
@@ -63,7 +64,7 @@ class CompareOptions:
         metric: "FILE.py:FUNCTION"; "" for none.
         out: the directory in which the directory of the comparison is made.
         left_out: operators that are called as they are when the model is built; None to note nothing either.
-        inductor_configs, imports, libraries, trusted: as for `build` and `run`.
+        inductor_configs, user_code: as for `build` and `run`.
     """
 
     model: Path
@@ -75,9 +76,7 @@ class CompareOptions:
     metric: str = ""
     out: Path = Path(BASE)
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
-    trusted: bool = False
+    user_code: UserCode = UserCode()
     left_out: LeftOut | None = None
 
 
@@ -148,18 +147,17 @@ class _Session:
         self._steps = steps
 
     def compare(self) -> Comparison:
-        with python_process.forking_from(PRELOADED, self._options.imports) as server:
+        with python_process.forking_from(PRELOADED, self._options.user_code.imports) as server:
             server.preload()
             run, options = self._run(), self._options
-            require_trust(run, trusted=options.trusted)
+            require_trust(run, trusted=options.user_code.trusted)
             if self._has_no_program(run):
                 return self._with_sources(run)
             returned = self._folder / _OUTPUTS  # of a run that was made on this account; any other has not saved them
             scope = Scope(
                 filters=options.filters,
                 metric=options.metric,
-                imports=options.imports,
-                libraries=options.libraries,
+                user_code=options.user_code,
                 exported=exported_of(options.model, options.exported),
                 outputs=returned if returned.is_dir() else None,
             )
@@ -215,9 +213,7 @@ class _Session:
             output=self._folder / PACKAGE,
             exported=options.exported,
             inductor_configs=options.inductor_configs,
-            imports=options.imports,
-            libraries=tuple(map(str, options.libraries)),
-            trusted=options.trusted,
+            user_code=options.user_code,
             left_out=options.left_out,
         )
 
@@ -258,9 +254,7 @@ class _Session:
             level=1,
             phase="both",
             calls=calls,
-            imports=self._options.imports,
-            libraries=self._options.libraries,
-            trusted=self._options.trusted,
+            user_code=self._options.user_code,
             outputs=self._folder / _OUTPUTS,
         )
 

@@ -10,6 +10,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.alteration import alteration_of, changed_text, is_proof
 from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
 from aoti_debug.compare.measure.output_errors import (
@@ -111,7 +112,7 @@ class Scope:
             for all.
         metric: "FILE.py:FUNCTION"; "" for none.
         inherited: also evaluate the whole program, for the inherited errors.
-        imports, libraries: Python modules and shared libraries that register operators, beside those of the package.
+        user_code: what registers operators, beside that of the package.
         exported: the program that the package was built from; None if it is not known.
         outputs: the folder with what the run returned in its last call; None if it was not saved.
     """
@@ -120,8 +121,7 @@ class Scope:
     launches: frozenset[str] | None = None
     metric: str = ""
     inherited: bool = True
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
+    user_code: UserCode = UserCode()
     exported: Path | None = None
     outputs: Path | None = None
 
@@ -229,13 +229,14 @@ def _output_errors(returned: Path | None, evaluated: EvaluatedRun, reference: Re
 
 def request_for(run: RunDir, package: Path, scope: Scope, regions: tuple[Region, ...]) -> CompareRequest:
     """The request to evaluate regions of a run of a package."""
+    code = scope.user_code.after(run.manifest.imports, run.manifest.libraries)
     return CompareRequest(
         package=str(package),
         device=run.manifest.device,
         regions=regions,
         metric=scope.metric,
-        imports=tuple(dict.fromkeys((*run.manifest.imports, *scope.imports))),
-        libraries=(*run.manifest.libraries, *map(str, scope.libraries)),
+        imports=code.imports,
+        libraries=tuple(map(str, code.libraries)),
         exported=str(scope.exported or ""),
         inputs=str(run.inputs or ""),
     )

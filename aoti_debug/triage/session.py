@@ -59,7 +59,7 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: the model could not be built or started.
     """
-    with python_process.forking_from(PRELOADED, options.imports) as server:
+    with python_process.forking_from(PRELOADED, options.user_code.imports) as server:
         server.preload()  # while the package is built
         built = _package(options, folder, steps)
         if built.failures and not built.left_out:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from aoti_debug.base.machine.steps import Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.compare_run import Scope, compare_run
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.instrument.builder import build as builder
@@ -85,12 +86,12 @@ class Bench:
 
     def compared(self, run: RunDir) -> Comparison:
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        scope = Scope(imports=self.example.imports, exported=self.program, outputs=self.folder / "outputs")
+        scope = Scope(user_code=UserCode(self.example.imports), exported=self.program, outputs=self.folder / "outputs")
         return compare_run(run, scope, folder, Steps(None))
 
     def run(self, package: Path) -> RunDir:
         options = recording_everything(package, self.folder / "runs")
-        options = replace(options, level=1, phase="both", imports=self.example.imports, calls=_CALLS)
+        options = replace(options, level=1, phase="both", user_code=UserCode(self.example.imports), calls=_CALLS)
         return runner.run(replace(options, outputs=self.folder / "outputs"), Observer()).run
 
     def build(self, output: Path, imports: tuple[str, ...] | None = None) -> None:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
@@ -122,7 +123,7 @@ def _run(bench: Bench, chosen: str) -> RunDir:
     os.environ[VARIABLE] = chosen
     os.environ["AOTI_DEBUG_PRINT"] = "none"
     imports = bench.example.imports
-    return runner.run(RunOptions(bench.package, level=2, out=bench.folder / "runs", imports=imports)).run
+    return runner.run(RunOptions(bench.package, level=2, out=bench.folder / "runs", user_code=UserCode(imports))).run
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.package.manifest import Kind
@@ -65,7 +66,7 @@ def main() -> int:
             bench.build(bench.package)
         plain = run_options(
             bench.package,
-            ProfileOptions(bench.package, calls=options.calls, imports=bench.example.imports),
+            ProfileOptions(bench.package, calls=options.calls, user_code=UserCode(bench.example.imports)),
             bench.folder,
             "runs",
             Steps(None),

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.base.machine import trusted_hashes
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare import run_worker
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
@@ -52,7 +53,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 def test_an_operator_without_float64(tmp_path: Path) -> None:
     run = chain(tmp_path / "runs", (ADD, "only.add_one.default", ADD))
-    comparison = compared(run, tmp_path, imports=("tests.compare.only_float32",))
+    comparison = compared(run, tmp_path, user_code=UserCode(("tests.compare.only_float32",)))
     assert [row.verdict for row in comparison.rows] == [OK, OK, OK]
     reason = "only.add_one.default computed in its own dtype: add_one is not implemented for float64"
     assert comparison.rows[1].notes == (reason,)
@@ -68,7 +69,7 @@ def test_an_operator_without_float64(tmp_path: Path) -> None:
 )
 def test_an_operator_that_eager_cannot_run_here(tmp_path: Path, operator: str, reason: str) -> None:
     run = chain(tmp_path / "runs", (ADD, operator, ADD))
-    comparison = compared(run, tmp_path, imports=("tests.compare.only_float32",))
+    comparison = compared(run, tmp_path, user_code=UserCode(("tests.compare.only_float32",)))
     assert [row.verdict for row in comparison.rows] == [OK, NOT, OK]
     assert reason in comparison.rows[1].reason
     assert reason in comparison.program_failure
@@ -78,7 +79,7 @@ def test_an_operator_that_eager_cannot_run_here(tmp_path: Path, operator: str, r
 
 def test_an_operator_that_kills_the_process(tmp_path: Path) -> None:
     run = chain(tmp_path / "runs", (ADD, "only.dies.default", ADD))
-    comparison = compared(run, tmp_path, imports=("tests.compare.only_float32",))
+    comparison = compared(run, tmp_path, user_code=UserCode(("tests.compare.only_float32",)))
     assert [row.verdict for row in comparison.rows] == [OK, NOT, OK]
     assert "SIGABRT" in comparison.rows[1].reason
     assert "SIGABRT" in comparison.program_failure
@@ -87,7 +88,7 @@ def test_an_operator_that_kills_the_process(tmp_path: Path) -> None:
 def test_a_process_that_never_gets_anywhere_is_not_started_for_every_launch(tmp_path: Path) -> None:
     run = chain(tmp_path / "runs", ("only.dies.default",) * 40)
     began = time.monotonic()
-    comparison = compared(run, tmp_path, imports=("tests.compare.only_float32",))
+    comparison = compared(run, tmp_path, user_code=UserCode(("tests.compare.only_float32",)))
     assert time.monotonic() - began < 120
     assert {row.verdict for row in comparison.rows} == {NOT}
     assert "ended with SIGABRT" in comparison.rows[0].reason
@@ -176,7 +177,7 @@ def test_inputs_of_other_sizes(built: Callable[[str], Built], tmp_path: Path) ->
     options = CompareOptions(
         model=built("sizes").package,
         inputs=tmp_path / "inputs.pt",
-        imports=("tests.models",),
+        user_code=UserCode(("tests.models",)),
         out=tmp_path / "compares",
     )
     comparison = compare(options)
@@ -268,7 +269,7 @@ def test_a_package_that_was_not_made_here(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(UsageError, match="was not built on this account") as caught:
         compared(run, tmp_path)
     assert "--trust" in caught.value.hint
-    assert compared(run, tmp_path, trusted=True).first_wrong is None
+    assert compared(run, tmp_path, user_code=UserCode(trusted=True)).first_wrong is None
 
 
 def test_a_run_that_was_not_made_here(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.stored_comparison import document
@@ -35,7 +36,9 @@ def test_launches_against_the_program(
     built: Builds, from_package: Packages, tmp_path: Path, name: str, least: float
 ) -> None:
     package, program = from_package(name).original, built(name).program
-    comparison = compare(CompareOptions(model=package, exported=program, imports=("tests.models",), out=tmp_path))
+    comparison = compare(
+        CompareOptions(model=package, exported=program, user_code=UserCode(("tests.models",)), out=tmp_path)
+    )
     assert comparison.first_wrong is None
     coverage = comparison.coverage
     assert coverage.compared == coverage.launches
@@ -70,7 +73,10 @@ def test_a_program_with_other_inputs(built: Builds, from_package: Packages, tmp_
 def test_a_program_that_does_something_else(built: Builds, from_package: Packages, tmp_path: Path) -> None:
     """Both take one matrix of float32."""
     options = CompareOptions(
-        model=from_package("half").original, exported=built("half").program, imports=("tests.models",), out=tmp_path
+        model=from_package("half").original,
+        exported=built("half").program,
+        user_code=UserCode(("tests.models",)),
+        out=tmp_path,
     )
     other = tmp_path / "other.pt2"
     with torch.no_grad():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import aoti_debug
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.repro.evidence import gather
@@ -32,7 +33,9 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
         package = folder / "model.pt2"
         aoti_debug.build(higher_order_models.exported(request.param), output=package)
-        return runner.run(RunOptions(package, level=1, out=folder, imports=("tests.higher_order_models",))).run.path
+        return runner.run(
+            RunOptions(package, level=1, out=folder, user_code=UserCode(("tests.higher_order_models",)))
+        ).run.path
 
     return request.param, open_run(once(tmp_path_factory, f"higher-order-{request.param}", make))
 
@@ -40,7 +43,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def comparison(run: tuple[str, RunDir], tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     options = CompareOptions(model=run[1].path, out=tmp_path_factory.mktemp("compares"))
-    return compare(replace(options, imports=("tests.higher_order_models",)))
+    return compare(replace(options, user_code=UserCode(("tests.higher_order_models",))))
 
 
 def test_every_launch_is_recorded(run: tuple[str, RunDir]) -> None:

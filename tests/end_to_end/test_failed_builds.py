@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.session import triage
@@ -65,7 +66,9 @@ def test_a_lowering_that_raises_is_left_out_and_the_triage_goes_on(
     monkeypatch.chdir(tmp_path)  # where children look for modules first
     (tmp_path / "breaks_erf.py").write_text(BROKEN)
     torch.export.save(torch.export.export(Model(), (torch.ones(4),)), tmp_path / "model.pt2")
-    options = TriageOptions(tmp_path / "model.pt2", imports=("breaks_erf",), trusted=True, out=tmp_path / "triages")
+    options = TriageOptions(
+        tmp_path / "model.pt2", user_code=UserCode(("breaks_erf",), trusted=True), out=tmp_path / "triages"
+    )
     done = triage(options)
     finding = done.finding
     assert (finding.kind.value, finding.what) == (
@@ -109,7 +112,9 @@ def test_code_of_a_kernel_that_cannot_be_generated_is_that_of_one_operator(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "breaks_erf.py").write_text(fault)
     torch.export.save(torch.export.export(Model(), (torch.ones(4),)), tmp_path / "model.pt2")
-    options = TriageOptions(tmp_path / "model.pt2", imports=("breaks_erf",), trusted=True, out=tmp_path / "triages")
+    options = TriageOptions(
+        tmp_path / "model.pt2", user_code=UserCode(("breaks_erf",), trusted=True), out=tmp_path / "triages"
+    )
     finding = triage(options).finding
     assert finding.what == f"code generation of aten.erf.default: {what}"
     assert finding.where is not None

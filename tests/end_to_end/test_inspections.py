@@ -15,6 +15,7 @@ import pytest
 
 from aoti_debug.base.errors import ArtifactError, TargetError
 from aoti_debug.base.machine.compiler import find_compiler
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions
 from aoti_debug.instrument.builder.compiling import runtime_objects
@@ -160,5 +161,5 @@ def test_a_run_inspects_its_package_once(inspected: Counter[str], tmp_path: Path
     described = factories.make_manifest().json_text.encode()
     package = archives.write(tmp_path / "built.pt2", {**archives.PACKAGE, manifest.MEMBER: described})
     with pytest.raises((ArtifactError, TargetError)):  # of the child: there is no model in it
-        runner.run(RunOptions(package, out=tmp_path / "runs", trusted=True))
+        runner.run(RunOptions(package, out=tmp_path / "runs", user_code=UserCode(trusted=True)))
     assert inspected == {"built.pt2": 1}

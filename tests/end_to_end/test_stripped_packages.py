@@ -11,6 +11,7 @@ import torch
 
 from aoti_debug.app.cli import main
 from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder.build import build
 from aoti_debug.package.manifest import Kind, PackageOrigin
 from aoti_debug.package.pt2 import archive
@@ -74,7 +75,9 @@ def test_the_launches_are_those_of_the_instrumented_package(
     inputs = found.original.parent / "inputs.pt"
     one = runner.run(RunOptions(found.package, level=3)).run
     other = runner.run(
-        RunOptions(stripped(found.original, tmp_path / "s.pt2"), inputs=inputs, level=3, imports=("tests.models",))
+        RunOptions(
+            stripped(found.original, tmp_path / "s.pt2"), inputs=inputs, level=3, user_code=UserCode(("tests.models",))
+        )
     ).run
     assert other.manifest.source is PackageOrigin.STRIPPED
     assert order(other) == order(one)

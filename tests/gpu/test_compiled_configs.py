@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions
 from aoti_debug.package.manifest import ConfigOrigin, Kernel, Kind, PackageOrigin
@@ -84,7 +85,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compil
             program=folder / "compiled.pt2",
             output=folder / "instrumented.pt2",
             inputs=folder / "inputs.pt",
-            imports=("tests.gpu.cuda_models",),
+            user_code=UserCode(("tests.gpu.cuda_models",)),
         )
         assert builder.build_report(options).manifest.source is PackageOrigin.COMPILED
         result = runner.run(RunOptions(folder / "instrumented.pt2", level=1, out=folder / "runs"))

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions
 from aoti_debug.runs.run import runner
@@ -81,7 +82,7 @@ def test_a_fresh_build_is_compared_with_a_package(
         program=build("mixed").program,
         output=tmp_path / "fresh.pt2",
         against=from_package("mixed").original,
-        imports=("tests.gpu.cuda_models",),
+        user_code=UserCode(("tests.gpu.cuda_models",)),
     )
     built = builder.build_report(options)
     compared = built.comparison
@@ -100,7 +101,7 @@ def test_a_package_for_another_gpu(from_package: Callable[[str], FromPackage], t
     )
     message = rf"was compiled for a GPU of compute capability {major - 1}\.{minor}; this one has {major}\.{minor}"
     with pytest.raises(ArtifactError, match=message):
-        runner.run(RunOptions(other, out=tmp_path / "runs", trusted=True))
+        runner.run(RunOptions(other, out=tmp_path / "runs", user_code=UserCode(trusted=True)))
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")

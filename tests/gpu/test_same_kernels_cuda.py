@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions
 from tests.gpu import cuda_models
@@ -39,7 +40,9 @@ def test_configurations_come_from_the_users_cache(tmp_path: Path, monkeypatch: p
     arguments = [str(program), str(tmp_path / "plain.pt2"), str(configs)]
     subprocess.run([sys.executable, "-c", COMPILE, *arguments], check=True)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()}
-    options = BuildOptions(program=program, output=tmp_path / "ours.pt2", imports=("tests.gpu.cuda_models",))
+    options = BuildOptions(
+        program=program, output=tmp_path / "ours.pt2", user_code=UserCode(("tests.gpu.cuda_models",))
+    )
     built = builder.build_report(options)
     assert built.autotuning.users > 0
     assert built.autotuning.measured == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -45,7 +46,7 @@ def test_launches_and_grids_are_those_of_the_instrumented_package(
             inputs=inputs,
             level=3,
             out=tmp_path / "other",
-            imports=("tests.gpu.cuda_models",),
+            user_code=UserCode(("tests.gpu.cuda_models",)),
         )
     ).run
     assert device_order(other) == device_order(one)
@@ -65,7 +66,7 @@ def test_a_fault_is_laid_to_its_launch(
             stripped(compiled, tmp_path / "s.pt2"),
             inputs=tmp_path / "inputs.pt",
             out=tmp_path / "runs",
-            imports=("tests.gpu.cuda_models",),
+            user_code=UserCode(("tests.gpu.cuda_models",)),
         )
     )
     assert result.verdict is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from click.core import ParameterSource
 
 from aoti_debug.base import abi
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.package.recording import levels
 
 
@@ -95,14 +97,14 @@ class Seconds(click.FloatRange):
         return number
 
 
-imports = click.option(
+_imports = click.option(
     "--import",
     "imports",
     metavar="MODULE",
     multiple=True,
     help="Import this module first: it registers custom operators. Repeatable.",
 )
-libraries = click.option(
+_libraries = click.option(
     "--load-library",
     "libraries",
     metavar="PATH",
@@ -144,6 +146,20 @@ model_name = click.option(
 guards = click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
 run = click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
 wide = click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
+
+
+def user_code(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--import, --load-library and --trust; the command takes them as one `user_code`."""
+
+    @functools.wraps(command)
+    def with_user_code(
+        *args: Any, imports: tuple[str, ...], libraries: tuple[Path, ...], trusted: bool, **others: Any
+    ) -> Any:
+        return command(*args, user_code=UserCode(imports, libraries, trusted), **others)
+
+    for option in (trust, _libraries, _imports):
+        option(with_user_code)
+    return with_user_code
 
 
 def inputs(default: str, *, whose: str = "") -> Callable[[_Command], _Command]:

@@ -1,4 +1,4 @@
-"""Code of the user's own: a function named on the command line as FILE.py:FUNCTION, the files of imported modules."""
+"""Code of the user's own: modules and libraries of operators, a function named as FILE.py:FUNCTION."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import runpy
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,34 @@ def files_of(modules: Sequence[str]) -> Iterator[Path]:
 
 def _spec(module: str) -> ModuleSpec | None:
     return PathFinder.find_spec(module, [os.getcwd(), *sys.path])
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """The user's code that a command may run.
+
+    Attributes:
+        imports: modules to import before a program or package is loaded.
+        libraries: libraries of operators to load before it.
+        trusted: run a program, package or run even if it does not count as this user's own.
+    """
+
+    imports: tuple[str, ...] = ()
+    libraries: tuple[Path, ...] = ()
+    trusted: bool = False
+
+    @property
+    def library_paths(self) -> tuple[str, ...]:
+        """The libraries as absolute paths."""
+        return tuple(str(path.resolve()) for path in self.libraries)
+
+    def after(self, imports: Iterable[str], libraries: Iterable[str]) -> UserCode:
+        """The same code after other modules and libraries."""
+        return replace(
+            self,
+            imports=tuple(dict.fromkeys((*imports, *self.imports))),
+            libraries=tuple(dict.fromkeys((*map(Path, libraries), *self.libraries))),
+        )
 
 
 @dataclass(frozen=True)

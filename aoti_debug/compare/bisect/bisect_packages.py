@@ -98,7 +98,7 @@ def bisect_packages(options: BisectOptions, listener: StepListener | None = None
         ArtifactError, ToolchainError, TargetError: one of them cannot be built or started.
         RunDirError: a run cannot be read.
     """
-    forking = python_process.forking_from(PRELOADED, options.imports)
+    forking = python_process.forking_from(PRELOADED, options.user_code.imports)
     with stamped_directories.new_folder(options.out) as folder, forking as server:
         server.preload()
         return _Packages(options, folder, Steps(listener)).bisect()
@@ -120,9 +120,7 @@ class _Packages:
             recording_everything(options.bad, folder / "runs"),
             inputs=options.inputs,
             calls=options.calls,
-            imports=options.imports,
-            libraries=options.libraries,
-            trusted=options.trusted,
+            user_code=options.user_code,
         )
         session = ReplaySession(template, folder, steps)
         self._good = session.of_model(options.good, "good")
@@ -205,7 +203,7 @@ class _Packages:
             return {}
         options = self._bad.options
         ids = frozenset(launch.id for launch in launches)
-        scope = Scope(launches=ids, inherited=False, imports=options.imports, libraries=options.libraries)
+        scope = Scope(launches=ids, inherited=False, user_code=options.user_code)
         folder = self._folder / "compare"
         folder.mkdir()
         rows = compare_run(run, scope, folder, self._steps).rows
@@ -224,7 +222,7 @@ class _Packages:
                 missing[culprit.launch.id] = ValueArithmetic.EAGER
         if missing:
             options = self._bad.options
-            scope = Scope(imports=options.imports, libraries=options.libraries)
+            scope = Scope(user_code=options.user_code)
             found += program_values(forced, missing, scope, self._folder / "program").replacements
         return found
 

@@ -129,7 +129,8 @@ def key_of(options: SettingsOptions) -> str:
     digest = sha256(options.program.read_bytes())
     if options.inputs is not None:
         digest.update(options.inputs.read_bytes())
-    words = (options.inductor_configs, options.calls, options.imports, [str(path) for path in options.libraries])
+    code = options.user_code
+    words = (options.inductor_configs, options.calls, code.imports, [str(path) for path in code.libraries])
     digest.update(json.dumps(words, sort_keys=True, default=str).encode())
     return digest.hexdigest()
 
@@ -196,9 +197,7 @@ class _Settings:
             calls=options.calls,
             out=self._folder / "compares",
             inductor_configs=build.configs,
-            imports=options.imports,
-            libraries=options.libraries,
-            trusted=options.trusted,
+            user_code=options.user_code,
             left_out=replace(build.left_out, log=str(log) if is_first else ""),
         )
         try:

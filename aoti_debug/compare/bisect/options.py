@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.user_code import UserCode
 
 BASE = "aoti_debug_bisects"
 
@@ -21,7 +22,7 @@ class BisectOptions:
         inputs: a .pt or .safetensors file; None for those embedded in the packages.
         calls: how many times each is called.
         out: the directory in which the directory of the bisection is made.
-        imports, libraries, trusted: as for `build` and `run`.
+        user_code: as for `build` and `run`.
     """
 
     good: Path
@@ -29,9 +30,7 @@ class BisectOptions:
     inputs: Path | None = None
     calls: int = 1
     out: Path = Path(BASE)
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
-    trusted: bool = False
+    user_code: UserCode = UserCode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +43,7 @@ class SettingsOptions:
         inputs: a .pt or .safetensors file; None for the program's example inputs.
         calls: how many times the model is called.
         out: the directory for the directory of the bisection, which is named by program and settings.
-        imports, libraries, trusted: as for `build` and `run`.
+        user_code: as for `build` and `run`.
     """
 
     program: Path
@@ -52,6 +51,4 @@ class SettingsOptions:
     inputs: Path | None = None
     calls: int = 1
     out: Path = Path(BASE)
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
-    trusted: bool = False
+    user_code: UserCode = UserCode()

@@ -50,7 +50,7 @@ def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
             "--inputs and --calls are for models, and both sides are runs", hint="name a model.pt2 to run it"
         )
     directory: Path | None = None
-    with python_process.forking_from(PRELOADED, options.imports) as server:
+    with python_process.forking_from(PRELOADED, options.user_code.imports) as server:
         if models:
             with stamped_directories.new_folder(options.out, "a", "b") as folder:
                 server.preload()
@@ -87,9 +87,7 @@ class _Recorder:
                     level=self._options.level,
                     phase="both",
                     calls=self._calls,
-                    imports=self._options.imports,
-                    libraries=self._options.libraries,
-                    trusted=self._options.trusted,
+                    user_code=self._options.user_code,
                     environment={"AOTI_DEBUG_PRINT": "none"},
                 ),
                 Observer(),
@@ -102,9 +100,7 @@ class _Recorder:
         building = BuildOptions(
             program=model,
             output=self._folder / f"{side}.pt2",
-            imports=options.imports,
-            libraries=tuple(map(str, options.libraries)),
-            trusted=options.trusted,
+            user_code=options.user_code,
         )
         has_inputs = self._inputs is not None
         return instrumented(model, building, self._steps, name=f"build {side}", has_inputs=has_inputs)

@@ -133,13 +133,12 @@ def _judged(side: _Side, options: DiffOptions, folder: Path, steps: Steps) -> Ju
     Raises:
         AotiDebugError: they cannot be.
     """
-    require_trust(side.run, trusted=options.trusted)
+    require_trust(side.run, trusted=options.user_code.trusted)
     folder.mkdir()
     with steps.step(f"evaluate {side.name}") as note:
         launches = side.launches()
-        imports = tuple(dict.fromkeys((*options.imports, *side.run.info.imports)))
-        libraries = tuple(dict.fromkeys((*options.libraries, *map(Path, side.run.info.libraries))))
-        scope = Scope(launches=launches, inherited=False, imports=imports, libraries=libraries)
+        code = options.user_code.after(side.run.info.imports, side.run.info.libraries)
+        scope = Scope(launches=launches, inherited=False, user_code=code)
         rows = compare_run(side.run, scope, folder, Steps(None)).rows
         note.text = f"{wording.pluralize(len(launches), 'launch')} in float64"
     return JudgedLaunches(side.values, rows, side.paired.keys())

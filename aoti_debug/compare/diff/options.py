@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.user_code import UserCode
 
 BASE = "aoti_debug_diffs"
 
@@ -20,7 +21,7 @@ class DiffOptions:
         level: of the runs that are made: 1 saves tensors, 2 keeps their hashes and statistics, hash their hashes only.
         explains: compute with the programs in float64 whether rounding explains what differs.
         out: the directory in which the directory of the runs is made.
-        imports, libraries, trusted: as for `build` and `run`.
+        user_code: as for `build` and `run`.
     """
 
     a: Path
@@ -30,6 +31,4 @@ class DiffOptions:
     level: int = 1
     explains: bool = True
     out: Path = Path(BASE)
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
-    trusted: bool = False
+    user_code: UserCode = UserCode()

@@ -44,7 +44,7 @@ def replay(
         raise UsageError("there is nothing to do otherwise", hint="--substitute 0.36=eager replaces a result")
     for id_ in filter(None, (options.to, options.begin)):
         run.launch(id_)
-    forking = python_process.forking_from(PRELOADED, options.imports)
+    forking = python_process.forking_from(PRELOADED, options.user_code.imports)
     with stamped_directories.new_folder(options.out) as folder, forking as server:
         server.preload()
         session = ReplaySession(options_of(run, folder, options), folder, Steps(listener))

@@ -14,6 +14,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.what_if.substituted_run import Instruction, SubstitutedRun, run_substituted
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.pt2 import archive, trust
@@ -34,7 +35,7 @@ class ReplayOptions:
         to: stop before this launch, "0.37"; "" to go on to the end.
         begin: do not launch what is before this launch, but give it the recorded results; "" to launch everything.
         out: the directory in which the directory of the replay is made.
-        imports, libraries, trusted: as for `run`.
+        user_code: as for `run`.
     """
 
     run: Path | None = None
@@ -42,9 +43,7 @@ class ReplayOptions:
     to: str = ""
     begin: str = ""
     out: Path = Path(BASE)
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
-    trusted: bool = False
+    user_code: UserCode = UserCode()
 
 
 def options_of(run: RunDir, folder: Path, options: ReplayOptions) -> RunOptions:
@@ -56,8 +55,8 @@ def options_of(run: RunDir, folder: Path, options: ReplayOptions) -> RunOptions:
     """
     run.require_repeatable()
     package = run.required_package
-    trust.require(archive.inspect(package), trusted=options.trusted)
-    if not (options.trusted or run.is_made_here):
+    trust.require(archive.inspect(package), trusted=options.user_code.trusted)
+    if not (options.user_code.trusted or run.is_made_here):
         loaded = trust.would_load(run.manifest, run.info.imports, run.info.libraries)
         raise UsageError(
             f"{run.path} was not made on this account; its package would run{loaded}", hint=trust.TRUST_HINT
@@ -66,9 +65,7 @@ def options_of(run: RunDir, folder: Path, options: ReplayOptions) -> RunOptions:
         recording_everything(package, folder / "runs"),
         inputs=run.inputs,
         calls=run.info.calls,
-        imports=tuple(dict.fromkeys((*run.info.imports, *options.imports))),
-        libraries=tuple(dict.fromkeys((*map(Path, run.info.libraries), *options.libraries))),
-        trusted=True,
+        user_code=replace(options.user_code, trusted=True).after(run.info.imports, run.info.libraries),
     )
 
 
@@ -118,9 +115,7 @@ class ReplaySession:
         building = BuildOptions(
             program=model,
             output=self.folder / f"{name}.pt2",
-            imports=options.imports,
-            libraries=tuple(map(str, options.libraries)),
-            trusted=options.trusted,
+            user_code=options.user_code,
         )
         package = instrumented(
             model, building, self.steps, name=f"build {model.name}", has_inputs=options.inputs is not None

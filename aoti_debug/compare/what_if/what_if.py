@@ -157,7 +157,7 @@ def _of_program(
 
     Each is computed from what the launch reads when the earlier ones are replaced already.
     """
-    scope = Scope(imports=session.options.imports, libraries=session.options.libraries)
+    scope = Scope(user_code=session.options.user_code)
     asked = sorted((s for s in substitutions if s.source in _ARITHMETICS), key=lambda s: run.launch(s.launch).sequence)
     replacements: list[Replace] = []
     notes: list[str] = []

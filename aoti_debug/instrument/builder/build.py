@@ -16,6 +16,7 @@ from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.base.machine.files import free_space
 from aoti_debug.base.machine.steps import Step, StepListener, Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import compare_kernels, join_program, package_manifest, write_package
 from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelSet
 from aoti_debug.instrument.builder.compiling import failed_kernel, runtime_objects
@@ -100,8 +101,8 @@ def lower_or_unpack(checked: CheckedOptions, torch: Torch, work: Path) -> Lowere
         program=str(program.path.resolve()) if isinstance(program, Artifact) else "",
         folder=str(folder),
         configs=name_operators(options.inductor_configs),
-        imports=options.imports,
-        libraries=options.library_paths,
+        imports=options.user_code.imports,
+        libraries=options.user_code.library_paths,
         inputs=str(options.inputs.resolve()) if options.inputs else "",
         left_out=options.left_out,
         weights_by_reference=options.weights is WeightsPlace.BY_REFERENCE,
@@ -122,8 +123,8 @@ def lower_exported(exported: Artifact, options: BuildOptions, torch: Torch, work
     request = Request(
         program=str(exported.path.resolve()),
         folder=str(folder),
-        imports=options.imports,
-        libraries=options.library_paths,
+        imports=options.user_code.imports,
+        libraries=options.user_code.library_paths,
         configs=name_operators(options.inductor_configs),
     )
     return exported_program.lower(request, torch, timeout=options.timeout)
@@ -202,14 +203,12 @@ def build(  # noqa: PLR0913 - the public function, whose users name each option
         output=None if output is None else Path(output),
         inputs=None if inputs is None else Path(inputs),
         inductor_configs=inductor_configs or {},
-        imports=tuple(imports),
-        libraries=tuple(str(path) for path in libraries),
+        user_code=UserCode(tuple(imports), tuple(map(Path, libraries)), trusted),
         keep_sources=None if keep_sources is None else Path(keep_sources),
         timeout=timeout,
         model=model,
         random_inputs=random_inputs,
         exported=None if exported is None else Path(exported),
-        trusted=trusted,
     )
     return build_report(options, progress).package
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import write_package
 from aoti_debug.instrument.frontend.protocol.messages import LeftOut
 from aoti_debug.package.inputs import input_files
@@ -45,11 +46,9 @@ class BuildOptions:
         exported: the exported program that a compiled package came from; adds model lines.
         inductor_configs: settings of torch._inductor.config. In custom_ops_to_c_shims, an operator may be given by its
             name: "mylib::op" or "mylib::op.default".
-        imports: modules to import before the program is loaded; kept in the manifest.
-        libraries: libraries of operators to load before it; kept in the manifest as absolute paths.
+        user_code: what to load before the program, which is kept in the manifest, libraries as absolute paths.
         keep_sources: a directory for the generated C++, original and instrumented.
         plain: file for an uninstrumented package, as torch would have built it from the same sources.
-        trusted: build from a program or package even if it does not count as this user's own.
         timeout: seconds until the lowering counts as hung.
         left_out: operators that are called as they are; None to note nothing either.
         weights: where the weights of an exported program go; a package that refers to them can be run here only.
@@ -63,8 +62,7 @@ class BuildOptions:
     output: Path | None = None
     inputs: Path | None = None
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
-    imports: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
+    user_code: UserCode = UserCode()
     keep_sources: Path | None = None
     plain: Path | None = None
     timeout: float = TIMEOUT
@@ -72,7 +70,6 @@ class BuildOptions:
     random_inputs: int | None = None
     against: Path | None = None
     exported: Path | None = None
-    trusted: bool = False
     left_out: LeftOut | None = None
     weights: WeightsPlace = WeightsPlace.INSIDE
 
@@ -93,11 +90,6 @@ class BuildOptions:
             return self
         is_large = bytes_of_weights(program.path) > LARGE
         return replace(self, weights=WeightsPlace.BY_REFERENCE) if is_large else self
-
-    @property
-    def library_paths(self) -> tuple[str, ...]:
-        """The libraries of operators as absolute paths."""
-        return tuple(str(Path(path).resolve()) for path in self.libraries)
 
 
 @dataclass(frozen=True)
@@ -137,7 +129,7 @@ def check(options: BuildOptions) -> CheckedOptions:
     site_filter.check_patterns(options.site_filter)
     program = archive.inspect(options.program) if isinstance(options.program, (str, Path)) else options.program
     if isinstance(program, Artifact) and program.kind is not ArtifactKind.INSTRUMENTED:
-        trust.require(program, trusted=options.trusted)
+        trust.require(program, trusted=options.user_code.trusted)
     against = exported = None
     if isinstance(program, Artifact) and program.kind in COMPILED:
         exported = _inspect_exported(program, options)
@@ -194,7 +186,7 @@ def _inspect_exported(package: Artifact, options: BuildOptions) -> Artifact | No
     if options.exported is not None:
         exported = archive.inspect(options.exported)
         archive.require_kind(exported, ArtifactKind.EXPORTED)
-        trust.require(exported, trusted=options.trusted)
+        trust.require(exported, trusted=options.user_code.trusted)
         return exported
     if options.inductor_configs:
         raise UsageError(

@@ -10,6 +10,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import current_rank
 from aoti_debug.base.machine.current_rank import Rank
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
@@ -33,7 +34,7 @@ class RunOptions:
         calls: the number of calls of the model.
         timeout: seconds, counted from the beginning of loading.
         stall: seconds without a launch that begins or ends, after which the process is killed; level 1 or more.
-        imports, libraries: in addition to those that the package was built with.
+        user_code: in addition to what the package was built with.
         launch: "0.3", or "0.3,0.5": print and save these launches only.
         flight: the number of launches whose inputs survive a crash; None for the setting of the environment.
         crumb_every: launches per breadcrumb; None: 1, and 16 while launches come in a burst.
@@ -51,7 +52,6 @@ class RunOptions:
             journals; "" for all.
         rank: the rank that this process is: its run goes into the directory that all ranks have in common; None for a
             directory of its own.
-        trusted: run the package even if it was not made on this account.
         poison: the byte that those buffers are filled with; needs guards; None for 0xff.
         substitute: a file of instructions for the runtime (runtime_shims/run/substitutions.h): launches to skip, to
             replace the results of, or to stop before; level 1 or more.
@@ -72,8 +72,7 @@ class RunOptions:
     calls: int = 1
     timeout: float | None = None
     stall: float | None = None
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
+    user_code: UserCode = UserCode()
     launch: str | None = None
     flight: int | None = None
     crumb_every: int | None = None
@@ -88,7 +87,6 @@ class RunOptions:
     ranks: str = ""
     rank: Rank | None = None
     model: str = ""
-    trusted: bool = False
     summaries: int | None = None
     substitute: Path | None = None
     outputs: Path | None = None
@@ -156,7 +154,7 @@ def check(options: RunOptions) -> None:
         raise UsageError("--inputs and --random-inputs exclude each other", hint="pass one of them")
     if options.inputs is not None:
         input_files.check_is_file(options.inputs)
-    for library in options.libraries:
+    for library in options.user_code.libraries:
         if not library.is_file():
             raise UsageError(f"{library} does not exist", hint="--load-library takes the path of a shared library")
 
@@ -191,8 +189,8 @@ def command(options: RunOptions) -> tuple[str, ...]:
     words += [word for criterion, pattern in options.site_filter.patterns() for word in (criterion.value, pattern)]
     repeated = {
         "--watch": options.watch,
-        "--import": options.imports,
-        "--load-library": options.libraries,
+        "--import": options.user_code.imports,
+        "--load-library": options.user_code.libraries,
     }
     for option, values in repeated.items():
         words += [word for value in values for word in (option, str(value))]

@@ -71,7 +71,7 @@ def run(options: RunOptions, observer: Observer | None = None) -> RunResult:
     """
     stopwatch = Stopwatch("prepare")
     run_options.check(options)
-    target = run_target(options.package, options.model, trusted=options.trusted)
+    target = run_target(options.package, options.model, trusted=options.user_code.trusted)
     manifest = target.manifest
     _check_target(target, options)
     configuration.check_device(manifest, options)

@@ -227,9 +227,9 @@ def _texts(failure: BuildFailure, options: BuildOptions) -> dict[str, str]:
         raise UsageError(f"no script is written of the stage {position.stage.value}")
     around = Surroundings(
         configs=options.inductor_configs,
-        folders=user_code.folders_of(options.imports),
-        imports=options.imports,
-        libraries=options.library_paths,
+        folders=user_code.folders_of(options.user_code.imports),
+        imports=options.user_code.imports,
+        libraries=options.user_code.library_paths,
     )
     try:
         return {SCRIPT: _module_script(failure, failure.reference, around)}

@@ -117,8 +117,8 @@ def _with_search(finding: Finding, investigation: Investigation) -> Finding:
     options = investigation.options
     if finding.where is not None or archive.inspect(options.model).kind is not ArtifactKind.EXPORTED:
         return finding
-    chosen = [word for name in options.imports for word in ("--import", name)]
-    chosen += [word for path in options.libraries for word in ("--load-library", str(path))]
+    chosen = [word for name in options.user_code.imports for word in ("--import", name)]
+    chosen += [word for path in options.user_code.libraries for word in ("--load-library", str(path))]
     chosen += [] if options.inputs is None else ["--inputs", str(options.inputs)]
     command = shlex.join(["aoti-debug", "bisect", str(options.model), "--settings", *chosen])
     return replace(finding, next=(command,))
@@ -158,8 +158,7 @@ def _compared(investigation: Investigation, saved: RunResult) -> Comparison:
     options = investigation.options
     scope = Scope(
         inherited=False,
-        imports=options.imports,
-        libraries=options.libraries,
+        user_code=options.user_code,
         exported=exported_of(options.model, options.exported),
         outputs=investigation.runs.outputs,
     )

@@ -202,7 +202,7 @@ def with_graph(
     """
     if not has_reference(run):
         return finding
-    scope = Scope(imports=investigation.options.imports, libraries=investigation.options.libraries)
+    scope = Scope(user_code=investigation.options.user_code)
     try:
         with investigation.steps.step(step) as note:
             found = trace(scope, investigation.repro.parent)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.triage.nonfinite.infinities import Infinities
@@ -31,9 +32,8 @@ class TriageOptions:
         infinities: how unintended infinities are reported.
         compare: at the end, compare every launch with what the program says.
         guards: also look for out-of-bounds writes and uninitialised reads.
-        trusted: run the model even if it was not made on this account.
         build_timeout: seconds that torch may take to lower the program until it counts as hung.
-        inductor_configs, imports, libraries: as for `build` and `run`.
+        inductor_configs, user_code: as for `build` and `run`.
     """
 
     model: Path
@@ -46,12 +46,10 @@ class TriageOptions:
     compare: bool = True
     guards: bool = False
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
+    user_code: UserCode = UserCode()
     name: str = ""
     random_inputs: int | None = None
     exported: Path | None = None
-    trusted: bool = False
     build_timeout: float = TIMEOUT
 
     def building(self, program: Artifact, output: Path) -> BuildOptions:
@@ -65,10 +63,8 @@ class TriageOptions:
             program=program,
             output=output,
             inductor_configs=self.inductor_configs,
-            imports=self.imports,
-            libraries=tuple(map(str, self.libraries)),
+            user_code=self.user_code,
             model=self.name,
             exported=self.exported,
-            trusted=self.trusted,
             timeout=self.build_timeout,
         ).for_this_machine()

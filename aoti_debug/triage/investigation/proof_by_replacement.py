@@ -28,9 +28,7 @@ def proof(investigation: Investigation, run: RunDir, launches: Sequence[str], ri
         return ()
     folder = investigation.repro.parent / FOLDER
     options = ReplayOptions(
-        imports=investigation.options.imports,
-        libraries=investigation.options.libraries,
-        trusted=investigation.options.trusted,
+        user_code=investigation.options.user_code,
     )
     substitutions = [Substitution(launch, ResultSource.EAGER) for launch in launches]
     with investigation.steps.step("proof") as note:

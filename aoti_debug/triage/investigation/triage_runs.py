@@ -117,11 +117,9 @@ class TriageRuns:
             level=3,
             calls=options.calls,
             stall=options.stall,
-            imports=options.imports,
-            libraries=options.libraries,
+            user_code=options.user_code,
             crumb_every=1,
             model=options.name,
-            trusted=options.trusted,
             environment=_QUIET,
         )
         self._steps = steps

@@ -67,9 +67,7 @@ def finding_of(
             stall=options.stall,
             guards=options.guards,
             inductor_configs=options.inductor_configs,
-            imports=options.imports,
-            libraries=options.libraries,
-            trusted=options.trusted,
+            user_code=options.user_code,
         ),
         listener,
     )
@@ -87,9 +85,7 @@ def _of_outputs(options: MinifyOptions, folder: Path, clean: Finding, steps: Ste
                 calls=options.calls,
                 out=folder / "compares",
                 inductor_configs=options.inductor_configs,
-                imports=options.imports,
-                libraries=options.libraries,
-                trusted=options.trusted,
+                user_code=options.user_code,
             )
         )
         wrong = comparison.wrong_outputs

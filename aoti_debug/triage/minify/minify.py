@@ -52,13 +52,19 @@ def key_of(options: MinifyOptions) -> str:
 
     It is that of the program, its settings and inputs, of the user's modules and libraries, and of what is installed.
     """
-    digest = sha256(options.program.read_bytes())
+    code, digest = options.user_code, sha256(options.program.read_bytes())
     if options.inputs is not None:
         digest.update(options.inputs.read_bytes())
-    for path in (*user_code.files_of(options.imports), *filter(Path.is_file, options.libraries)):
+    for path in (*user_code.files_of(code.imports), *filter(Path.is_file, code.libraries)):
         digest.update(sha256(path.read_bytes()).digest())
     digest.update(json.dumps(installed_versions("torch", "aoti-debug"), sort_keys=True).encode())
-    words = (options.inductor_configs, options.calls, options.guards, options.imports, options.libraries)
+    words = (
+        options.inductor_configs,
+        options.calls,
+        options.guards,
+        code.imports,
+        code.libraries,
+    )
     digest.update(json.dumps(words, sort_keys=True, default=str).encode())
     return digest.hexdigest()
 
@@ -145,14 +151,14 @@ def minify(
         )
     if options.inputs is not None:
         input_files.check_is_file(options.inputs)
-    trust.require(found, trusted=options.trusted)
+    trust.require(found, trusted=options.user_code.trusted)
     key = key_of(options)
     folder = (options.out / key[:12]).resolve()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make {folder}: {error.strerror}", hint="--out DIR") from error
-    with python_process.forking_from(PRELOADED, options.imports):
+    with python_process.forking_from(PRELOADED, options.user_code.imports):
         return _Minimisation(options, folder, ScriptTrials(folder, key), listener, run, confirm).minified()
 
 
@@ -175,9 +181,9 @@ class _Minimisation:
         self._notes: list[str] = []
         setting = ScriptSetup(
             configs=options.inductor_configs,
-            folders=user_code.folders_of(options.imports),
-            imports=options.imports,
-            libraries=tuple(str(path.resolve()) for path in options.libraries),
+            folders=user_code.folders_of(options.user_code.imports),
+            imports=options.user_code.imports,
+            libraries=options.user_code.library_paths,
             seconds=options.stall,
         )
         self._scripts = Scripts(folder, trials, run, setting, options.most_scripts, self._steps)

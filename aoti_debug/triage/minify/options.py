@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.user_code import UserCode
 
 BASE = "aoti_debug_minified"
 MAX_SCRIPTS = 200
@@ -26,7 +27,7 @@ class MinifyOptions:
         guards: have the triage look for out-of-bounds writes and uninitialised reads, too.
         most_scripts: how many scripts may run, those of an interrupted search among them.
         out: the directory for the directory of the minimisation, which is named by program, settings and inputs.
-        imports, libraries, trusted: as for `build` and `run`.
+        user_code: as for `build` and `run`.
     """
 
     program: Path
@@ -37,6 +38,4 @@ class MinifyOptions:
     guards: bool = False
     most_scripts: int = MAX_SCRIPTS
     out: Path = Path(BASE)
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
-    trusted: bool = False
+    user_code: UserCode = UserCode()

@@ -211,13 +211,13 @@ def starts_of(
 def _of_launch(
     options: MinifyOptions, run: RunDir, launch: str, folder: Path, seconds: float, note: Callable[[str], None]
 ) -> Start:
-    run, reference, region = recorded_region(run, run.launch(launch), note, trusted=options.trusted)
+    run, reference, region = recorded_region(run, run.launch(launch), note, trusted=options.user_code.trusted)
     request = EvaluateRequest(
         package=str(run.package),
         region=region,
         device=run.manifest.device,
-        imports=options.imports,
-        libraries=tuple(map(str, options.libraries)),
+        imports=options.user_code.imports,
+        libraries=tuple(map(str, options.user_code.libraries)),
         folder=str(folder),
     )
     return evaluated(request, f"launch {launch}", reference, seconds)
@@ -228,8 +228,8 @@ def _of_program(options: MinifyOptions, folder: Path, device: str, seconds: floa
         program=str(options.program),
         inputs=str(options.inputs or ""),
         device=device,
-        imports=options.imports,
-        libraries=tuple(map(str, options.libraries)),
+        imports=options.user_code.imports,
+        libraries=tuple(map(str, options.user_code.libraries)),
         folder=str(folder),
     )
     return evaluated(request, "the program", None, seconds)

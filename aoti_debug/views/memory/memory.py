@@ -14,6 +14,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.steps import StepListener, Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
@@ -36,16 +37,14 @@ class MemoryOptions:
         inputs: a .pt or .safetensors file; None for those embedded in the package.
         calls: how many times the model is called.
         out: the directory in which the directory of the run is made.
-        imports, libraries, trusted: as for `build` and `run`.
+        user_code: as for `build` and `run`.
     """
 
     what: Path
     inputs: Path | None = None
     calls: int = 1
     out: Path = Path(BASE)
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
-    trusted: bool = False
+    user_code: UserCode = UserCode()
 
 
 @dataclass(frozen=True)
@@ -97,9 +96,7 @@ def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:
                 lines=(),
                 out=folder / "runs",
                 calls=options.calls,
-                imports=options.imports,
-                libraries=options.libraries,
-                trusted=options.trusted,
+                user_code=options.user_code,
                 environment={"AOTI_DEBUG_PRINT": "none"},
                 memory=True,
             )
@@ -112,8 +109,6 @@ def _built(options: MemoryOptions, folder: Path, steps: Steps) -> Path:
     building = BuildOptions(
         program=options.what,
         output=folder / "package.pt2",
-        imports=options.imports,
-        libraries=tuple(map(str, options.libraries)),
-        trusted=options.trusted,
+        user_code=options.user_code,
     )
     return instrumented(options.what, building, steps, has_inputs=options.inputs is not None)

@@ -17,6 +17,7 @@ from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.steps import StepListener, Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import has_reference, reference_of
 from aoti_debug.compare.what_if.replay_session import ReplaySession
@@ -58,7 +59,7 @@ class ProfileOptions:
         calls: how many calls are measured, after WARM_UP others; on a GPU, after some without its profiler, too.
         against: an older model of the same program, measured in turn with the model; None for none.
         out: the directory in which the directory of the profile is made.
-        imports, libraries, trusted: as for `build` and `run`.
+        user_code: as for `build` and `run`.
         cuda_graph: measure replays of a CUDA graph that captures a call.
     """
 
@@ -67,9 +68,7 @@ class ProfileOptions:
     calls: int = CALLS
     against: Path | None = None
     out: Path = Path(BASE)
-    imports: tuple[str, ...] = ()
-    libraries: tuple[Path, ...] = ()
-    trusted: bool = False
+    user_code: UserCode = UserCode()
     cuda_graph: bool = False
 
 
@@ -87,9 +86,7 @@ def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, s
         inputs=options.inputs,
         level=3,
         calls=options.calls,
-        imports=options.imports,
-        libraries=options.libraries,
-        trusted=options.trusted,
+        user_code=options.user_code,
         crumb_every=_CRUMB_EVERY,
         device_times=DeviceTimes(WARM_UP, options.cuda_graph),
         environment=_ENVIRONMENT,
@@ -236,7 +233,7 @@ def profile(options: ProfileOptions, listener: StepListener | None = None) -> Mo
         RunDirError: its calls were not recorded.
     """
     steps = Steps(listener)
-    forking = python_process.forking_from(PRELOADED, options.imports)
+    forking = python_process.forking_from(PRELOADED, options.user_code.imports)
     with stamped_directories.new_folder(options.out) as folder, forking as server:
         server.preload()
         new = run_options(options.model, options, folder, "new", steps)

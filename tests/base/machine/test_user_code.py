@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.machine.user_code import UserFunction, files_of, folders_of
+from aoti_debug.base.machine.user_code import UserCode, UserFunction, files_of, folders_of
 
 
 def named(text: str) -> UserFunction:
@@ -64,3 +64,13 @@ def test_a_package_without_an_init_file(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert folders_of(("operators.mine",)) == (str(tmp_path),)
     assert list(files_of(("operators.mine",))) == [tmp_path / "operators" / "mine.py"]
+
+
+def test_libraries_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert UserCode(libraries=(Path("a.so"), Path("/b.so"))).library_paths == (str(tmp_path / "a.so"), "/b.so")
+
+
+def test_code_after_other_code() -> None:
+    own = UserCode(("b", "c"), (Path("b.so"),), trusted=True)
+    assert own.after(["a", "b"], ["a.so"]) == UserCode(("a", "b", "c"), (Path("a.so"), Path("b.so")), trusted=True)

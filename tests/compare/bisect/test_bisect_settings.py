@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.bisect.bisect_settings import BASELINE, bisect_settings, key_of, suspects
 from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part
 from aoti_debug.compare.bisect.build_results import NAME, BuildFault, BuildTrial, BuildTrials
@@ -65,7 +66,7 @@ def test_a_setting_that_was_asked_for(wrong: Wrong, tmp_path: Path) -> None:
 
 
 def test_the_lowering_of_an_operator(wrong: Wrong, tmp_path: Path) -> None:
-    options = SettingsOptions(program=wrong.program, out=tmp_path, imports=("tests.wrong_lowering",))
+    options = SettingsOptions(program=wrong.program, out=tmp_path, user_code=UserCode(("tests.wrong_lowering",)))
     relu, argmax = "aten.relu.default", "aten.argmax.default"
     baseline = replace(WRONG, applied=Applied((), (), (argmax, relu)), suspects=(relu,))
     interrupted(options, baseline, tried(*suspects({}, "cpu")))

@@ -19,11 +19,6 @@ def test_a_comma_separates_patterns() -> None:
     assert chosen == SiteFilter(("cpp_*", "!nothing", "triton_*"), ("encoder",))
 
 
-def test_libraries_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert BuildOptions("m.pt2", libraries=("a.so", "/b.so")).library_paths == (str(tmp_path / "a.so"), "/b.so")
-
-
 TWO = {
     f"{archives.MODEL.replace('model', name)}c1.wrapper.so": b"\x7fELF" for name in ("large", "small")
 } | archives.FRAME

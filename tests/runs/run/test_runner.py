@@ -18,6 +18,7 @@ import torch
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
@@ -271,7 +272,7 @@ def test_inputs_that_do_not_fit(faulty_package: Path, tmp_path: Path) -> None:
 def test_latest_stays_where_a_later_run_never_started(faulty_package: Path, tmp_path: Path) -> None:
     first = run(faulty_package, tmp_path, level=0).run.path
     with pytest.raises(TargetError) as caught:
-        run(faulty_package, tmp_path, imports=["no_such_module"])
+        run(faulty_package, tmp_path, user_code=UserCode(("no_such_module",)))
     assert "ModuleNotFoundError: No module named 'no_such_module'" in str(caught.value)
     assert "--import" in caught.value.hint
     assert (tmp_path / "runs" / "latest").resolve() == first
@@ -282,7 +283,7 @@ def test_a_module_that_kills_the_process(faulty_package: Path, tmp_path: Path, m
     (tmp_path / "suicidal.py").write_text("import os, sys\nprint('goodbye', file=sys.stderr)\nos.abort()\n")
     monkeypatch.chdir(tmp_path)  # where children look for modules first
     with pytest.raises(TargetError) as caught:
-        run(faulty_package, tmp_path, imports=["suicidal"])
+        run(faulty_package, tmp_path, user_code=UserCode(("suicidal",)))
     assert str(caught.value).splitlines() == [
         "the model never started: killed by SIGABRT, while torch and --import modules were loaded",
         "  goodbye",
@@ -296,7 +297,7 @@ def test_a_package_that_does_not_load(faulty_package: Path, tmp_path: Path) -> N
         for name in source.namelist():
             target.writestr(name, b"\x7fELF" if name.endswith(".so") else source.read(name))
     with pytest.raises(TargetError, match="while the package was loaded"):
-        run(broken, tmp_path, trusted=True)
+        run(broken, tmp_path, user_code=UserCode(trusted=True))
     assert nothing_left(tmp_path)
 
 
@@ -332,7 +333,7 @@ def test_a_package_without_source_whose_library_is_none(tmp_path: Path) -> None:
         ({"crumb_every": 0}, "--crumb-every 0 is less than 1"),
         ({"poison": 0}, "--poison needs --guards"),
         ({"guards": True, "poison": 256}, "256 is not a byte"),
-        ({"libraries": (Path("none.so"),)}, "none.so does not exist"),
+        ({"user_code": UserCode(libraries=(Path("none.so"),))}, "none.so does not exist"),
     ],
 )
 def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -360,7 +361,9 @@ def test_summaries_that_cannot_be_kept_leave_the_run(
         "atexit.register(lambda: os.truncate(os.path.join(os.environ['AOTI_DEBUG_RUN'], 'summaries.bin'), 10))\n"
     )
     monkeypatch.chdir(tmp_path)  # where children look for modules first
-    result = runner.run(RunOptions(faulty_package, level=3, summaries=1, imports=("truncates",), out=tmp_path / "runs"))
+    result = runner.run(
+        RunOptions(faulty_package, level=3, summaries=1, user_code=UserCode(("truncates",)), out=tmp_path / "runs")
+    )
     assert "summaries.bin is truncated" in result.lost
     assert result.verdict is None
     assert len(result.run.launches) > 0

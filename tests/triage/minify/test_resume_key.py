@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.triage.minify import minify
 from aoti_debug.triage.minify.minify import key_of
 from aoti_debug.triage.minify.options import MinifyOptions
@@ -16,7 +17,7 @@ def test_other_operators_or_versions_are_another_search(tmp_path: Path, monkeypa
     mine, library, program = (tmp_path / name for name in ("operators_of_mine.py", "ops.so", "program.pt2"))
     for path in (mine, library, program):
         path.write_text("one")
-    options = MinifyOptions(program, imports=("operators_of_mine",), libraries=(library,))
+    options = MinifyOptions(program, user_code=UserCode(("operators_of_mine",), (library,)))
     keys = [key_of(options), key_of(options)]
     assert keys[0] == keys[1]
     for path in (mine, library):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.runs.diagnosis.findings import INCOMPLETE, Finding
 from aoti_debug.triage.investigation.options import TriageOptions
 from aoti_debug.triage.results.finding_kinds import NONFINITE
@@ -50,7 +51,9 @@ def triaged(package: Path, folder: Path, **elements: Any) -> Finding:
     from tests.triage import infinite_models
 
     torch.save(infinite_models.inputs(**elements), folder / "inputs.pt")
-    return triage(TriageOptions(package, inputs=folder / "inputs.pt", out=folder / "triages", trusted=True)).finding
+    return triage(
+        TriageOptions(package, inputs=folder / "inputs.pt", out=folder / "triages", user_code=UserCode(trusted=True))
+    ).finding
 
 
 def origin(finding: Finding) -> tuple[str, int | None]:

@@ -11,6 +11,7 @@ from aoti_debug.app.cli.lines import print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.steps import LastDurations
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.bisect.bisect_packages import bisect_packages
 from aoti_debug.compare.bisect.bisect_settings import bisect_settings
 from aoti_debug.compare.bisect.options import BASE, BisectOptions, SettingsOptions
@@ -28,9 +29,7 @@ from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
 @options.inductor_configs
 @options.inputs("the embedded ones", whose=" for both models")
 @options.calls
-@options.imports
-@options.libraries
-@options.trust
+@options.user_code
 @options.out(BASE, "the bisection")
 @click.pass_context
 def command(
@@ -42,9 +41,7 @@ def command(
     configs: tuple[str, ...],
     inputs: Path | None,
     calls: int,
-    imports: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    trusted: bool,
+    user_code: UserCode,
     out: Path,
 ) -> None:
     """Find the launches that make BAD.pt2 wrong, where GOOD.pt2, of the same program, is right.
@@ -70,9 +67,7 @@ def command(
             inputs=inputs,
             calls=calls,
             out=out,
-            imports=imports,
-            libraries=libraries,
-            trusted=trusted,
+            user_code=user_code,
         )
         with StepLines(LastDurations("bisect", f"{good.resolve()} settings")) as progress:
             cause = bisect_settings(asked, progress)
@@ -82,9 +77,7 @@ def command(
         raise UsageError("a second package is missing", hint="bisect GOOD.pt2 BAD.pt2, or PROGRAM.pt2 --settings")
     if configs:
         raise UsageError("--inductor-config is for --settings", hint="build each package with its settings first")
-    chosen = BisectOptions(
-        good=good, bad=bad, inputs=inputs, calls=calls, out=out, imports=imports, libraries=libraries, trusted=trusted
-    )
+    chosen = BisectOptions(good=good, bad=bad, inputs=inputs, calls=calls, out=out, user_code=user_code)
     with StepLines(LastDurations("bisect", f"{good.resolve()} {bad.resolve()}")) as progress:
         found = bisect_packages(chosen, progress)
     print_lines(["", *bisection_lines(found)])

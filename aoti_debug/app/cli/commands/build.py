@@ -19,6 +19,7 @@ from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.app.cli.unmatched import unmatched_warning
 from aoti_debug.base import wording
 from aoti_debug.base.machine.steps import LastDurations
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
@@ -81,9 +82,7 @@ STAGES = {
 )
 @options.model_name
 @options.inductor_configs
-@options.imports
-@options.libraries
-@options.trust
+@options.user_code
 @click.option(
     "--weights",
     type=click.Choice([place.value for place in WeightsPlace]),
@@ -112,9 +111,7 @@ def command(
     random_inputs: int | None,
     name: str,
     configs: tuple[str, ...],
-    imports: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    trusted: bool,
+    user_code: UserCode,
     weights: str,
     keep_sources: Path | None,
 ) -> None:
@@ -135,14 +132,12 @@ def command(
         output=output,
         inputs=inputs,
         inductor_configs=options.parse_configs(configs),
-        imports=imports,
-        libraries=tuple(str(path) for path in libraries),
+        user_code=user_code,
         keep_sources=keep_sources,
         model=name,
         against=against,
         exported=exported,
         random_inputs=random_inputs,
-        trusted=trusted,
         weights=WeightsPlace(weights),
     )
     with _progress(LastDurations("build", str(model.resolve()))) as progress:

@@ -11,6 +11,7 @@ from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.base.machine.steps import LastDurations
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.compare import BASE, CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.eager_findings import report_lines
@@ -46,9 +47,7 @@ from aoti_debug.views.report import report
     help="Also print what this function of two tensors, actual and expected, returns.",
 )
 @options.inductor_configs
-@options.imports
-@options.libraries
-@options.trust
+@options.user_code
 @options.out(BASE, "the comparison")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the run and its comparison.")
 @options.json_output("docs/compare.schema.json")
@@ -66,9 +65,7 @@ def command(
     lines: tuple[str, ...],
     metric: str,
     configs: tuple[str, ...],
-    imports: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    trusted: bool,
+    user_code: UserCode,
     out: Path,
     with_report: bool,
     as_json: bool,
@@ -92,9 +89,7 @@ def command(
         metric=metric,
         out=out,
         inductor_configs=options.parse_configs(configs),
-        imports=imports,
-        libraries=libraries,
-        trusted=trusted,
+        user_code=user_code,
     )
     with StepLines(LastDurations("compare", str(model.resolve()))) as progress:
         comparison = compare(chosen, progress)

@@ -14,6 +14,7 @@ from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.steps import LastDurations
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff import budget
 from aoti_debug.compare.diff.diff import diff
 from aoti_debug.compare.diff.difference import Diff
@@ -54,9 +55,7 @@ from aoti_debug.package.recording import levels
     is_flag=True,
     help="Do not compute in float64, with the programs in the packages, whether rounding explains what differs.",
 )
-@options.imports
-@options.libraries
-@options.trust
+@options.user_code
 @options.out(BASE, "the runs, or of the page,")
 @click.option("--all", "show_all", is_flag=True, help="List everything that differs.")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of both runs.")
@@ -73,9 +72,7 @@ def command(
     level: int,
     gate: Path | None,
     skips_reference: bool,
-    imports: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    trusted: bool,
+    user_code: UserCode,
     out: Path,
     show_all: bool,
     with_report: bool,
@@ -102,9 +99,7 @@ def command(
         level=level,
         explains=not skips_reference,
         out=out,
-        imports=imports,
-        libraries=libraries,
-        trusted=trusted,
+        user_code=user_code,
     )
     with StepLines(LastDurations("diff", f"{a.resolve()} {b.resolve()}")) as progress:
         found = diff(chosen, progress)

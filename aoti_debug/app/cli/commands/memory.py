@@ -11,6 +11,7 @@ from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.steps import LastDurations
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.views.memory.document import document
 from aoti_debug.views.memory.memory import BASE, MemoryOptions, memory
 from aoti_debug.views.memory.storage_timeline import kept_memory
@@ -21,9 +22,7 @@ from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 @click.argument("what", metavar="MODEL.pt2|RUN", type=options.FilePath())
 @options.inputs("those embedded in it", whose=" for the model")
 @options.calls
-@options.imports
-@options.libraries
-@options.trust
+@options.user_code
 @options.out(BASE, "the run")
 @click.option("--all", "show_all", is_flag=True, help=f"List every buffer, not only {MAX_STORAGES} of each table.")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a picture: bytes over launches, by buffer.")
@@ -36,9 +35,7 @@ def command(
     what: Path,
     inputs: Path | None,
     calls: int,
-    imports: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    trusted: bool,
+    user_code: UserCode,
     out: Path,
     show_all: bool,
     plot: bool,
@@ -53,7 +50,7 @@ def command(
     """
     if output is not None and not plot:
         raise UsageError("-o needs --plot", hint="aoti-debug memory MODEL.pt2 --plot -o FILE")
-    chosen = MemoryOptions(what, inputs, calls, out, imports, libraries, trusted)
+    chosen = MemoryOptions(what, inputs, calls, out, user_code)
     with StepLines(LastDurations("memory", str(what.resolve()))) as progress:
         found = memory(chosen, progress)
     written = []

@@ -12,6 +12,7 @@ from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_UNCONFIRMED
 from aoti_debug.base.machine.steps import LastDurations
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.triage.minify.minified import Minified, document, minified_lines
 from aoti_debug.triage.minify.minify import minify
 from aoti_debug.triage.minify.options import BASE, MAX_SCRIPTS, MinifyOptions
@@ -32,9 +33,7 @@ from aoti_debug.triage.minify.options import BASE, MAX_SCRIPTS, MinifyOptions
     help="End after so many scripts, with the smallest part so far.",
 )
 @options.inductor_configs
-@options.imports
-@options.libraries
-@options.trust
+@options.user_code
 @options.out(BASE, "the minimisation")
 @options.json_output("docs/minify.schema.json")
 @click.pass_context
@@ -48,9 +47,7 @@ def command(
     stall: float,
     most_scripts: int,
     configs: tuple[str, ...],
-    imports: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    trusted: bool,
+    user_code: UserCode,
     out: Path,
     as_json: bool,
 ) -> None:
@@ -73,9 +70,7 @@ def command(
         guards=guards,
         most_scripts=most_scripts,
         out=out,
-        imports=imports,
-        libraries=libraries,
-        trusted=trusted,
+        user_code=user_code,
     )
     with StepLines(LastDurations("minify", str(program.resolve()))) as progress:
         found = minify(chosen, progress)

@@ -13,6 +13,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.steps import LastDurations
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.document import document
 from aoti_debug.views.profile.profile import BASE, CALLS, WARM_UP, ProfileOptions, profile
@@ -52,9 +53,7 @@ LIMIT = 40  # rows
 )
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a flame of modules, model lines and launches.")
 @options.page_output("With --plot: the file to write.  [default: report/profile.html in the run]")
-@options.imports
-@options.libraries
-@options.trust
+@options.user_code
 @options.out(BASE, "the profile")
 @click.option("--all", "all_", is_flag=True, help=f"Show every launch, not only {LIMIT} of them.")
 @options.json_output("docs/profile.schema.json")
@@ -71,9 +70,7 @@ def command(
     trace: Path | None,
     plot: bool,
     output: Path | None,
-    imports: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    trusted: bool,
+    user_code: UserCode,
     out: Path,
     all_: bool,
     as_json: bool,
@@ -87,7 +84,7 @@ def command(
     """
     if output is not None and not plot:
         raise UsageError("-o needs --plot", hint="aoti-debug profile MODEL.pt2 --plot -o FILE")
-    chosen = ProfileOptions(model, inputs, calls, against, out, imports, libraries, trusted, cuda_graph)
+    chosen = ProfileOptions(model, inputs, calls, against, out, user_code, cuda_graph)
     with StepLines(LastDurations("profile", str(model.resolve()))) as progress:
         found = profile(chosen, progress)
     if as_json:

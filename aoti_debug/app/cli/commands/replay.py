@@ -14,6 +14,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.steps import LastDurations
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.what_if.replay import Reached, replay
 from aoti_debug.compare.what_if.replay_session import BASE, ReplayOptions
 from aoti_debug.compare.what_if.what_if import Recovery, what_if_lines
@@ -42,9 +43,7 @@ from aoti_debug.runs.show.detail import detail
     default="",
     help="Launch nothing before this one; what is before it gets the recorded results.",
 )
-@options.imports
-@options.libraries
-@options.trust
+@options.user_code
 @options.out(BASE, "the replay")
 @click.pass_context
 def command(
@@ -55,9 +54,7 @@ def command(
     to: str,
     wait: bool,
     begin: str,
-    imports: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    trusted: bool,
+    user_code: UserCode,
     out: Path,
 ) -> None:
     """Run a model again with results of launches replaced: do its outputs match eager again? Or stop before a launch.
@@ -74,9 +71,7 @@ def command(
         to=to,
         begin=begin,
         out=out,
-        imports=imports,
-        libraries=libraries,
-        trusted=trusted,
+        user_code=user_code,
     )
     with StepLines(LastDurations("replay", str(run))) as progress:
         found = replay(chosen, progress, _wait if wait else None)

@@ -23,6 +23,7 @@ from aoti_debug.base.abi import Level, SaveStatus
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine import current_rank as machine_ranks
 from aoti_debug.base.machine.steps import since_process_start
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff.repeated_calls import compare_calls
 from aoti_debug.compare.diff.text import repeat_lines
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
@@ -102,9 +103,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     type=float,
     help="Kill the process when no launch has begun or ended for this long, and show where it hangs.",
 )
-@options.imports
-@options.libraries
-@options.trust
+@options.user_code
 @click.option(
     "--launch",
     "launches",
@@ -208,9 +207,7 @@ def command(
     calls: int,
     timeout: float | None,
     stall: float | None,
-    imports: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    trusted: bool,
+    user_code: UserCode,
     launches: tuple[str, ...],
     flight: int | None,
     crumb_every: int | None,
@@ -254,8 +251,7 @@ def command(
         calls=calls,
         timeout=timeout,
         stall=stall,
-        imports=imports,
-        libraries=libraries,
+        user_code=user_code,
         launch=",".join(launches) or None,
         flight=flight,
         crumb_every=crumb_every,
@@ -268,7 +264,6 @@ def command(
         ranks=ranks,
         rank=machine_ranks.of_environment(),
         environment={} if repeat is None else {"AOTI_DEBUG_PRINT": "none"},
-        trusted=trusted,
         summaries=(freq or 1) if summaries else None,
     )
     with LiveOutput(calls) as live:

@@ -18,6 +18,7 @@ from aoti_debug.app.cli.live_output import START, StepLines, TimedPhase, timing_
 from aoti_debug.app.cli.ranks import write_ranks_pages
 from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.machine.steps import LastDurations, since_process_start
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder.options import TIMEOUT
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
@@ -74,9 +75,7 @@ _OF_RANKS = ("model", "verbose", "as_json")
     help="How many runs to attempt to reproduce a fault.",
 )
 @options.inductor_configs
-@options.imports
-@options.libraries
-@options.trust
+@options.user_code
 @options.out(triage_directory.BASE, "the triage")
 @options.timings
 @click.option("-v", "--verbose", is_flag=True, help="Print all evidence and notes, not just the first screen.")
@@ -98,9 +97,7 @@ def command(
     build_timeout: float,
     tries: int,
     configs: tuple[str, ...],
-    imports: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    trusted: bool,
+    user_code: UserCode,
     out: Path,
     timings: bool,
     verbose: bool,
@@ -143,9 +140,7 @@ def command(
         guards=guards,
         compare=not no_compare,
         inductor_configs=options.parse_configs(configs),
-        imports=imports,
-        libraries=libraries,
-        trusted=trusted,
+        user_code=user_code,
         build_timeout=build_timeout,
     )
     threading.Thread(target=_prepare, args=(model,), daemon=True).start()  # while torch is imported

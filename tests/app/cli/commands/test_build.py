@@ -9,6 +9,7 @@ import pytest
 from aoti_debug.app.cli import main, options
 from aoti_debug.app.cli.commands import build
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
 from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelDifference
@@ -198,8 +199,7 @@ def test_options_reach_the_builder(monkeypatch: pytest.MonkeyPatch, capsys: pyte
             output=Path("o.pt2"),
             inputs=Path("i.pt"),
             inductor_configs={"max_autotune": True},
-            imports=("m",),
-            libraries=("l.so",),
+            user_code=UserCode(("m",), (Path("l.so"),)),
             keep_sources=Path("k"),
             model="large",
             against=Path("c.pt2"),

@@ -11,6 +11,7 @@ from aoti_debug.app.cli.options import parse_configs
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine import compiler
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.frontend.protocol.messages import OPERATOR_KEYS, name_operators
 from aoti_debug.instrument.frontend.worker.called_operators import find_overload
@@ -84,7 +85,7 @@ def test_a_shim_of_the_users_own_is_called_and_recorded(tmp_path: Path, shim: st
         inductor_configs=parse_configs(
             [f'{OPERATOR_KEYS}={{"aotidebugtest::shimmed": ["{models.SHIM_DECLARATION}"]}}']
         ),
-        imports=(shim,),
+        user_code=UserCode((shim,)),
     )
     sites = builder.build_report(options).manifest.sites
     assert [site.kernel for site in sites if site.kind is Kind.CUSTOM_SHIM] == ["aoti_torch_cpu_shimmed"]

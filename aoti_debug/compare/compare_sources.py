@@ -115,7 +115,7 @@ def _row(launch: Launch, verdict: LaunchVerdict, reason: str = "") -> Row:
     size = sum(_bytes(launch))
     compared = 0 if verdict is LaunchVerdict.NOT_COMPARABLE else size
     return Row(
-        launch=launch, verdict=verdict, reason=reason, launches=(launch.id,), bytes=size, compared_bytes=compared
+        launch=launch, verdict=verdict, reason=reason, together_with=(launch.id,), bytes=size, compared_bytes=compared
     )
 
 

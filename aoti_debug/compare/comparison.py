@@ -32,14 +32,12 @@ _NO_EVALUATION = " has no evaluation of its own"  # how it ends for a higher-ord
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """The comparison of one launch.
+class LaunchResult:
+    """The result of comparing one launch, without the measurements of its outputs.
 
     Attributes:
         reason: why it is not comparable; "" if it is compared.
-        outputs: the measurements of its outputs.
-        inherited: the difference of each output from the whole program, by argument.
-        launches: the launches that were compared together, the last of which it is.
+        together_with: the launches that were compared together, the last of which it is.
         suspects: of a wrong launch, the operators that wrong outputs depend on (see `suspects_of`).
         notes: what limits the comparison.
         bytes: the size of its outputs.
@@ -49,18 +47,29 @@ class Row:
             comparison does not show what this code does wrong.
     """
 
-    launch: Launch
     verdict: LaunchVerdict
     reason: str = ""
-    outputs: tuple[Measurement, ...] = ()
-    inherited: Mapping[str, float] | None = None
-    launches: tuple[str, ...] = ()
+    together_with: tuple[str, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     notes: tuple[str, ...] = ()
     bytes: int = 0
     compared_bytes: int = 0
     same_code: bool = False
     is_unread: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(LaunchResult):
+    """The comparison of one launch.
+
+    Attributes:
+        outputs: the measurements of its outputs.
+        inherited: the difference of each output from the whole program, by argument.
+    """
+
+    launch: Launch
+    outputs: tuple[Measurement, ...] = ()
+    inherited: Mapping[str, float] | None = None
 
     @property
     def is_compared(self) -> bool:
@@ -150,11 +159,10 @@ class Coverage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """The comparison of a run.
+class ProgramResult:
+    """The result of comparing the program as a whole, with what it returns and keeps.
 
     Attributes:
-        run: with the tensors that were compared.
         program_failure: why no output is compared with the whole program; "" if they are.
         repro: the folder that replays the first wrong launch; "" without one.
         states_failure: why states or outputs are not all compared with those of the exported program; "" if they are,
@@ -163,8 +171,6 @@ class Comparison:
             compared. They show what Inductor's passes and decompositions do wrong, and no launch does.
         alteration: what these have made of the program, if outputs are wrong; None otherwise, or if it is not known.
         states: the changes of what the program overwrites: buffers, weights, inputs; in each call.
-        peak_bytes: the largest resident size of the evaluating process.
-        directory: of the comparison; "" if it has none of its own.
         outputs_missing: why what the model returns was not compared with what eager returns; "" if it was.
         refusal: the exception that the exported program raises in eager; None if it raises none, or was not called.
         refusal_line: the model line of the operator that raises it; None if it is not known.
@@ -172,13 +178,9 @@ class Comparison:
         setting: the outputs with a setting that makes kernels round as eager does; None if that was not tried.
     """
 
-    run: RunDir
-    rows: tuple[Row, ...]
     program_failure: str = ""
     repro: str = ""
     states: tuple[StateChange, ...] = ()
-    peak_bytes: int = 0
-    directory: str = ""
     states_failure: str = ""
     outputs: tuple[OutputError, ...] = ()
     alteration: Alteration | None = None
@@ -187,6 +189,22 @@ class Comparison:
     refusal_line: ModelLine | None = None
     beginning: Beginning | None = None
     setting: SettingTrial | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(ProgramResult):
+    """The comparison of a run.
+
+    Attributes:
+        run: with the tensors that were compared.
+        peak_bytes: the largest resident size of the evaluating process.
+        directory: of the comparison; "" if it has none of its own.
+    """
+
+    run: RunDir
+    rows: tuple[Row, ...]
+    peak_bytes: int = 0
+    directory: str = ""
 
     @property
     def suspects_of_rounding(self) -> tuple[OutputError, ...]:

@@ -70,7 +70,7 @@ def assemble(
                 reason=result.failure,
                 outputs=result.outputs,
                 inherited=differences.get(launch.id),
-                launches=region.launches,
+                together_with=region.launches,
                 suspects=suspects_of(reference, region, result, launch.loops) if verdict is LaunchVerdict.WRONG else (),
                 notes=(*region.notes, *result.notes, *_without_node(regions.values.writes[launch.key], names, read)),
                 bytes=sum(sizes.values()),

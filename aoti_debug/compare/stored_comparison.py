@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
-from aoti_debug.base.machine.files.json_data import DamagedJsonError
+from aoti_debug.base.machine.files.json_data import DamagedJsonError, to_data
 from aoti_debug.base.machine.steps import Steps
-from aoti_debug.compare.alteration import Alteration, LostOperator
-from aoti_debug.compare.comparison import SILENT, Beginning, Comparison, Row, SettingTrial
-from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement
-from aoti_debug.compare.measure.verdicts import LaunchVerdict, verdict_on_output
+from aoti_debug.compare.alteration import Alteration
+from aoti_debug.compare.comparison import SILENT, Comparison, LaunchResult, ProgramResult, Row
+from aoti_debug.compare.measure.output_errors import OutputError
+from aoti_debug.compare.measure.verdicts import verdict_on_output
 from aoti_debug.compare.outcome import kind_of
-from aoti_debug.compare.protocol.bad_elements import Refusal
-from aoti_debug.compare.protocol.measurement import LEAST, Measurement, StateChange
-from aoti_debug.compare.suspects import Suspect
-from aoti_debug.package.manifest import ModelLine
+from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 
 FORMAT = 1
 NAME = "compare.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lists:
+    """The lists of the file whose items are read one by one."""
+
+    launches: tuple[Any, ...]
+    outputs: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Launch:
+    """What a launch of the file is of."""
+
+    id: str
+    kernel: str
+    outputs: tuple[Any, ...]
 
 
 def document(comparison: Comparison) -> dict[str, Any]:
@@ -39,46 +52,36 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "run": str(comparison.run.path),
         "first_wrong": None if wrong is None else wrong.launch.id,
         "repro": comparison.repro or None,
-        "coverage": asdict(comparison.coverage),
+        "coverage": to_data(comparison.coverage),
         "unfinished": comparison.unfinished or None,
         "program_failure": comparison.program_failure or None,
         "states_failure": comparison.states_failure or None,
-        "states": [asdict(state) for state in comparison.states],
-        "outputs": [_returned(error) for error in comparison.outputs],
+        "states": to_data(comparison.states),
+        "outputs": [_returned_data(error) for error in comparison.outputs],
         "outcome": kind_of(comparison).value if not comparison.unfinished else None,
         "not_compared": list(comparison.not_compared),
         "outputs_missing": comparison.outputs_missing or None,
-        "refusal": None if comparison.refusal is None else asdict(comparison.refusal),
-        "refusal_line": _line(comparison.refusal_line),
-        "beginning": None if comparison.beginning is None else asdict(comparison.beginning),
-        "setting": None if comparison.setting is None else asdict(comparison.setting),
-        "alteration": None if comparison.alteration is None else _alteration(comparison.alteration),
-        "launches": [_row_json(row) for row in rows],
+        "refusal": to_data(comparison.refusal),
+        "refusal_line": to_data(comparison.refusal_line),
+        "beginning": to_data(comparison.beginning),
+        "setting": to_data(comparison.setting),
+        "alteration": None if comparison.alteration is None else _alteration_data(comparison.alteration),
+        "launches": [_row_data(row) for row in rows],
     }
 
 
-def _row_json(row: Row) -> dict[str, Any]:
+def _row_data(row: Row) -> dict[str, Any]:
     source = row.launch.site.provenance.source
     return {
         "id": row.launch.id,
         "kernel": row.launch.kernel,
         "operator": row.launch.site.op or None,
-        "line": _line(source[0] if source else None),
+        "line": to_data(source[0] if source else None),
         "verdict": row.verdict.value,
         "reason": row.reason or None,
-        "together_with": list(row.launches),
-        "outputs": [_output_json(row, output) for output in row.outputs],
-        "suspects": [
-            {
-                "node": suspect.node,
-                "operator": suspect.operator,
-                "line": _line(suspect.line),
-                "how": suspect.how,
-                "partial": suspect.is_partial,
-                "place": suspect.place,
-            }
-            for suspect in row.suspects
-        ],
+        "together_with": list(row.together_with),
+        "outputs": [_output_data(row, output) for output in row.outputs],
+        "suspects": to_data(row.suspects),
         "notes": list(row.notes),
         "bytes": row.bytes,
         "compared_bytes": row.compared_bytes,
@@ -87,125 +90,27 @@ def _row_json(row: Row) -> dict[str, Any]:
     }
 
 
-def _output_json(row: Row, output: Measurement) -> dict[str, Any]:
-    members = asdict(output)
+def _output_data(row: Row, output: Measurement) -> dict[str, Any]:
     return {
-        **members,
-        "shape": list(output.shape),
+        **to_data(output),
         "sensitivity": None if output.sensitivity < 0 else output.sensitivity,
         "verdict": verdict_on_output(output).value,
         "inherited": (row.inherited or {}).get(output.argument),
     }
 
 
-def _returned(error: OutputError) -> dict[str, Any]:
-    return asdict(error) | {
-        "relative": _finite(error.relative),
-        "double": _finite(error.double),
-        "eager_double": _finite(error.eager_double),
-        "is_right": error.is_right,
-    }
+def _returned_data(error: OutputError) -> dict[str, Any]:
+    numbers = {name: _finite(getattr(error, name)) for name in ("relative", "double", "eager_double")}
+    return {**to_data(error), **numbers, "is_right": error.is_right}
 
 
 def _finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def _alteration(alteration: Alteration) -> dict[str, Any]:
-    return {
-        "relative": None if alteration.relative < 0 else _finite(alteration.relative),
-        "explained": alteration.explained,
-        "least": alteration.least,
-        "is_rounded": alteration.is_rounded,
-        "is_proved": alteration.is_proved,
-        "lost": [
-            {"node": lost.node, "operator": lost.operator, "text": lost.text, "line": _line(lost.line)}
-            for lost in alteration.lost
-        ],
-    }
-
-
-def _line(line: ModelLine | None) -> dict[str, Any] | None:
-    return None if line is None else asdict(line)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Row:
-    """A launch of the file, without its outputs."""
-
-    id: str
-    kernel: str
-    verdict: LaunchVerdict
-    reason: str | None
-    together_with: tuple[str, ...]
-    suspects: tuple[Suspect, ...]
-    notes: tuple[str, ...]
-    bytes: int
-    compared_bytes: int
-    same_code: bool = False
-    is_unread: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Returned:
-    """An output of the model in the file; `relative` is None for infinity."""
-
-    index: int
-    dtype: str
-    elements: int
-    different: int
-    relative: float | None
-    is_right: bool
-    computed: str = ""
-    double: float | None = None
-    eager_double: float | None = 0.0
-    fault: str = ""
-    misplaced: int = 0
-    example: ReturnedElement | None = None
-    arithmetic: str = ""
-    moved: float | None = None
-
-    @property
-    def error(self) -> OutputError:
-        members = {name: value for name, value in vars(self).items() if name != "is_right"}
-        infinite = {name: math.inf for name in ("relative", "eager_double") if members[name] is None}
-        return OutputError(**members | infinite)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Alteration:
-    """An alteration in the file; `relative` is None where it is not known."""
-
-    relative: float | None
-    is_proved: bool
-    lost: tuple[LostOperator, ...]
-    explained: float = 1.0
-    least: float = LEAST
-    is_rounded: bool = False
-
-    @property
-    def alteration(self) -> Alteration:
-        unknown = math.inf if self.is_proved else -1.0
-        relative = unknown if self.relative is None else self.relative
-        return Alteration(relative, self.explained, self.least, self.is_rounded, self.lost)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _File:
-    """The file: rows and outputs are read one by one."""
-
-    launches: tuple[Any, ...]
-    program_failure: str | None = None
-    states_failure: str | None = None
-    repro: str | None = None
-    states: tuple[StateChange, ...] = ()
-    outputs: tuple[_Returned, ...] = ()
-    alteration: _Alteration | None = None
-    outputs_missing: str | None = None
-    refusal: Refusal | None = None
-    refusal_line: ModelLine | None = None
-    beginning: Beginning | None = None
-    setting: SettingTrial | None = None
+def _alteration_data(alteration: Alteration) -> dict[str, Any]:
+    relative = None if alteration.relative < 0 else _finite(alteration.relative)
+    return {**to_data(alteration), "relative": relative, "is_proved": alteration.is_proved}
 
 
 def write(comparison: Comparison, folder: Path) -> None:
@@ -214,7 +119,7 @@ def write(comparison: Comparison, folder: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    atomic_write.write(folder / NAME, json.dumps(document(comparison), indent=1, allow_nan=False))
+    atomic_write.write(folder / NAME, json_data.to_text(document(comparison)))
 
 
 def keep_in_run(comparison: Comparison, steps: Steps) -> None:
@@ -247,51 +152,55 @@ def _comparison(run: RunDir, data: Mapping[str, Any]) -> Comparison:
     Raises:
         DamagedJsonError: `data` is malformed, or belongs to another run.
     """
-    file = json_data.from_data(_File, data)
+    members = _members(data, "")
+    lists = json_data.from_data(_Lists, members)
     launches = {launch.id: launch for launch in run.launches}
-    rows = tuple(_row(item, launches, f"launches[{at}]") for at, item in enumerate(file.launches))
+    found = json_data.from_data(ProgramResult, members | {"outputs": (), "alteration": None})
     return Comparison(
-        run=run,
-        rows=rows,
-        program_failure=file.program_failure or "",
-        repro=file.repro or "",
-        states=file.states,
-        states_failure=file.states_failure or "",
-        outputs=tuple(returned.error for returned in file.outputs),
-        alteration=None if file.alteration is None else file.alteration.alteration,
-        outputs_missing=file.outputs_missing or "",
-        refusal=file.refusal,
-        refusal_line=file.refusal_line,
-        beginning=file.beginning,
-        setting=file.setting,
+        **vars(found)
+        | {
+            "run": run,
+            "rows": tuple(_row(item, launches, f"launches[{at}]") for at, item in enumerate(lists.launches)),
+            "outputs": tuple(_returned(item, f"outputs[{at}]") for at, item in enumerate(lists.outputs)),
+            "alteration": None if "alteration" not in members else _alteration(members["alteration"]),
+        }
     )
 
 
+def _members(data: Any, where: str) -> dict[str, Any]:
+    """The members of an object but those that are null: they are what their fields begin with."""
+    if not isinstance(data, dict):
+        raise DamagedJsonError(f"{where or 'it'} is not an object")
+    return {name: value for name, value in data.items() if value is not None}
+
+
 def _row(data: Any, launches: Mapping[str, Launch], where: str) -> Row:
-    row = json_data.from_data(_Row, data, where)
-    launch = launches.get(row.id)
-    if launch is None or launch.kernel != row.kernel:
-        raise DamagedJsonError(f"{where} is launch {row.id} {row.kernel}, which this run has not")
+    members = _members(data, where)
+    of = json_data.from_data(_Launch, members, where)
+    launch = launches.get(of.id)
+    if launch is None or launch.kernel != of.kernel:
+        raise DamagedJsonError(f"{where} is launch {of.id} {of.kernel}, which this run has not")
     outputs, inherited = [], {}
-    for at, item in enumerate(_list(data, "outputs", where)):
+    for at, item in enumerate(of.outputs):
         output = _output(item, f"{where}.outputs[{at}]")
         outputs.append(output)
         if isinstance(item.get("inherited"), float | int):
             inherited[output.argument] = float(item["inherited"])
-    return Row(
-        launch=launch,
-        verdict=row.verdict,
-        reason=row.reason or "",
-        outputs=tuple(outputs),
-        inherited=inherited or None,
-        launches=row.together_with,
-        suspects=row.suspects,
-        notes=row.notes,
-        bytes=row.bytes,
-        compared_bytes=row.compared_bytes,
-        same_code=row.same_code,
-        is_unread=row.is_unread,
-    )
+    result = json_data.from_data(LaunchResult, members, where)
+    return Row(launch=launch, outputs=tuple(outputs), inherited=inherited or None, **vars(result))
+
+
+def _returned(data: Any, where: str) -> OutputError:
+    members = _members(data, where)
+    infinite = data.keys() & {"relative", "eager_double"} - members.keys()
+    found = json_data.from_data(OutputError, members | dict.fromkeys(infinite, 0.0), where)
+    return replace(found, **dict[str, Any].fromkeys(infinite, math.inf))
+
+
+def _alteration(data: Any) -> Alteration:
+    members = _members(data, "alteration")
+    found = json_data.from_data(Alteration, {"relative": 0.0} | members, "alteration")
+    return found if "relative" in members else replace(found, relative=math.inf if members.get("is_proved") else -1.0)
 
 
 def _output(data: Any, where: str) -> Measurement:
@@ -308,10 +217,3 @@ def _output(data: Any, where: str) -> Measurement:
     ):
         raise DamagedJsonError(f"{where}.spread has another size than its rows and columns")
     return output
-
-
-def _list(data: Any, name: str, where: str) -> list[Any]:
-    items = data.get(name)
-    if not isinstance(items, list):
-        raise DamagedJsonError(f"{where}.{name} is not a list")
-    return items

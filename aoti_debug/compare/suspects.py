@@ -24,7 +24,7 @@ class Suspect:
         line: its model line; None if it is unknown.
         how: the way of computing it wrongly that explains the outputs, "with its operands swapped"; "" if none does.
         place: its node in the body of a branch or loop; "" elsewhere.
-        is_partial: `how` explains the wrong elements; it was not tried in the others, which are right without it.
+        partial: `how` explains the wrong elements; it was not tried in the others, which are right without it.
     """
 
     node: str
@@ -32,7 +32,7 @@ class Suspect:
     line: ModelLine | None
     how: str = ""
     place: str = ""
-    is_partial: bool = False
+    partial: bool = False
 
     @property
     def text(self) -> str:
@@ -40,7 +40,7 @@ class Suspect:
         what = f"{self.operator} ({self.node})"
         if not self.how:
             return what
-        return f"{what} {self.how} " + ("would explain the wrong elements" if self.is_partial else "explains it")
+        return f"{what} {self.how} " + ("would explain the wrong elements" if self.partial else "explains it")
 
 
 def suspects_of(
@@ -96,7 +96,7 @@ def suspects_of(
             line=reference.line(node),
             how=explained[node.name].how if node.name in explained else "",
             place=place_in_subgraph(graph, node, loops),
-            is_partial=node.name in explained and explained[node.name].is_partial,
+            partial=node.name in explained and explained[node.name].is_partial,
         )
         for node in nodes
         if node.kind is NodeKind.CALL and not node.is_member

@@ -217,7 +217,7 @@ def wrong_lines(comparison: Comparison, row: Row) -> list[str]:
             f"  repro    {comparison.repro}",
             f"  next     {_next(comparison, row)}",
         ]
-    together = f" (launches {', '.join(row.launches)} together)" if len(row.launches) > 1 else ""
+    together = f" (launches {', '.join(row.together_with)} together)" if len(row.together_with) > 1 else ""
     lines = [f"WRONG {row.launch.id} {_name(row.launch)}{together}", *_element_lines(worst)]
     lines += _suspect_lines(row.suspects)
     others = [r.launch.id for r in comparison.rows if r.verdict is LaunchVerdict.WRONG and r is not row]

@@ -75,13 +75,13 @@ class HeldOutBench:
         expected, size = changed
         comparison = self._bench.compared(run)
         first = comparison.first_wrong
-        excesses = [o.excess for row in comparison.rows if expected in row.launches for o in row.outputs]
+        excesses = [o.excess for row in comparison.rows if expected in row.together_with for o in row.outputs]
         return HeldOut(
             self._bench.name,
             fault.kind,
             str(fault),
             kernel,
-            first is not None and expected in first.launches,
+            first is not None and expected in first.together_with,
             named(comparison),
             expected,
             size,

@@ -87,7 +87,7 @@ class PlantedBench:
         comparison = self._bench.compared(run)
         seconds = time.monotonic() - began
         first = comparison.first_wrong
-        is_right = first is not None and expected in first.launches
+        is_right = first is not None and expected in first.together_with
         blamed = [suspect.operator.split(".")[1] for suspect in (first.suspects if first else ())[:MAX_SUSPECTS]]
 
         def names_right(some: list[str]) -> bool:

@@ -214,7 +214,7 @@ def _comparison() -> bytes:
                 reason="a reason",
                 outputs=(output,),
                 inherited={"y": 0.5},
-                launches=(launch.id,),
+                together_with=(launch.id,),
                 suspects=(Suspect(node="mm", operator="mm", line=line),),
             )
             for launch in run.launches

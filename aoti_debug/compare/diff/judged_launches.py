@@ -52,7 +52,7 @@ class JudgedLaunches:
         self._rows = {row.launch.id: row for row in rows}
         self._readers: dict[str, list[Row]] = {}
         for row in rows:
-            for id_ in row.launches[:-1]:
+            for id_ in row.together_with[:-1]:
                 self._readers.setdefault(id_, []).append(row)
         self._paired = paired
         self._read = {

@@ -53,8 +53,8 @@ def _wrong(comparison: Comparison) -> Finding:
     elements = wording.pluralize(worst.count, "element")
     what = f"{worst.wrong} of {elements} of {worst.argument} are not what the program says"
     evidence = (*_element(worst), *_operators(row), *_others(comparison, row))
-    explaining = [suspect for suspect in row.suspects if suspect.how and not suspect.is_partial]
-    maybe = [f"{suspect.text}: it may be what is wrong" for suspect in row.suspects if suspect.is_partial]
+    explaining = [suspect for suspect in row.suspects if suspect.how and not suspect.partial]
+    maybe = [f"{suspect.text}: it may be what is wrong" for suspect in row.suspects if suspect.partial]
     candidates = explaining or row.suspects
     only = candidates[0] if len(candidates) == 1 else None
     origin = None if only is None else replace(where, operator=only.operator, frame=only.line or where.frame)
@@ -153,7 +153,7 @@ def _element(worst: Measurement) -> tuple[str, ...]:
 
 def _operators(row: Row) -> tuple[str, ...]:
     names = [f"{suspect.operator} ({suspect.node})" for suspect in row.suspects]
-    how = [suspect.text for suspect in row.suspects if suspect.how and not suspect.is_partial]
+    how = [suspect.text for suspect in row.suspects if suspect.how and not suspect.partial]
     places = [suspect.place for suspect in row.suspects if suspect.place]
     return (
         *how[:1],

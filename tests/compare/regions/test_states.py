@@ -137,7 +137,7 @@ def test_a_state_that_advances_twice(built: Callable[[Callable[[str], str]], Pat
     comparison = compared(built(repeated), tmp_path)
     assert comparison.first_wrong is not None
     assert [output.argument for output in comparison.first_wrong.outputs] == ["mean"]
-    assert len(comparison.first_wrong.launches) == 2
+    assert len(comparison.first_wrong.together_with) == 2
     # 0.9 · (0.9 · 0 + x) + x is no double change, except from zero
     assert [change.advance for change in comparison.wrong_states] == [Advance.OTHERWISE] * 2
 

@@ -174,7 +174,7 @@ def test_the_operator_that_alone_explains_it_is_the_origin(run: RunDir) -> None:
 
 def test_an_operator_that_explains_the_wrong_elements_alone_may_be_it(run: RunDir) -> None:
     comparison = compared(run, RIGHT, WRONG, RIGHT)
-    partial = Suspect(node="mul", operator="aten.mul.Tensor", line=LINE, how="times 2", is_partial=True)
+    partial = Suspect(node="mul", operator="aten.mul.Tensor", line=LINE, how="times 2", partial=True)
     several = (partial, Suspect(node="tanh", operator="aten.tanh.default", line=LINE))
     rows = (comparison.rows[0], replace(comparison.rows[1], suspects=several), comparison.rows[2])
     finding = wrong_value_finding.finding_of(replace(comparison, rows=rows))

@@ -202,7 +202,7 @@ def compared(opened: RunDir) -> Comparison:
             reason="",
             outputs=(measured,),
             inherited={"buf0": inherited},
-            launches=(launch.id,),
+            together_with=(launch.id,),
             bytes=256,
             compared_bytes=256,
         )

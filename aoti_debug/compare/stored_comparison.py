@@ -192,9 +192,9 @@ def _row(data: Any, launches: Mapping[str, Launch], where: str) -> Row:
 
 def _returned(data: Any, where: str) -> OutputError:
     members = _members(data, where)
-    infinite = data.keys() & {"relative", "eager_double"} - members.keys()
+    infinite: dict[str, Any] = dict.fromkeys(data.keys() & {"relative", "eager_double"} - members.keys(), math.inf)
     found = json_data.from_data(OutputError, members | dict.fromkeys(infinite, 0.0), where)
-    return replace(found, **dict[str, Any].fromkeys(infinite, math.inf))
+    return replace(found, **infinite)
 
 
 def _alteration(data: Any) -> Alteration:

@@ -19,34 +19,9 @@ from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.processes.child_process import FinishedProcess
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import KernelCompilation, Kind
+from aoti_debug.repro.templates.accesses import CodeLine, LoadedIndex
 
 FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class SourceLine:
-    """A source line that an access came from.
-
-    Attributes:
-        file: the script, by its name or its path; "SOURCE" for the C++ source in it.
-    """
-
-    file: str
-    line: int
-    text: str
-
-
-@dataclass(frozen=True)
-class SeenIndex:
-    """The integer tensor element that an out-of-bounds address, or a divisor, was computed from.
-
-    Attributes:
-        element: from the argument's first element, in memory.
-    """
-
-    argument: str
-    element: int
-    value: int
 
 
 @dataclass(frozen=True)
@@ -64,6 +39,8 @@ class SeenAccess:
         beyond: elements outside: > 0 past the end, < 0 before the beginning.
         program: of a Triton kernel's grid.
         count: how many are alike.
+        source: the line that it came from; its file is the script, or "SOURCE" for the C++ source in that.
+        index: the integer tensor element that an out-of-bounds address, or a divisor, was computed from.
     """
 
     kind: str
@@ -76,8 +53,8 @@ class SeenAccess:
     bytes: int
     program: tuple[int, int, int] | None
     count: int
-    source: SourceLine | None
-    index: SeenIndex | None
+    source: CodeLine | None
+    index: LoadedIndex | None
 
 
 @dataclass(frozen=True)

@@ -14,29 +14,16 @@ from aoti_debug.runs.rundir.timeline import Launch
 HANG_SECONDS = 300.0  # for the package to run again where the first run was ended by its time-out
 
 
-def run_again(run: RunDir, launch: Launch, *, trusted: bool) -> DiagnosedRun:
-    """Repeats the run at level 1 for one launch, with the same inputs.
-
-    Args:
-        trusted: run the package even if it was not made on this account.
-
-    Raises:
-        RunDirError: the package is not known or gone, or the launch did not come again.
-    """
-    return _again(run, launch, launch.id, trusted=trusted)
-
-
-def run_all_again(run: RunDir, launch: Launch, *, trusted: bool) -> DiagnosedRun:
-    """Repeats the run at level 1 for all launches, of which one has to come again; raises as `run_again` does."""
-    return _again(run, launch, None, trusted=trusted)
-
-
-def _again(run: RunDir, launch: Launch, saved: str | None, *, trusted: bool) -> DiagnosedRun:
-    """Repeats the run.
+def run_again(run: RunDir, launch: Launch, *, trusted: bool, all_launches: bool = False) -> DiagnosedRun:
+    """Repeats the run at level 1 with the same inputs, to save the tensors of one launch.
 
     Args:
         launch: that has to come again.
-        saved: the launch to save; None for all.
+        trusted: run the package even if it was not made on this account.
+        all_launches: save the tensors of the other launches too.
+
+    Raises:
+        RunDirError: the package is not known or gone, or the launch did not come again.
     """
     if run.package is None:
         raise RunDirError(
@@ -54,7 +41,7 @@ def _again(run: RunDir, launch: Launch, saved: str | None, *, trusted: bool) -> 
             calls=max(run.info.calls, launch.key.call + 1),
             timeout=HANG_SECONDS if run.state is ExitKind.TIMEOUT else None,
             user_code=UserCode(trusted=trusted).after(run.info.imports, run.info.libraries),
-            launch=saved,
+            launch=None if all_launches else launch.id,
         )
     )
     repeated = next((x for x in result.run.launches if x.key == launch.key), None)

@@ -32,8 +32,8 @@ from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo
 
 _DTYPE_NUMBERS = {dtype.name: number for number, dtype in enumerate(dtypes.DTYPES)}
-_LAYOUT_NUMBERS = {name: number for number, name in dtypes.LAYOUTS.items()}
-_DEVICE_NUMBERS = {name: number for number, name in dtypes.DEVICE_TYPES.items()}
+_LAYOUT_NUMBERS = {name: number for number, name in enumerate(dtypes.LAYOUTS)}
+_DEVICE_NUMBERS = {name: number for number, name in enumerate(dtypes.DEVICE_TYPES)}
 _TAGS = {
     Absent.UNSET: ValueTag.UNSET,
     Absent.NULL: ValueTag.NULL,

@@ -9,7 +9,9 @@ from __future__ import annotations
 import struct
 from enum import Enum, IntFlag
 from functools import cached_property
+from pathlib import Path
 
+from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 
 ABI_VERSION = 1
@@ -207,12 +209,19 @@ class NoteCode(int, Enum):
 class Struct:
     """A C struct of fixed-width little-endian fields without padding.
 
-    `fields` holds (name, `struct` module format) in the order of the header. Fields whose name starts with `reserved`
-    are skipped by `codec`: it packs and unpacks the others only.
+    Fields whose name starts with `reserved` are skipped by `codec`: it packs and unpacks the others only.
+
+    Attributes:
+        text: the fields in the order of the header, each NAME:FORMAT with a format of the `struct` module.
     """
 
     name: str
-    fields: tuple[tuple[str, str], ...]
+    text: str
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """The name and the format of each field."""
+        return tuple((name, form) for name, _, form in (field.partition(":") for field in self.text.split()))
 
     @cached_property
     def codec(self) -> struct.Struct:
@@ -226,175 +235,64 @@ class Struct:
         """The size in bytes."""
         return self.codec.size
 
+    def read_header(self, path: Path, data: bytes | memoryview, magic: bytes, version: int) -> tuple[int, ...]:
+        """Reads the header at the beginning of a file; returns its fields after `magic` and `version`.
+
+        Raises:
+            RunDirError: the file is shorter, or has another version.
+        """
+        if len(data) < self.size:
+            raise RunDirError(f"{path} is truncated: it ends within its header", hint="run the package again")
+        actual_magic, actual, *fields = self.codec.unpack_from(data)
+        if (actual_magic, actual) != (magic, version):
+            raise RunDirError(
+                f"{path} has version {actual}; this aoti-debug reads version {version}",
+                hint="read it with the version of aoti-debug that built the package",
+            )
+        return tuple(fields)
+
 
 JOURNAL_HEADER = Struct(
     "JournalHeader",
-    (
-        ("magic", "8s"),
-        ("version", "I"),
-        ("block_bytes", "I"),
-        ("pid", "I"),
-        ("level", "I"),
-        ("start_unix_ns", "Q"),
-        ("blocks_reused", "Q"),
-        ("crumb_every", "Q"),
-        ("reserved", "2Q"),
-    ),
+    "magic:8s version:I block_bytes:I pid:I level:I start_unix_ns:Q blocks_reused:Q crumb_every:Q reserved:2Q",
 )
-BLOCK_HEADER = Struct("BlockHeader", (("magic", "I"), ("thread", "I"), ("sequence", "Q")))
-RECORD_HEADER = Struct("RecordHeader", (("size", "I"), ("type", "H"), ("flags", "H"), ("time_ns", "Q")))
-CALL_BEGIN = Struct(
-    "CallBegin", (("call", "I"), ("kind", "B"), ("level", "B"), ("stream_slot", "H"), ("model", "Q"), ("stream", "Q"))
-)
-CALL_END = Struct(
-    "CallEnd", (("call", "I"), ("kind", "B"), ("failed", "B"), ("reserved", "H"), ("launches", "I"), ("reserved2", "I"))
-)
-WALL_CLOCK = Struct("WallClock", (("unix_ns", "Q"),))
-LAYOUT = Struct(
-    "Layout",
-    (
-        ("id", "I"),
-        ("dtype", "i"),
-        ("device_type", "h"),
-        ("device_index", "h"),
-        ("layout", "h"),
-        ("ndim", "H"),
-        ("storage_offset", "q"),
-        ("storage_bytes", "q"),
-    ),
-)
-SLOT_VALUE = Struct("SlotValue", (("tag", "B"), ("type", "B"), ("slot", "H"), ("layout", "I"), ("bits", "Q")))
+BLOCK_HEADER = Struct("BlockHeader", "magic:I thread:I sequence:Q")
+RECORD_HEADER = Struct("RecordHeader", "size:I type:H flags:H time_ns:Q")
+CALL_BEGIN = Struct("CallBegin", "call:I kind:B level:B stream_slot:H model:Q stream:Q")
+CALL_END = Struct("CallEnd", "call:I kind:B failed:B reserved:H launches:I reserved2:I")
+WALL_CLOCK = Struct("WallClock", "unix_ns:Q")
+LAYOUT = Struct("Layout", "id:I dtype:i device_type:h device_index:h layout:h ndim:H storage_offset:q storage_bytes:q")
+SLOT_VALUE = Struct("SlotValue", "tag:B type:B slot:H layout:I bits:Q")
 LAUNCH_BEGIN = Struct(
     "LaunchBegin",
-    (
-        ("call", "I"),
-        ("kind", "B"),
-        ("n_loops", "B"),
-        ("stream_slot", "H"),
-        ("launch", "I"),
-        ("site", "I"),
-        ("sequence", "I"),
-        ("n_values", "I"),
-        ("loops", "4I"),
-    ),
+    "call:I kind:B n_loops:B stream_slot:H launch:I site:I sequence:I n_values:I loops:4I",
 )
-GRID = Struct(
-    "Grid",
-    (
-        ("call", "I"),
-        ("launch", "I"),
-        ("kernel", "I"),
-        ("kind", "B"),
-        ("reserved", "3B"),
-        ("grid", "3I"),
-        ("num_warps", "I"),
-        ("shared_bytes", "I"),
-        ("n_arguments", "I"),
-    ),
-)
-LAUNCH_END = Struct(
-    "LaunchEnd", (("call", "I"), ("launch", "I"), ("status", "i"), ("kind", "B"), ("reserved", "B"), ("n_values", "H"))
-)
+GRID = Struct("Grid", "call:I launch:I kernel:I kind:B reserved:3B grid:3I num_warps:I shared_bytes:I n_arguments:I")
+LAUNCH_END = Struct("LaunchEnd", "call:I launch:I status:i kind:B reserved:B n_values:H")
 TENSOR_FILE = Struct(
     "TensorFile",
-    (
-        ("call", "I"),
-        ("launch", "I"),
-        ("slot", "H"),
-        ("kind", "B"),
-        ("phase", "B"),
-        ("status", "B"),
-        ("reserved", "3B"),
-        ("bytes", "Q"),
-        ("hash", "2Q"),
-        ("path_bytes", "I"),
-        ("reason_bytes", "I"),
-    ),
+    "call:I launch:I slot:H kind:B phase:B status:B reserved:3B bytes:Q hash:2Q path_bytes:I reason_bytes:I",
 )
 TENSOR_STATS = Struct(
     "TensorStats",
-    (
-        ("call", "I"),
-        ("launch", "I"),
-        ("slot", "H"),
-        ("kind", "B"),
-        ("phase", "B"),
-        ("integer", "B"),
-        ("reserved", "3B"),
-        ("numel", "Q"),
-        ("n_nan", "Q"),
-        ("n_pos_inf", "Q"),
-        ("n_neg_inf", "Q"),
-        ("n_zero", "Q"),
-        ("min_bits", "Q"),
-        ("max_bits", "Q"),
-        ("min_index", "Q"),
-        ("max_index", "Q"),
-        ("mean", "d"),
-        ("std", "d"),
-        ("hash", "Q"),
-        ("value_bytes", "I"),
-        ("layout", "I"),
-    ),
+    "call:I launch:I slot:H kind:B phase:B integer:B reserved:3B numel:Q n_nan:Q n_pos_inf:Q n_neg_inf:Q n_zero:Q "
+    "min_bits:Q max_bits:Q min_index:Q max_index:Q mean:d std:d hash:Q value_bytes:I layout:I",
 )
-REPLAY_STATS = Struct("ReplayStats", (("replay", "I"), ("begun", "I")))
-FAULT = Struct(
-    "Fault",
-    (
-        ("call", "I"),
-        ("launch", "I"),
-        ("kind", "B"),
-        ("in_launch", "B"),
-        ("domain", "H"),
-        ("code", "i"),
-        ("text_bytes", "I"),
-        ("reserved", "I"),
-    ),
-)
+REPLAY_STATS = Struct("ReplayStats", "replay:I begun:I")
+FAULT = Struct("Fault", "call:I launch:I kind:B in_launch:B domain:H code:i text_bytes:I reserved:I")
 GUARD_DAMAGE = Struct(
     "GuardDamage",
-    (
-        ("call", "I"),
-        ("launch", "I"),
-        ("allocation", "I"),
-        ("kind", "B"),
-        ("reserved", "3B"),
-        ("data", "Q"),
-        ("bytes", "Q"),
-        ("first", "q"),
-        ("last", "q"),
-        ("damaged", "Q"),
-        ("found", "16B"),
-    ),
+    "call:I launch:I allocation:I kind:B reserved:3B data:Q bytes:Q first:q last:q damaged:Q found:16B",
 )
-PRINT = Struct("Print", (("call", "I"), ("launch", "I"), ("text_bytes", "I"), ("kind", "B"), ("reserved", "3B")))
-WATCH = Struct("Watch", (("watch", "I"), ("text_bytes", "I")))
+PRINT = Struct("Print", "call:I launch:I text_bytes:I kind:B reserved:3B")
+WATCH = Struct("Watch", "watch:I text_bytes:I")
 WATCH_HIT = Struct(
     "WatchHit",
-    (
-        ("call", "I"),
-        ("launch", "I"),
-        ("site", "I"),
-        ("watch", "I"),
-        ("thread", "I"),
-        ("slot", "H"),
-        ("kind", "B"),
-        ("phase", "B"),
-        ("statistic", "I"),
-        ("replay", "I"),
-        ("element", "q"),
-        ("value", "d"),
-        ("number", "Q"),
-    ),
+    "call:I launch:I site:I watch:I thread:I slot:H kind:B phase:B statistic:I replay:I element:q value:d number:Q",
 )
-WATCH_COUNT = Struct("WatchCount", (("watch", "I"), ("reserved", "I"), ("hits", "Q"), ("evaluated", "Q")))
-NOTE = Struct("Note", (("code", "I"), ("text_bytes", "I")))
-CRUMB_HEADER = Struct(
-    "CrumbHeader", (("magic", "8s"), ("version", "I"), ("n_slots", "I"), ("every", "Q"), ("reserved", "5Q"))
-)
-CRUMB_SLOT = Struct(
-    "CrumbSlot",
-    (("completed", "I"), ("used", "I"), ("stream", "Q"), ("replays", "I"), ("reserved0", "I"), ("reserved", "5Q")),
-)
+WATCH_COUNT = Struct("WatchCount", "watch:I reserved:I hits:Q evaluated:Q")
+NOTE = Struct("Note", "code:I text_bytes:I")
+CRUMB_HEADER = Struct("CrumbHeader", "magic:8s version:I n_slots:I every:Q reserved:5Q")
+CRUMB_SLOT = Struct("CrumbSlot", "completed:I used:I stream:Q replays:I reserved0:I reserved:5Q")
 
 STRUCTS = tuple(value for value in tuple(globals().values()) if isinstance(value, Struct))

@@ -10,42 +10,12 @@ from enum import Enum
 
 from aoti_debug.base.frozen import dataclass
 
-# c10::DeviceType -> torch's name
-DEVICE_TYPES: dict[int, str] = {
-    0: "cpu",
-    1: "cuda",
-    2: "mkldnn",
-    3: "opengl",
-    4: "opencl",
-    5: "ideep",
-    6: "hip",
-    7: "fpga",
-    8: "maia",
-    9: "xla",
-    10: "vulkan",
-    11: "metal",
-    12: "xpu",
-    13: "mps",
-    14: "meta",
-    15: "hpu",
-    16: "ve",
-    17: "lazy",
-    18: "ipu",
-    19: "mtia",
-    20: "privateuseone",
-}
-
-# c10::Layout -> torch's name
-LAYOUTS: dict[int, str] = {
-    0: "strided",
-    1: "sparse_coo",
-    2: "sparse_csr",
-    3: "mkldnn",
-    4: "sparse_csc",
-    5: "sparse_bsr",
-    6: "sparse_bsc",
-    7: "jagged",
-}
+# torch's names by number: of c10::DeviceType and of c10::Layout
+DEVICE_TYPES = (
+    *("cpu", "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip", "fpga", "maia", "xla", "vulkan"),
+    *("metal", "xpu", "mps", "meta", "hpu", "ve", "lazy", "ipu", "mtia", "privateuseone"),
+)
+LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
 
 
 class Category(Enum):
@@ -211,10 +181,10 @@ def is_integer(name: str) -> bool:
 
 def device_name(device_type: int, index: int) -> str:
     """The device in torch's notation: "cpu", "cuda:0"."""
-    name = DEVICE_TYPES.get(device_type, f"device{device_type}")
+    name = DEVICE_TYPES[device_type] if 0 <= device_type < len(DEVICE_TYPES) else f"device{device_type}"
     return name if name == "cpu" or index < 0 else f"{name}:{index}"
 
 
 def layout_name(layout: int) -> str:
     """torch's name of a c10::Layout: "strided"."""
-    return LAYOUTS.get(layout, f"layout{layout}")
+    return LAYOUTS[layout] if 0 <= layout < len(LAYOUTS) else f"layout{layout}"

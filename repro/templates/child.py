@@ -150,8 +150,8 @@ def run_child(
     else:
         child = _fork(words, text, reader)
     os.close(writer)
-    on_text = _echo if text == "echoed" else _keep
-    messages, written, hung = _listen(reader, child.output, HANG_SECONDS if seconds is None else seconds, on_text)
+    patience = HANG_SECONDS if seconds is None else seconds
+    messages, written, hung = _listen(reader, child.output, patience, echoes=text == "echoed")
     if hung:
         os.kill(child.pid, signal.SIGKILL)
     code = child.wait()
@@ -276,19 +276,8 @@ def _exit_code(script: str) -> int:
     return 0
 
 
-def _keep(data: bytes) -> None:
-    """Does nothing: captured text is not shown."""
-
-
-def _echo(data: bytes) -> None:
-    sys.stdout.write(data.decode(errors="replace"))
-    sys.stdout.flush()
-
-
-def _listen(
-    reader: int, written: int | None, seconds: float, on_text: Callable[[bytes], None]
-) -> tuple[tuple[Message, ...], str, bool]:
-    """Returns the child's messages, its captured text, and True if it hangs."""
+def _listen(reader: int, written: int | None, seconds: float, *, echoes: bool) -> tuple[tuple[Message, ...], str, bool]:
+    """Returns the child's messages, its captured text, which it may also echo, and True if the child hangs."""
     received: dict[int, bytes] = {reader: b""} | ({} if written is None else {written: b""})
     open_ones = set(received)
     deadline = math.inf
@@ -300,8 +289,9 @@ def _listen(
         for descriptor in ready:
             data = os.read(descriptor, 65536)
             received[descriptor] += data
-            if descriptor == written:
-                on_text(data)
+            if descriptor == written and echoes:
+                sys.stdout.write(data.decode(errors="replace"))
+                sys.stdout.flush()
             if not data:
                 open_ones.discard(descriptor)
         if deadline == math.inf and b"\n" in received[reader]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy
 import torch
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -80,11 +81,7 @@ def unequal_bits(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 def index_of(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The index of a row-major position."""
-    index: list[int] = []
-    for size in reversed(shape):
-        position, rest = divmod(position, size)
-        index.insert(0, rest)
-    return tuple(index)
+    return tuple(int(i) for i in numpy.unravel_index(position, shape))
 
 
 def kind(tensor: torch.Tensor) -> str:

@@ -70,7 +70,8 @@ def debugger(job: Job, options: Options) -> NoReturn:
         )
     commands = build_directory(job.folder) / "debugger.gdb"
     commands.write_text(text, encoding="utf-8")
-    words = [*_without_programs(options).words(), "--here", "--trial", f"{TRIAL}{compiled}"]
+    whole = replace(options, programs=())  # --program names the block to stop in
+    words = [*whole.words(), "--here", "--trial", f"{TRIAL}{compiled}"]
     _become(program, commands, words, batch=batch)
 
 
@@ -146,11 +147,6 @@ def _parameters(job: Job, kernel: ReplayKernel, views: Mapping[str, torch.Tensor
     names = {id(tensor): name for name, tensor in views.items()}
     passed = kernel.passed_by(lambda: job.launch(**views))
     return {names[id(value)]: parameter for parameter, value in passed.items() if id(value) in names}
-
-
-def _without_programs(options: Options) -> Options:
-    """The options without --program, which names the block to stop in: the whole grid runs."""
-    return replace(options, programs=())
 
 
 def _become(program: str, commands: Path, words: list[str], *, batch: bool) -> NoReturn:

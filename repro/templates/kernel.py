@@ -89,12 +89,7 @@ class NotInterpretableError(RuntimeError):
 
 
 class ReplayKernel(Protocol):
-    """A kernel with its source or binary; the repro's `launch` calls it.
-
-    Attributes:
-        backends: the ways in which it can be run; () where there is one only.
-        grid: how many programs it is launched with, along x, y and z; () where it has no programs.
-    """
+    """A kernel with its source or binary; the repro's `launch` calls it."""
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -103,7 +98,7 @@ class ReplayKernel(Protocol):
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """The size of its grid; () if it has no programs."""
+        """The number of programs that it is launched with, along x, y and z; () if it has no programs."""
         ...
 
     def default_backend(self) -> str:

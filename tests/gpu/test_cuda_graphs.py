@@ -16,8 +16,8 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.rundir import run_directory, summaries
+from aoti_debug.runs.rundir.formats.journal_records import TensorStats
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import RecordedStats
 from aoti_debug.runs.show.calls_and_replays import replay_lines
 from tests.built_model import Built
 
@@ -190,7 +190,7 @@ def measured(build: Callable[[str], Built], name: str, level: str, out: Path) ->
     return run
 
 
-def recorded(run: RunDir, call: int) -> dict[tuple[int, int, Phase], RecordedStats]:
+def recorded(run: RunDir, call: int) -> dict[tuple[int, int, Phase], TensorStats]:
     """By launch, argument and phase; not what a launch finds in a buffer that it fills: it may be anything."""
     return {
         (launch.key.launch, argument.slot, phase): stats

@@ -13,7 +13,7 @@ import torch
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.package.manifest import Kernel, KernelCompilation, Kind, Role
 from aoti_debug.repro import evidence
-from aoti_debug.repro.evidence import Evidence, Machine, SeenIndex, SourceLine, gather, modes
+from aoti_debug.repro.evidence import Evidence, Machine, gather, modes
 from aoti_debug.repro.templates.accesses import Access, CodeLine, LoadedIndex
 from tests.repro.repro_launches import ADD_ONE, PLAIN, LaunchBuilder, cpp_repro, replay, write
 from tests.wrong_types import assert_refused
@@ -102,7 +102,7 @@ def test_an_operator_with_an_index_outside(tmp_path: Path) -> None:
     assert (found.mode, found.outcome, found.what) == ("operator", "fault", f"IndexError: {recorded}")
     (access,) = found.accesses
     assert (access.kind, access.argument, access.element, access.elements) == ("index", "weight", None, 8)
-    assert access.index == SeenIndex("arg1_1", 1, 99)
+    assert access.index == LoadedIndex("arg1_1", 1, 99)
     assert found.lines[2] == "  index outside of dimension 0 of weight, which has 8 elements: element 1 of arg1_1 is 99"
 
 
@@ -180,8 +180,8 @@ def test_gathered_evidence_is_the_file(tmp_path: Path) -> None:
     found = gather(script(tmp_path / "repro", text))
     assert found == json_data.from_data(Evidence, whole)
     (seen_one,) = found.accesses
-    assert (seen_one.program, seen_one.index) == ((1, 0, 0), SeenIndex("arg2_1", 2, 9))
-    assert seen_one.source == SourceLine("repro.py", 3, "tl.load(in_ptr0 + i)")
+    assert (seen_one.program, seen_one.index) == ((1, 0, 0), LoadedIndex("arg2_1", 2, 9))
+    assert seen_one.source == CodeLine("repro.py", 3, "tl.load(in_ptr0 + i)")
     data = json.loads(json.dumps(whole))
     assert_refused(lambda changed: json_data.from_data(Evidence, changed), data, json_data.DamagedJsonError, ", not ")
 

@@ -25,7 +25,7 @@ from aoti_debug.package.recording import levels
 from aoti_debug.package.reference.program import Reference
 from aoti_debug.repro.find_launch import fault_of, find_launch, require_trust
 from aoti_debug.repro.folder import check_free, default_folder, unfinished
-from aoti_debug.repro.run_again import run_all_again
+from aoti_debug.repro.run_again import run_again
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -207,7 +207,7 @@ def recorded_region(
     if region is None and not _is_whole(run):
         say(f"{run.path.name} (level {levels.written(run.level)}) has not all tensors of launch {launch.id}")
         say("running the package again at level 1")
-        run = run_all_again(run, launch, trusted=trusted).run
+        run = run_again(run, launch, trusted=trusted, all_launches=True).run
         say(f"recorded in {run.path}")
         region, reason = _region(run, run.launch(launch.id), reference)
     if region is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,18 +32,6 @@ class Flags:
     libraries_dirs: tuple[str, ...]
     libraries: tuple[str, ...]
     passthrough: tuple[str, ...]  # words with their dashes
-
-
-@dataclass(frozen=True)
-class _FlagsJson:
-    compiler: str
-    definitions: tuple[str, ...]
-    include_dirs: tuple[str, ...]
-    cflags: tuple[str, ...]
-    ldflags: tuple[str, ...]
-    libraries_dirs: tuple[str, ...]
-    libraries: tuple[str, ...]
-    passthrough_args: tuple[str, ...]  # several words each
 
 
 @dataclass(frozen=True)
@@ -171,22 +160,21 @@ def _text(path: Path) -> str:
 
 
 def _flags(path: Path) -> Flags:
-    flags = _read_json(_FlagsJson, path)
-    return Flags(
-        compiler=flags.compiler,
+    flags = _read_json(Flags, path)
+    return replace(
+        flags,
         definitions=_words(flags.definitions),
-        include_dirs=flags.include_dirs,
         cflags=_words(flags.cflags),
         ldflags=_words(flags.ldflags),
-        libraries_dirs=flags.libraries_dirs,
         libraries=_words(flags.libraries),
-        passthrough=tuple(word for text in flags.passthrough_args for word in shlex.split(text)),
+        passthrough=tuple(word for text in flags.passthrough for word in shlex.split(text)),
     )
 
 
 def _read_json(cls: type[T], path: Path) -> T:
     try:
-        return json_data.parse(cls, path.read_bytes())
+        data = json_data.parse_object(path.read_bytes())
+        return json_data.from_data(cls, {**data, "passthrough": data.get("passthrough_args")})
     except json_data.DamagedJsonError as error:
         raise ArtifactError(f"{path.name} is damaged: {error}", hint="copy or compile the package again") from error
 

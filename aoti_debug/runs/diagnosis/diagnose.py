@@ -21,9 +21,10 @@ from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.breadcrumbs import Crumb
+from aoti_debug.runs.rundir.formats.journal_records import FaultRecord
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
-from aoti_debug.runs.rundir.timeline import Fault, Launch, LaunchStatus
+from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 # CUresults (and the equal cudaError_t) of a kernel that failed while it ran: the driver reports them in a later call.
 # Any other code belongs to the call that returned it.
@@ -71,7 +72,7 @@ class _Finding:
     why: str
     surfaced: Launch | None = None
     narrow: str = ""  # the environment variable that narrows the range
-    fault: Fault | None = None  # what a launch reported
+    fault: FaultRecord | None = None  # what a launch reported
 
 
 class _Case:
@@ -218,7 +219,7 @@ class _Case:
         why = f"launch {suspects[0].id} began and never returned"
         return _Finding(what, Proof.LIKELY if killed else Proof.CERTAIN, suspects, why)
 
-    def _fault(self) -> Fault | None:
+    def _fault(self) -> FaultRecord | None:
         """The fault that ended the model, or the first one if the model went on.
 
         Of several in one call the first caused the others: generated code does not check every call, and goes on
@@ -264,18 +265,18 @@ class _Case:
             return exception_text.frames(self._shim_text(finding.fault)) or exception_text.frames(self.exit.detail)
         return ()
 
-    def _fault_text(self, fault: Fault) -> str:
+    def _fault_text(self, fault: FaultRecord) -> str:
         if fault.domain is FaultDomain.CUDA:
             return f"CUDA error {fault.code}: {fault.text}" if fault.text else f"CUDA error {fault.code}"
         text = exception_text.message(self._shim_text(fault))
         return without_compiled_folders(text) or f"error code {fault.code}"
 
-    def _shim_text(self, fault: Fault) -> str:
+    def _shim_text(self, fault: FaultRecord) -> str:
         """The text of an error, which torch's C shim may have logged only."""
         is_logged = fault.domain is FaultDomain.SHIM and not fault.text
         return exception_text.shim_exception(self.run.path) if is_logged else fault.text
 
-    def _launch_of(self, fault: Fault | None) -> Launch | None:
+    def _launch_of(self, fault: FaultRecord | None) -> Launch | None:
         if fault is None or fault.launch is None:
             return None
         return next((launch for launch in self.launches if launch.key == fault.launch), None)

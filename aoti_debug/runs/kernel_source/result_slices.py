@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.manifest import Arg, Kernel, Manifest
+from aoti_debug.package.manifest import Kernel, Manifest
 from aoti_debug.runs.kernel_source import cpp_text, triton_text
 from aoti_debug.runs.kernel_source.statements import Statement
 from aoti_debug.runs.rundir.timeline import Launch
@@ -38,7 +38,7 @@ def launch_slices(launch: Launch, manifest: Manifest) -> Mapping[str, KernelSlic
     kernel = kernel_of(launch, manifest)
     if kernel is None:
         return {}
-    return kernel_slices(kernel, frozenset(spec.param for spec in launch.site.args if _is_pointer(spec)))
+    return kernel_slices(kernel, frozenset(spec.param for spec in launch.site.args if spec.param and spec.base))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -64,10 +64,6 @@ def statements(kernel: Kernel, pointers: frozenset[str]) -> tuple[Statement, ...
     if kernel.language == "triton":
         return triton_text.statements(kernel.source, pointers)
     return tuple(cpp_text.statements(kernel.source, kernel.name)) if kernel.language == "cpp" else ()
-
-
-def _is_pointer(spec: Arg) -> bool:
-    return bool(spec.param and spec.base)
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,8 @@ def _describe(package: Artifact, model: str, files: Path, torch: Torch) -> tuple
     compatibility.check_library(package.path, library)
     torch_mismatch.check(package.path, "", library, torch)
     kernels = _kernels(files)
-    nodes = proxy_operators.parse("".join(extract.read_text(path) for path in _operator_lists(files)))
+    lists = (path for path in sorted(files.glob("*.wrapper.json")) if not path.name.endswith("_metadata.json"))
+    nodes = proxy_operators.parse("".join(map(extract.read_text, lists)))
     with Library(library) as elf:
         called = elf.relocated_symbols()
         cpp_kernels = set(elf.machine_code("cpp_fused"))
@@ -242,10 +243,6 @@ def _metadata(package: Artifact, files: Path) -> Mapping[str, str]:
     for path in sorted(files.glob("*_metadata.json")):
         metadata |= compatibility.parse_metadata(package.path, path.name, path.read_bytes())
     return metadata
-
-
-def _operator_lists(files: Path) -> list[Path]:
-    return [path for path in sorted(files.glob("*.wrapper.json")) if not path.name.endswith("_metadata.json")]
 
 
 def _kernels(files: Path) -> tuple[Kernel, ...]:

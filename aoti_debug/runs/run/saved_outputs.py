@@ -58,7 +58,7 @@ def save(result: Any, folder: Path) -> None:
         value = as_tensor(leaf)
         if value is not None:
             with contextlib.suppress(TypeError):
-                write_tensor(path_of(folder, index), str(index), value)
+                write_tensor((folder / f"{index}.safetensors"), str(index), value)
 
 
 def as_tensor(value: Any) -> torch.Tensor | None:
@@ -68,11 +68,6 @@ def as_tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, bool | int | float | complex):
         return torch.tensor(value)
     return value if isinstance(value, torch.Tensor) else None
-
-
-def path_of(folder: Path, index: int) -> Path:
-    """The file of a result."""
-    return folder / f"{index}.safetensors"
 
 
 def saved(folder: Path) -> dict[int, Path]:

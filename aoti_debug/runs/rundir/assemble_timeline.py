@@ -12,7 +12,7 @@ from aoti_debug.package.manifest import Kernel, Manifest, Site
 from aoti_debug.runs.rundir import watchpoints
 from aoti_debug.runs.rundir.formats import journal_records
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
-from aoti_debug.runs.rundir.timeline import Fault, Launch, LaunchRecords, ModelCall, Timeline
+from aoti_debug.runs.rundir.timeline import Launch, LaunchRecords, ModelCall, Timeline
 from aoti_debug.runs.rundir.watchpoints import WatchpointRecord
 
 
@@ -26,7 +26,7 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
     begins: list[journal_records.LaunchBegin] = []
     call_begins: list[journal_records.CallBegin] = []
     call_ends: dict[tuple[CallKind, int], journal_records.CallEnd] = {}
-    faults: list[Fault] = []
+    faults: list[journal_records.FaultRecord] = []
     notes: list[journal_records.NoteRecord] = []
     damages: list[journal_records.GuardDamage] = []
     watched: list[WatchpointRecord] = []
@@ -40,21 +40,19 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
             case journal_records.LaunchEnd():
                 records[record.key].end = record
             case journal_records.TensorStats():
-                records[record.key].stats += (record,)
+                if record.replay is None:
+                    records[record.key].stats += (record,)
+                else:
+                    records[record.key].replayed += (record,)
+                    replays[record.key.kind, record.key.call] = record.begun
             case journal_records.GridRecord():
                 records[record.key].grids += (record,)
             case journal_records.TensorFile():
                 records[record.key].files += (record,)
-            case journal_records.ReplayStats():
-                records[record.stats.key].replayed += (record,)
-                replays[record.stats.key.kind, record.stats.key.call] = record.begun
             case journal_records.FaultRecord():
-                fault = Fault(
-                    record.domain, record.code, record.text, record.launch, record.kind, record.call, record.time_ns
-                )
-                faults.append(fault)
+                faults.append(record)
                 if record.launch is not None:
-                    records[record.launch].fault = fault
+                    records[record.launch].fault = record
             case journal_records.PrintRecord():
                 records[record.key].printed = record.text
             case journal_records.CallBegin():

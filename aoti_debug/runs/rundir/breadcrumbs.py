@@ -46,14 +46,7 @@ def read(run: Path) -> Crumbs | None:
     if data is None:
         return None
     header, slot = abi.CRUMB_HEADER, abi.CRUMB_SLOT
-    if len(data) < header.size:
-        raise RunDirError(f"{path} is truncated: it ends within its header")
-    magic, version, n_slots, every = header.codec.unpack_from(data)
-    if magic != abi.CRUMB_MAGIC or version != abi.CRUMB_VERSION:
-        raise RunDirError(
-            f"{path} has version {version}; this aoti-debug reads version {abi.CRUMB_VERSION}",
-            hint="read it with the version of aoti-debug that built the package",
-        )
+    n_slots, every = header.read_header(path, data, abi.CRUMB_MAGIC, abi.CRUMB_VERSION)
     if len(data) < header.size + n_slots * slot.size:
         raise RunDirError(f"{path} is truncated: it ends within its slots")
     slots = [slot.codec.unpack_from(data, header.size + index * slot.size) for index in range(n_slots)]

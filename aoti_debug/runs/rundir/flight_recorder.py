@@ -35,54 +35,14 @@ class FlightStatus(int, Enum):
 
 HEADER = Struct(
     "FlightHeader",
-    (
-        ("magic", "8s"),
-        ("version", "I"),
-        ("pid", "I"),
-        ("keep", "I"),
-        ("n_launches", "I"),
-        ("n_tensors", "I"),
-        ("reserved", "I"),
-        ("data", "Q"),
-        ("data_bytes", "Q"),
-        ("host_bytes", "Q"),
-        ("reserved2", "Q"),
-    ),
+    "magic:8s version:I pid:I keep:I n_launches:I n_tensors:I reserved:I data:Q data_bytes:Q host_bytes:Q reserved2:Q",
 )
 LAUNCH = Struct(
     "FlightLaunch",
-    (
-        ("generation", "Q"),
-        ("arrived", "I"),
-        ("thread", "I"),
-        ("call", "I"),
-        ("launch", "I"),
-        ("kind", "B"),
-        ("reserved", "7B"),
-        ("stream", "Q"),
-        ("model", "Q"),
-        ("host_begin", "Q"),
-        ("host_end", "Q"),
-        ("device_begin", "Q"),
-        ("device_end", "Q"),
-        ("first", "I"),
-        ("n_tensors", "I"),
-        ("n_left_out", "I"),
-        ("reserved2", "I"),
-    ),
+    "generation:Q arrived:I thread:I call:I launch:I kind:B reserved:7B stream:Q model:Q host_begin:Q host_end:Q "
+    "device_begin:Q device_end:Q first:I n_tensors:I n_left_out:I reserved2:I",
 )
-TENSOR = Struct(
-    "FlightTensor",
-    (
-        ("generation", "I"),
-        ("slot", "H"),
-        ("status", "B"),
-        ("reserved", "B"),
-        ("address", "Q"),
-        ("begin", "Q"),
-        ("bytes", "Q"),
-    ),
-)
+TENSOR = Struct("FlightTensor", "generation:I slot:H status:B reserved:B address:Q begin:Q bytes:Q")
 
 STRUCTS = (HEADER, LAUNCH, TENSOR)
 
@@ -186,20 +146,14 @@ def read(path: Path) -> Recording | None:
         return None
     except (OSError, ValueError) as error:
         raise RunDirError(f"cannot read {path}: {error}") from error
-    header = HEADER
-    if len(data) < header.size or bytes(data[:8]) == bytes(8):
+    if len(data) < HEADER.size or bytes(data[:8]) == bytes(8):
         return None
-    magic, version, _, keep, n_launches, n_tensors, begin, size, _ = header.codec.unpack_from(data)
-    if magic != MAGIC or version != VERSION:
-        raise RunDirError(
-            f"{path} has version {version}; this aoti-debug reads version {VERSION}",
-            hint="read it with the version of aoti-debug that built the package",
-        )
-    table = header.size + n_launches * LAUNCH.size
+    _, keep, n_launches, n_tensors, begin, size, _ = HEADER.read_header(path, data, MAGIC, VERSION)
+    table = HEADER.size + n_launches * LAUNCH.size
     if begin < table + n_tensors * TENSOR.size or len(data) < begin + size:
         raise RunDirError(f"{path} is truncated")
     entries = sorted(
-        _Entry(*values) for values in LAUNCH.codec.iter_unpack(data[header.size : table]) if values[0] != 0
+        _Entry(*values) for values in LAUNCH.codec.iter_unpack(data[HEADER.size : table]) if values[0] != 0
     )
     tensors = [TENSOR.codec.unpack_from(data, table + index * TENSOR.size) for index in range(n_tensors)]
     launches = (_launch(entry, tensors, begin, size) for entry in _intact(entries))

@@ -27,41 +27,14 @@ VERSION = 2
 
 HEADER = Struct(
     "SummariesHeader",
-    (
-        ("magic", "8s"),
-        ("version", "I"),
-        ("asked", "I"),
-        ("every", "Q"),
-        ("n_rows", "Q"),
-        ("most_rows", "Q"),
-        ("n_lost", "Q"),
-        ("n_missed", "Q"),
-        ("reserved", "Q"),
-    ),
+    "magic:8s version:I asked:I every:Q n_rows:Q most_rows:Q n_lost:Q n_missed:Q reserved:Q",
 )
 ROW = Struct(
     "SummaryRow",
-    (
-        ("call", "I"),
-        ("replay", "I"),
-        ("launch", "I"),
-        ("site", "I"),
-        ("slot", "H"),
-        ("dtype", "h"),
-        ("reserved", "I"),
-        ("numel", "Q"),
-        ("n_nan", "Q"),
-        ("n_pos_inf", "Q"),
-        ("n_neg_inf", "Q"),
-        ("n_zero", "Q"),
-        ("min", "d"),
-        ("max", "d"),
-        ("mean", "d"),
-        ("std", "d"),
-    ),
+    "call:I replay:I launch:I site:I slot:H dtype:h reserved:I numel:Q n_nan:Q n_pos_inf:Q n_neg_inf:Q n_zero:Q "
+    "min:d max:d mean:d std:d",
 )
 STRUCTS = (HEADER, ROW)
-
 
 NAME = "summaries.bin"
 FILES = (NAME, summaries_file.NPZ, summaries_file.PARQUET)
@@ -228,14 +201,7 @@ def _content(run: Path) -> bytes | None:
 
 def _columns(path: Path, data: bytes, manifest: Manifest) -> Columns:
     """The rows of summaries.bin as columns."""
-    if len(data) < HEADER.size:
-        raise RunDirError(f"{path} is truncated: it ends within its header", hint="run the package again")
-    magic, version, asked, every, n_rows, _, n_lost, n_missed = HEADER.codec.unpack_from(data)
-    if magic != MAGIC or version != VERSION:
-        raise RunDirError(
-            f"{path} has version {version}; this aoti-debug reads version {VERSION}",
-            hint="read it with the version of aoti-debug that built the package",
-        )
+    asked, every, n_rows, _, n_lost, n_missed = HEADER.read_header(path, data, MAGIC, VERSION)
     end = HEADER.size + min(n_rows, (len(data) - HEADER.size) // ROW.size) * ROW.size
     rows = (row for row in ROW.codec.iter_unpack(data[HEADER.size : end]) if (row[1] or row[0]) % max(every, 1) == 0)
     unique = {row[:5]: row for row in rows}  # a process that was killed while it thinned them out left some twice

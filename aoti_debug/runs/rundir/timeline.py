@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
 from functools import cached_property
-from typing import NamedTuple
 
-from aoti_debug.base.abi import CallKind, FaultDomain, Phase
+from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Arg, CType, Kernel, Role, Site
 from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value, number
 from aoti_debug.runs.rundir.formats import journal_records
-from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
-from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile, TensorStats
 from aoti_debug.runs.rundir.watchpoints import Watchpoint
 
 
@@ -25,18 +23,6 @@ class LaunchStatus(str, Enum):
     RETURNED = "returned"
     NOT_STARTED = "not started"  # an empty grid
     FAILED = "failed"  # the callee returned an error or threw an exception
-
-
-class RecordedStats(NamedTuple):
-    """The record of a tensor at one phase, at level 2 or hash."""
-
-    uninitialised: bool  # an output before its launch
-    statistics: Statistics | None  # None: not read (see `reason`), or only the hash was recorded
-    hash: int | None  # of the bytes, row-major; None: not read
-    layout: Layout | None
-    values: bytes  # the elements, row-major; empty if there are too many
-    reason: str
-    replay: int | None = None  # of the CUDA graph that captured the call, from 1; None: the call was not captured
 
 
 @dataclass(frozen=True)
@@ -51,7 +37,7 @@ class Argument:
     before: Value
     after: Value
     files: dict[Phase, TensorFile] = field(default_factory=dict)
-    stats: dict[Phase, RecordedStats] = field(default_factory=dict)
+    stats: dict[Phase, TensorStats] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -101,19 +87,6 @@ class Grid:
     num_warps: int
     shared_bytes: int
     arguments: tuple[GridArgument, ...]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """An exception or an error code."""
-
-    domain: FaultDomain
-    code: int  # -1: an exception; an AOTITorchError; a CUresult
-    text: str
-    launch: LaunchKey | None  # in which it was noticed; None: at the end of a call
-    kind: CallKind
-    call: int
-    time_ns: int
 
 
 @dataclass(frozen=True)
@@ -192,7 +165,7 @@ class Launch:
         return end is not None and end.breadcrumb
 
     @property
-    def fault(self) -> Fault | None:
+    def fault(self) -> journal_records.FaultRecord | None:
         """The fault that was noticed in it."""
         return self._records.fault
 
@@ -237,7 +210,7 @@ class Launch:
         return self._records.is_measured
 
     @property
-    def stats(self) -> tuple[journal_records.TensorStats, ...]:
+    def stats(self) -> tuple[TensorStats, ...]:
         """The records of its tensors at level 2 or hash; no argument is made for them."""
         return self._records.all_stats()
 
@@ -274,9 +247,9 @@ class LaunchRecords:
     end: journal_records.LaunchEnd | None = None
     grids: tuple[journal_records.GridRecord, ...] = ()
     files: tuple[TensorFile, ...] = ()
-    stats: tuple[journal_records.TensorStats, ...] = ()
-    replayed: tuple[journal_records.ReplayStats, ...] = ()
-    fault: Fault | None = None
+    stats: tuple[TensorStats, ...] = ()
+    replayed: tuple[TensorStats, ...] = ()
+    fault: journal_records.FaultRecord | None = None
     printed: str | None = None
 
     @property
@@ -284,9 +257,9 @@ class LaunchRecords:
         """True if there is a record of the values of a tensor."""
         return bool(self.stats or self.files or self.replayed)
 
-    def all_stats(self) -> tuple[journal_records.TensorStats, ...]:
+    def all_stats(self) -> tuple[TensorStats, ...]:
         """The statistics of tensors, those of replays last."""
-        return (*self.stats, *(record.stats for record in self.replayed)) if self.replayed else self.stats
+        return self.stats + self.replayed
 
     def tensor(self, slot: int) -> Tensor | None:
         """The tensor of an argument: what the launch left, or what it was passed."""
@@ -311,13 +284,11 @@ class LaunchRecords:
         after = {**before, **changed} if changed else before
         # by name: a tensor that is passed twice is recorded once
         files: dict[str, dict[Phase, TensorFile]] = {}
-        stats: dict[str, dict[Phase, RecordedStats]] = {}
+        stats: dict[str, dict[Phase, TensorStats]] = {}
         for f in self.files:
             files.setdefault(site.args[f.slot].name, {})[f.phase] = f
-        for s in self.stats:
-            stats.setdefault(site.args[s.slot].name, {})[s.phase] = _measured(s, None)
-        for r in self.replayed:
-            stats.setdefault(site.args[r.stats.slot].name, {})[r.stats.phase] = _measured(r.stats, r.replay)
+        for s in self.all_stats():
+            stats.setdefault(site.args[s.slot].name, {})[s.phase] = s
         return tuple(
             Argument(
                 slot,
@@ -346,17 +317,13 @@ def _tensor(before: Value | None, changed: Value | None) -> Tensor | None:
     return before if isinstance(before, Tensor) else None
 
 
-def _measured(s: journal_records.TensorStats, replay: int | None) -> RecordedStats:
-    return RecordedStats(s.uninitialised, s.statistics, s.hash, s.layout, s.values, s.reason, replay)
-
-
 @dataclass(frozen=True)
 class Timeline:
     """The calls, launches and faults of a run, in order of time."""
 
     calls: tuple[ModelCall, ...]
     launches: tuple[Launch, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[journal_records.FaultRecord, ...]
     notes: tuple[journal_records.NoteRecord, ...]
     damages: tuple[journal_records.GuardDamage, ...]  # to guards around buffers; on a device in the order of detection
     watchpoints: tuple[Watchpoint, ...]

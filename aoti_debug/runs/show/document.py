@@ -13,10 +13,10 @@ from aoti_debug.package.manifest import Arg, Form, Site
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.runs.diagnosis.verdict import Verdict
-from aoti_debug.runs.rundir.formats.journal_records import TensorFile
+from aoti_debug.runs.rundir.formats.journal_records import FaultRecord, TensorFile, TensorStats
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument, Fault, Grid, Launch, RecordedStats
+from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch
 from aoti_debug.runs.show import text
 from aoti_debug.runs.show.argument_statistics import Measurer
 from aoti_debug.runs.show.calls_and_replays import purpose_of
@@ -113,7 +113,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _fault(fault: Fault) -> dict[str, Any]:
+def _fault(fault: FaultRecord) -> dict[str, Any]:
     return {
         "launch": str(fault.launch) if fault.launch else None,
         "domain": fault.domain.name.lower(),
@@ -233,7 +233,7 @@ def _phase(run: RunDir, argument: Argument, phase: Phase, measurer: Measurer) ->
     }
 
 
-def _hash(recorded: RecordedStats | None, saved: TensorFile | None) -> str | None:
+def _hash(recorded: TensorStats | None, saved: TensorFile | None) -> str | None:
     if recorded is not None:
         return None if recorded.hash is None else f"{recorded.hash:016x}"
     return None if saved is None else f"{saved.hash[0]:016x}{saved.hash[1]:016x}"

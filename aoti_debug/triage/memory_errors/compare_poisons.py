@@ -7,8 +7,8 @@ from enum import Enum
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.recording.values import Layout
+from aoti_debug.runs.rundir.formats.journal_records import TensorStats
 from aoti_debug.runs.rundir.formats.statistics import Statistics
-from aoti_debug.runs.rundir.timeline import RecordedStats
 from aoti_debug.runs.show.text import decode
 
 _SLACK = 1e-11  # of the sum of magnitudes: the rounding error of a mean
@@ -41,7 +41,7 @@ _UNKNOWN = PoisonComparison(PoisonDifference.UNKNOWN)
 
 
 def compare(
-    first: RecordedStats | None, second: RecordedStats | None, layout: Layout | None, poisons: tuple[int, int]
+    first: TensorStats | None, second: TensorStats | None, layout: Layout | None, poisons: tuple[int, int]
 ) -> PoisonComparison:
     """Compares what two runs recorded of one tensor.
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 import pytest
 import torch
 
+from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.runs.rundir.formats import statistics
-from aoti_debug.runs.rundir.timeline import RecordedStats
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorStats
 from aoti_debug.triage.memory_errors.compare_poisons import PoisonComparison, PoisonDifference, compare
 from tests.saved_tensors import described, stored
 
@@ -25,10 +26,13 @@ def poisoned(value: torch.Tensor, unwritten: torch.Tensor, poison: int) -> torch
     return torch.where(unwritten, fill.reshape(value.shape), value)
 
 
-def recorded(value: torch.Tensor, *, with_values: bool) -> RecordedStats:
+AT = (0, 0, LaunchKey(CallKind.MODEL, 0, 0), 0, Phase.AFTER)
+
+
+def recorded(value: torch.Tensor, *, with_values: bool) -> TensorStats:
     data = value.contiguous().view(torch.uint8).numpy().tobytes()
-    return RecordedStats(
-        False, statistics.tensor_statistics(stored(value)), hash(data), None, data if with_values else b"", ""
+    return TensorStats(
+        *AT, False, statistics.tensor_statistics(stored(value)), hash(data), None, data if with_values else b"", ""
     )
 
 
@@ -123,7 +127,7 @@ def test_complex_numbers() -> None:
 
 
 def test_what_was_not_read_is_not_known() -> None:
-    unread = RecordedStats(False, None, 0, None, b"", "not read: quantized qint8")
+    unread = TensorStats(*AT, False, None, 0, None, b"", "not read: quantized qint8")
     value = recorded(ordinary(torch.float32, 5), with_values=True)
     assert compare(unread, value, None, (0xFF, 0x3B)).difference is PoisonDifference.UNKNOWN
     assert compare(None, value, None, (0xFF, 0x3B)).difference is PoisonDifference.UNKNOWN

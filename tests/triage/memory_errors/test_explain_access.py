@@ -9,7 +9,8 @@ import torch
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Certainty, ModelLine, Provenance, Role
-from aoti_debug.repro.evidence import Evidence, SeenAccess, SeenIndex
+from aoti_debug.repro.evidence import Evidence, SeenAccess
+from aoti_debug.repro.templates.accesses import LoadedIndex
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding, place_of
@@ -43,7 +44,7 @@ def run_of(base: Path, ids: Any, rows: int = 10) -> RunDir:
     return open_run(path)
 
 
-def access(element: int | None, index: SeenIndex | None, argument: str = "table") -> SeenAccess:
+def access(element: int | None, index: LoadedIndex | None, argument: str = "table") -> SeenAccess:
     beyond = 0 if element is None else element - 39
     return SeenAccess("load", "", argument, "", element, 40, beyond, 4, None, 1, None, index)
 
@@ -57,7 +58,7 @@ def explained(run: RunDir, *accesses: SeenAccess) -> Finding:
 
 
 def test_an_index_that_is_used_unchanged_comes_from_the_input(tmp_path: Path) -> None:
-    finding = explained(run_of(tmp_path, torch.tensor([1, 12])), access(48, SeenIndex("arg0_1", 1, 12)))
+    finding = explained(run_of(tmp_path, torch.tensor([1, 12])), access(48, LoadedIndex("arg0_1", 1, 12)))
     assert finding.where is not None
     assert (finding.where.argument, finding.where.element) == ("table", 48)
     assert finding.where.frame == FRAMES[1]
@@ -69,7 +70,7 @@ def test_an_index_that_is_used_unchanged_comes_from_the_input(tmp_path: Path) ->
 
 def test_the_access_after_a_failed_assertion_names_the_table(tmp_path: Path) -> None:
     """The replay with checks goes on, and sees the access that the assertion prevents."""
-    index, text = SeenIndex("arg0_1", 1, 12), "index out of bounds: 0 <= tmp0 < 10L"
+    index, text = LoadedIndex("arg0_1", 1, 12), "index out of bounds: 0 <= tmp0 < 10L"
     failed = SeenAccess("assertion", text, "", "", None, 0, 0, 0, None, 1, None, index)
     run = run_of(tmp_path, torch.tensor([1, 12]))
     finding = explained(run, failed, access(48, index))
@@ -79,14 +80,14 @@ def test_the_access_after_a_failed_assertion_names_the_table(tmp_path: Path) -> 
         f"an assertion of the kernel failed: {text}",
         "out-of-bounds load from table: element 48 of 40, 9 past the end",
     )
-    other = explained(run, failed, access(48, SeenIndex("arg0_1", 0, 1)))
+    other = explained(run, failed, access(48, LoadedIndex("arg0_1", 0, 1)))
     assert other.where is not None
     assert other.where.argument == ""
 
 
 def test_an_index_that_the_kernel_computes_comes_from_the_element_that_a_trial_names(tmp_path: Path) -> None:
     """5 is a valid row of the table, 3 * 5 is not."""
-    finding = explained(run_of(tmp_path, torch.tensor([1, 5])), access(60, SeenIndex("arg0_1", 1, 5)))
+    finding = explained(run_of(tmp_path, torch.tensor([1, 5])), access(60, LoadedIndex("arg0_1", 1, 5)))
     assert finding.origin is not None
     assert (finding.origin.input, finding.origin.element) == ("ids", 1)
     assert "the index came from the model's input: ids[1] is 5" in finding.evidence
@@ -95,7 +96,7 @@ def test_an_index_that_the_kernel_computes_comes_from_the_element_that_a_trial_n
 def test_a_number_that_an_address_is_computed_from_is_no_origin_by_itself(tmp_path: Path) -> None:
     """An interpreter knows what an address was computed from, but not what is wrong with it: index + FAR."""
     run = run_of(tmp_path, torch.tensor([1, 5]))
-    evidence = replace(seen(access(60, SeenIndex("arg0_1", 1, 5))), mode="interpret")
+    evidence = replace(seen(access(60, LoadedIndex("arg0_1", 1, 5))), mode="interpret")
     finding = explain(FAULT, Dataflow(run), run.launches[0], [evidence])
     assert finding.origin is None
     assert "the address is computed from arg0_1[1], which is 5" in finding.evidence
@@ -103,7 +104,7 @@ def test_a_number_that_an_address_is_computed_from_is_no_origin_by_itself(tmp_pa
 
 def test_a_divisor_comes_from_the_element_that_a_trial_names(tmp_path: Path) -> None:
     division = SeenAccess(
-        "division", "integer division by zero", "", "", None, 0, 0, 0, None, 1, None, SeenIndex("arg0_1", 1, 5)
+        "division", "integer division by zero", "", "", None, 0, 0, 0, None, 1, None, LoadedIndex("arg0_1", 1, 5)
     )
     finding = explained(run_of(tmp_path, torch.tensor([1, 5])), division)
     assert finding.evidence[:2] == (
@@ -116,7 +117,7 @@ def test_a_divisor_comes_from_the_element_that_a_trial_names(tmp_path: Path) -> 
 
 def test_any_index_of_an_empty_table_is_bad(tmp_path: Path) -> None:
     run = run_of(tmp_path, torch.tensor([1, 0]), rows=0)
-    finding = explained(run, access(4, SeenIndex("arg0_1", 0, 1)))
+    finding = explained(run, access(4, LoadedIndex("arg0_1", 0, 1)))
     assert finding.origin is not None
     assert finding.origin.input == "ids"
 
@@ -138,7 +139,7 @@ def test_an_access_without_an_index_has_no_origin(tmp_path: Path) -> None:
 
 def test_an_access_with_an_index_is_preferred(tmp_path: Path) -> None:
     run = run_of(tmp_path, torch.tensor([1, 12]))
-    indexed = access(48, SeenIndex("arg0_1", 1, 12))
+    indexed = access(48, LoadedIndex("arg0_1", 1, 12))
     finding = explained(run, access(7, None, argument="buf0"), indexed)
     assert finding.where is not None
     assert finding.where.argument == "table"
@@ -148,7 +149,7 @@ def test_an_overrun_keeps_its_place_and_gains_its_origin(tmp_path: Path) -> None
     run = run_of(tmp_path, torch.tensor([1, 12]))
     place = place_of(run.launches[0], "buf0", 40)
     overrun = Finding(OVERRUN, "gather writes past the end of buf0", where=place)
-    found = explain_overrun(overrun, Dataflow(run), run.launches[0], [seen(access(48, SeenIndex("arg0_1", 1, 12)))])
+    found = explain_overrun(overrun, Dataflow(run), run.launches[0], [seen(access(48, LoadedIndex("arg0_1", 1, 12)))])
     assert found.where is not None
     assert (found.where.argument, found.where.element) == ("buf0", 40)
     assert found.origin is not None

@@ -16,7 +16,7 @@ def test_statistics_of_a_replay_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "journal.bin"
     path.write_bytes(redact_journal.redact(writer.bytes(), Redaction(frozenset({RedactedPart.TENSORS})), ()))
     (record,) = journal.read(path).records
-    assert isinstance(record, journal_records.ReplayStats)
-    assert (record.replay, record.begun, record.stats.key.launch, record.stats.layout) == (5, 6, 3, x)
-    assert (record.stats.statistics, record.stats.hash, record.stats.values) == (None, None, b"")
-    assert record.stats.reason == "not in this bundle"[:16]  # it has the room of the values
+    assert isinstance(record, journal_records.TensorStats)
+    assert (record.replay, record.begun, record.key.launch, record.layout) == (5, 6, 3, x)
+    assert (record.statistics, record.hash, record.values) == (None, None, b"")
+    assert record.reason == "not in this bundle"[:16]  # it has the room of the values

@@ -55,15 +55,7 @@ _LINE = ("plan", "codegen")
 @contextlib.contextmanager
 def noted(positions: Positions) -> Iterator[None]:
     """Notes whose code is generated: of each operation, each kernel, each line of the wrapper, each step of a loop."""
-
-    def generate(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def generate(*args: Any, **kwargs: Any) -> Any:
-            with positions.at(Position(BuildStage.CODE)):
-                return original(*args, **kwargs)
-
-        return generate
-
+    generate = positions.noting(lambda _: Position(BuildStage.CODE))
     with (
         replaced(_class("graph", "GraphLowering"), "codegen_with_cpp_wrapper", generate),
         _operations(positions),
@@ -78,14 +70,6 @@ def _operations(positions: Positions) -> Iterator[None]:
     """Notes the operations that are scheduled, fused and turned into kernels."""
     scheduler, scheduled = _class("scheduler", "Scheduler"), _class("scheduler", "SchedulerNode")
 
-    def note(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def noting(*args: Any, **kwargs: Any) -> Any:
-            with _at(positions, _position(args)):
-                return original(*args, **kwargs)
-
-        return noting
-
     def create_backend(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def create_backend(*args: Any, **kwargs: Any) -> Any:
@@ -96,7 +80,7 @@ def _operations(positions: Positions) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for owner, names in ((scheduler, _SCHEDULER), (scheduled, _SCHEDULED)):
             for name in names:
-                stack.enter_context(replaced(owner, name, note))
+                stack.enter_context(replaced(owner, name, positions.noting(_position)))
         stack.enter_context(replaced(scheduler, "create_backend", create_backend))
         yield
 
@@ -105,26 +89,20 @@ def _noting_kernels(backend: Any, positions: Positions) -> Any:
     """Makes a backend note the operations of its kernels, those since the last flush while it flushes them."""
     waiting: list[Any] = []
 
-    def note(method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def noting(*args: Any, **kwargs: Any) -> Any:
-            waiting.extend(args)
-            with _at(positions, _position(args)):
-                return method(*args, **kwargs)
-
-        return noting
+    def passed(args: tuple[Any, ...]) -> Position | None:
+        waiting.extend(args)
+        return _position(args)
 
     def flush(method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def flush(*args: Any, **kwargs: Any) -> Any:
-            with _at(positions, _position(waiting)):
-                result = method(*args, **kwargs)
+            result = positions.noting(lambda _: _position(waiting))(method)(*args, **kwargs)
             waiting.clear()
             return result
 
         return flush
 
-    for name, wrap in (*dict.fromkeys(_BACKEND, note).items(), ("flush", flush)):
+    for name, wrap in (*dict.fromkeys(_BACKEND, positions.noting(passed)).items(), ("flush", flush)):
         method = getattr(backend, name, None)
         if method is not None:
             setattr(backend, name, wrap(method))
@@ -152,14 +130,6 @@ def _loops(positions: Positions) -> Iterator[None]:
 
         return __post_init__
 
-    def store(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def store(self: Any, *args: Any, **kwargs: Any) -> Any:
-            with _at(positions, getattr(self, _META, None)):
-                return original(self, *args, **kwargs)
-
-        return store
-
     def trace(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def create_node(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -171,14 +141,8 @@ def _loops(positions: Positions) -> Iterator[None]:
 
         return create_node
 
-    def interpret(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def run_node(self: Any, n: Any) -> Any:
-            with _at(positions, n.meta.get(_META)):
-                return original(self, n)
-
-        return run_node
-
+    store = positions.noting(lambda args: getattr(args[0], _META, None))
+    interpret = positions.noting(lambda args: args[1].meta.get(_META))
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(_class("ir", "IRNode"), "__post_init__", made))
         stack.enter_context(replaced(_class("loop_body", "LightTracer"), "create_node", trace))
@@ -217,23 +181,16 @@ def _wrapper_lines(positions: Positions) -> Iterator[None]:
 
         return writeline
 
-    def note(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
-            _, position = made.get(id(self), (self, None))
-            if position is None or not position.nodes:
-                position = _position(vars(self).values())
-            with _at(positions, position):
-                return original(self, *args, **kwargs)
-
-        return noting
+    def of_line(args: tuple[Any, ...]) -> Position | None:
+        _, position = made.get(id(args[0]), (args[0], None))
+        return position if position is not None and position.nodes else _position(vars(args[0]).values())
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(_class("codegen.wrapper", "PythonWrapperCodegen"), "writeline", writeline))
         for owner in _subclasses(line_class):
             for name in _LINE:
                 if name in vars(owner):
-                    stack.enter_context(replaced(owner, name, note))
+                    stack.enter_context(replaced(owner, name, positions.noting(of_line)))
         yield
 
 
@@ -255,10 +212,6 @@ def _subclasses(of: type[Any]) -> Iterator[type[Any]]:
     for found in type.__subclasses__(of):
         yield found
         yield from _subclasses(found)
-
-
-def _at(positions: Positions, position: Position | None) -> contextlib.AbstractContextManager[None]:
-    return contextlib.nullcontext() if position is None else positions.at(position)
 
 
 def _lowered() -> Position | None:

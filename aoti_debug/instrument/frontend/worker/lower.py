@@ -254,10 +254,6 @@ _WEIGHTS_APART = {
 _APPENDED_WEIGHTS = "aot_inductor.force_mmap_weights"
 
 
-def _bytes_of_weights(program: Any) -> int:
-    return sum(tensor.nbytes for tensor in program.state_dict.values())
-
-
 def _write_weights(program: Any, kept: KeptWeights, request: Request) -> dict[str, str]:
     """Writes the constants that the program's file does not hold; returns the names of the others in it.
 
@@ -287,7 +283,7 @@ def _lower(program: Any, request: Request, settings: Mapping[str, Any]) -> str:
     configs = {**settings, **FORCED}
     if request.weights_by_reference or request.hashed_kernels:
         configs |= _WEIGHTS_APART
-    elif _bytes_of_weights(program) > LARGE and _config_exists(_APPENDED_WEIGHTS):
+    elif sum(tensor.nbytes for tensor in program.state_dict.values()) > LARGE and _config_exists(_APPENDED_WEIGHTS):
         configs[_APPENDED_WEIGHTS] = True  # a file of its own, which is not linked
     if request.hashed_kernels:
         name = messages.HASHED_ARCHIVE

@@ -151,34 +151,19 @@ def candidates_noted(positions: Positions) -> Iterator[None]:
     def time_choice(original: Any) -> Any:
         if not isinstance(original, classmethod):  # another torch times them in another way
             return original
+        note = positions.noting(lambda args: _position(BuildStage.AUTOTUNING, choice_of(args[1])))
+        return classmethod(note(original.__func__))
 
-        @functools.wraps(original.__func__)
-        def benchmark_choice(cls: Any, choice: Any, *args: Any, **kwargs: Any) -> Any:
-            with positions.at(_position(BuildStage.AUTOTUNING, choice_of(choice))):
-                return original.__func__(cls, choice, *args, **kwargs)
+    def compiled(args: tuple[Any, ...]) -> Position:
+        return _position(BuildStage.TRITON, config_of(args[0].fn.__name__, args[1]))
 
-        return classmethod(benchmark_choice)
-
-    def compile_config(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def compile_config(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
-            with positions.at(_position(BuildStage.TRITON, config_of(self.fn.__name__, cfg))):
-                return original(self, cfg, *args, **kwargs)
-
-        return compile_config
-
-    def time_config(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def bench(self: Any, launcher: Any, *args: Any, **kwargs: Any) -> Any:
-            with positions.at(_position(BuildStage.AUTOTUNING, config_of(self.fn.__name__, launcher.config))):
-                return original(self, launcher, *args, **kwargs)
-
-        return bench
+    def timed(args: tuple[Any, ...]) -> Position:
+        return _position(BuildStage.AUTOTUNING, config_of(args[0].fn.__name__, args[1].config))
 
     with (
         replaced(AlgorithmSelectorCache, "benchmark_choice", time_choice),
-        replaced(CachingAutotuner, "_precompile_config", compile_config),
-        replaced(CachingAutotuner, "bench", time_config),
+        replaced(CachingAutotuner, "_precompile_config", positions.noting(compiled)),
+        replaced(CachingAutotuner, "bench", positions.noting(timed)),
     ):
         yield
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.machine.files import json_data
@@ -25,6 +25,7 @@ from aoti_debug.instrument.frontend.worker.reference_graphs import ReferenceGrap
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import FOLDING, MODEL
 
+Method: TypeAlias = Callable[..., Any]
 _SIZE = 1 << 18  # bytes of the file
 
 
@@ -71,6 +72,23 @@ class Positions:
             del self._raised[handled:]
         finally:
             self._write(outer)
+
+    def noting(self, position_of: Callable[[tuple[Any, ...]], Position | None]) -> Callable[[Method], Method]:
+        """Returns what wraps a method: in a call of it, the part that `position_of` gives for the arguments is at work.
+
+        Where that is None, the call is made as it is.
+        """
+
+        def wrap(original: Method) -> Method:
+            @functools.wraps(original)
+            def noting(*args: Any, **kwargs: Any) -> Any:
+                position = position_of(args)
+                with contextlib.nullcontext() if position is None else self.at(position):
+                    return original(*args, **kwargs)
+
+            return noting
+
+        return wrap
 
     def _note(self, error: BaseException, position: Position) -> None:
         """Remembers the innermost part that an exception has left."""
@@ -218,18 +236,14 @@ def _lowerings(positions: Positions, graphs: _Graphs) -> Iterator[None]:
 
         return run
 
-    def run_node(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def run_node(self: Any, n: Any) -> Any:
-            if n.op != "call_function":
-                return original(self, n)
-            function = FOLDING if self.is_const_graph else MODEL
-            with positions.at(Position(BuildStage.LOWERING, str(n.target), n.name, self.name or "", function)):
-                return original(self, n)
+    def lowered(arguments: tuple[Any, ...]) -> Position | None:
+        graph, n = arguments
+        if n.op != "call_function":
+            return None
+        function = FOLDING if graph.is_const_graph else MODEL
+        return Position(BuildStage.LOWERING, str(n.target), n.name, graph.name or "", function)
 
-        return run_node
-
-    with replaced(GraphLowering, "run", run), replaced(GraphLowering, "run_node", run_node):
+    with replaced(GraphLowering, "run", run), replaced(GraphLowering, "run_node", positions.noting(lowered)):
         yield
 
 

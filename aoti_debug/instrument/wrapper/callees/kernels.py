@@ -47,7 +47,7 @@ def triton_kernels(functions: Iterable[TritonFunction]) -> tuple[Kernel, ...]:
             sha256=_sha256(function.source),
             id=len(kernels),
             mangled=function.mangled,
-            cubin=_basename(function.cubin),
+            cubin=function.cubin.rpartition("/")[2],
             num_warps=launch.num_warps,
             shared_bytes=launch.shared_bytes,
             params=function.kernel_params,
@@ -75,10 +75,6 @@ def shared_cubins(text: str) -> tuple[str, ...]:
             specialised = replace(function, name="", launch=replace(function.launch, statement=0))
             sources.setdefault(function.cubin, set()).add(repr(specialised))
     return tuple(path for path, kernels in sources.items() if len(kernels) > 1)
-
-
-def _basename(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def _sha256(text: str) -> str:

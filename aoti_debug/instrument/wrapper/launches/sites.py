@@ -35,11 +35,6 @@ def discovered() -> tuple[LaunchForm, ...]:
 FORMS = discovered()
 
 
-def is_callee(name: str) -> bool:
-    """True if a function of this name launches something."""
-    return any(form.callees.fullmatch(name) for form in FORMS)
-
-
 def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     """Reads a call as the first form that matches it; None if no form does."""
     return next((parsed for form in FORMS if (parsed := form.read(call, context)) is not None), None)
@@ -71,7 +66,7 @@ class Sites:
 
 def is_launch_name(callee: str, externs: Mapping[str, Prototype]) -> bool:
     """True if a call of this name in a function of the model looks like a launch."""
-    return callee in externs or is_callee(callee) or bool(_UNREAD.fullmatch(callee))
+    return callee in externs or any(form.callees.fullmatch(callee) for form in FORMS) or bool(_UNREAD.fullmatch(callee))
 
 
 def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:

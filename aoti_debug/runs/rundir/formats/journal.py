@@ -103,16 +103,11 @@ def read(path: Path) -> Journal:
 
 def _read_header(path: Path, file: BinaryIO) -> tuple[Header, int]:
     data = file.read(abi.JOURNAL_HEADER.size)
-    if len(data) < abi.JOURNAL_HEADER.size:
-        raise RunDirError(f"{path} is truncated: it ends within its header", hint="run the package again")
-    magic, version, block_bytes, pid, level, start, reused, every = abi.JOURNAL_HEADER.codec.unpack(data)
-    if magic != abi.JOURNAL_MAGIC:
+    if len(data) == abi.JOURNAL_HEADER.size and not data.startswith(abi.JOURNAL_MAGIC):
         raise RunDirError(f"{path} is not a journal of aoti-debug", hint="run the package again")
-    if version != abi.JOURNAL_VERSION:
-        raise RunDirError(
-            f"{path} has version {version}; this aoti-debug reads version {abi.JOURNAL_VERSION}",
-            hint="read it with the version of aoti-debug that built the package",
-        )
+    block_bytes, pid, level, start, reused, every = abi.JOURNAL_HEADER.read_header(
+        path, data, abi.JOURNAL_MAGIC, abi.JOURNAL_VERSION
+    )
     if not abi.BLOCK_HEADER.size < block_bytes <= _LARGEST_BLOCK:
         raise RunDirError(f"{path} is damaged: blocks of {block_bytes} bytes", hint="run the package again")
     return Header(pid, level, start, reused, every), block_bytes

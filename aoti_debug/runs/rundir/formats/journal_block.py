@@ -33,7 +33,6 @@ from aoti_debug.runs.rundir.formats.journal_records import (
     NoteRecord,
     PrintRecord,
     Record,
-    ReplayStats,
     RunEnd,
     SlotValues,
     TensorFile,
@@ -222,13 +221,15 @@ class JournalBlock:
                 self.layouts.get(layout),
                 b"" if skipped else data[text : text + value_bytes],
                 self._text(text, value_bytes) if skipped else "",
+                None,
+                0,
             ),
         )
 
-    def _replay_stats(self, body: int, flags: int, time_ns: int) -> ReplayStats:
+    def _replay_stats(self, body: int, flags: int, time_ns: int) -> TensorStats:
         replay, begun = abi.REPLAY_STATS.codec.unpack_from(self.data, body)
         stats = self._tensor_stats(body + abi.REPLAY_STATS.size, flags, time_ns)
-        return ReplayStats(time_ns, self.thread, replay, begun, stats)
+        return stats._replace(replay=replay, begun=begun)
 
     def _fault(self, body: int, _flags: int, time_ns: int) -> FaultRecord:
         call, launch, kind, in_launch, domain, code, size = abi.FAULT.codec.unpack_from(self.data, body)

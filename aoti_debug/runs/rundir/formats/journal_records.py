@@ -161,29 +161,21 @@ class TensorFile(NamedTuple):
 
 
 class TensorStats(NamedTuple):
-    """The statistics of a tensor at one phase of a launch."""
+    """The record of a tensor at one phase of a launch, at level 2 or hash."""
 
     time_ns: int
     thread: int
     key: LaunchKey
     slot: int
     phase: Phase
-    uninitialised: bool
+    uninitialised: bool  # an output before its launch
     statistics: Statistics | None  # None: not read (see `reason`), or only the hash was computed
-    hash: int | None  # None: not read
+    hash: int | None  # of the bytes, row-major; None: not read
     layout: Layout | None
     values: bytes  # the elements, row-major; empty if there are too many
     reason: str
-
-
-class ReplayStats(NamedTuple):
-    """The statistics of a tensor of a call that a CUDA graph captured, as a replay left them."""
-
-    time_ns: int
-    thread: int
-    replay: int  # that measured them, from 1
-    begun: int  # replays that had begun by then
-    stats: TensorStats
+    replay: int | None = None  # of the CUDA graph that captured the call, from 1; None: the call was not captured
+    begun: int = 0  # replays that had begun by then
 
 
 class FaultRecord(NamedTuple):
@@ -285,7 +277,6 @@ Record: TypeAlias = (
     | LaunchEnd
     | TensorFile
     | TensorStats
-    | ReplayStats
     | FaultRecord
     | GuardDamage
     | PrintRecord

@@ -164,10 +164,10 @@ def test_statistics_of_a_replay(tmp_path: Path) -> None:
     writer = JournalWriter(level=2)
     writer.tensor_stats(1, 2, Phase.AFTER, FLOATS, values=bytes(X.layout.bytes), layout=X.layout, replay=(731, 732))
     (record,) = read(tmp_path, writer).records
-    assert isinstance(record, journal_records.ReplayStats)
+    assert isinstance(record, journal_records.TensorStats)
     assert (record.replay, record.begun) == (731, 732)
-    assert (record.stats.key.launch, record.stats.slot, record.stats.phase) == (1, 2, Phase.AFTER)
-    assert (record.stats.statistics, record.stats.values) == (FLOATS, bytes(X.layout.bytes))
+    assert (record.key.launch, record.slot, record.phase) == (1, 2, Phase.AFTER)
+    assert (record.statistics, record.values) == (FLOATS, bytes(X.layout.bytes))
 
 
 def test_faults_and_notes(tmp_path: Path) -> None:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from aoti_debug.app.torch_compile.debug import debug
     from aoti_debug.base.version import __version__
     from aoti_debug.instrument.builder.build import build
-    from aoti_debug.package.printing.inspectors import inspector
-    from aoti_debug.package.printing.module_inspectors import inspect_modules
+    from aoti_debug.package.printing.inspectors import inspect_modules, inspector
     from aoti_debug.package.printing.print_operator import print_
     from aoti_debug.runs.diagnosis.diagnose import diagnose
     from aoti_debug.runs.run.inspector import inspect
@@ -49,7 +48,7 @@ _MODULES = {
     "debug": "aoti_debug.app.torch_compile.debug",
     "diagnose": "aoti_debug.runs.diagnosis.diagnose",
     "inspect": "aoti_debug.runs.run.inspector",
-    "inspect_modules": "aoti_debug.package.printing.module_inspectors",
+    "inspect_modules": "aoti_debug.package.printing.inspectors",
     "inspector": "aoti_debug.package.printing.inspectors",
     "load_file": "aoti_debug.runs.rundir.load_tensors",
     "load_launch": "aoti_debug.runs.rundir.load_tensors",

@@ -11,10 +11,9 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kind, Manifest
 from aoti_debug.package.recording import levels
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
-from aoti_debug.repro.find_launch import fault_of, find_launch, require_trust
 from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
 from aoti_debug.repro.generate_texts import generate, kind_of
-from aoti_debug.repro.recorded_launch import RecordedLaunch, recorded_launch
+from aoti_debug.repro.recorded_launch import RecordedLaunch, fault_of, find_launch, recorded_launch, require_trust
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.runs.rundir.timeline import Launch

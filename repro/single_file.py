@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
-from aoti_debug.repro.replay_modules import PACKAGE, TEMPLATES, modules_of
+from aoti_debug.repro.folder import PACKAGE, TEMPLATES, modules_of
 from aoti_debug.repro.templates.unpack import MARK
 
 LIMIT = 1 << 20  # bytes, compressed

@@ -77,8 +77,8 @@ GROUPS = (
     Group("wrapper", ("aoti_debug/instrument/wrapper/**/*.py",), ("tests/instrument/wrapper",), 8),
     Group(
         "archive",
-        ("aoti_debug/package/pt2/archive.py", "aoti_debug/package/pt2/archive_safety.py"),
-        ("tests/package/pt2/test_archive.py", "tests/package/pt2/test_archive_safety.py"),
+        ("aoti_debug/package/pt2/archive.py", "aoti_debug/package/pt2/archive.py"),
+        ("tests/package/pt2/test_archive.py", "tests/package/pt2/test_archive.py"),
         4,
     ),
     Group(

@@ -10,10 +10,9 @@ from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Form, Kind, Role
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.folder import default_folder
+from aoti_debug.repro.folder import default_folder, modules_of
 from aoti_debug.repro.generate_texts import kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch
-from aoti_debug.repro.replay_modules import modules_of
 from tests.repro.repro_launches import LaunchBuilder, manifest, write
 
 
@@ -85,7 +84,7 @@ def test_a_kernel_without_source_is_refused(tmp_path: Path) -> None:
 def test_modules_that_travel_import_nothing_of_ours() -> None:
     import ast
 
-    from aoti_debug.repro.replay_modules import TEMPLATES
+    from aoti_debug.repro.folder import TEMPLATES
 
     imported = set()
     for path in TEMPLATES.glob("*.py"):

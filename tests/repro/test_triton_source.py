@@ -9,7 +9,7 @@ import pytest
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.compiler import find_torch
-from aoti_debug.instrument.builder import kernel_details
+from aoti_debug.instrument.builder import compare_kernels
 from aoti_debug.instrument.wrapper.callees.triton_helpers import definitions, free_names
 from aoti_debug.repro.triton_source import standalone_source, top_level_names
 from tests.repro.inductor_sources import IMPORTS, helpers
@@ -115,7 +115,7 @@ def test_what_is_missing_is_named() -> None:
 
 def test_every_function_of_the_installed_torch_can_be_inlined() -> None:
     """Whatever a kernel may call is defined, imported or built in."""
-    text = (find_torch().directory / kernel_details.HELPERS).read_text()
+    text = (find_torch().directory / compare_kernels.HELPERS).read_text()
     plain = ("set_driver_to_cpu", "set_driver_to_gpu", "_is_backend_active", "get_backend_options", "get_constexprs")
     names = [name for name in definitions(text) if name not in (*plain, "triton_builtin", "_T")]
     assert len(names) > 30

@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.base.machine import compiler as cuda_toolkit
 from aoti_debug.instrument.builder.compiling.runtime_objects import translation_units, unpack_kernels
 
 HERE = Path(__file__).resolve().parent

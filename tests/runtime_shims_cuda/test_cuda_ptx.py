@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.base.machine import compiler
 from tests.runtime_shims_cuda import samples
 from tests.runtime_shims_cuda.device_library import RUNTIME, SCALAR_TYPES
 
@@ -125,7 +125,7 @@ def joined(ptx: str) -> str:
 
 @pytest.mark.parametrize(("assembler", "architecture", "is_newer"), ASSEMBLED)
 def test_it_assembles(tmp_path: Path, assembler: str, architecture: str, is_newer: bool) -> None:
-    backend = cuda_toolkit.triton_directory()
+    backend = compiler.triton_directory()
     ptxas = backend / "bin" / assembler if backend is not None else None
     if ptxas is None or not ptxas.is_file():
         pytest.skip(f"triton, which brings {assembler}, is not installed")

@@ -9,7 +9,7 @@ from aoti_debug.app.doctor import host
 from aoti_debug.app.doctor.host import MachineCheck, Status, missing, missing_required, ok, torch_cuda, warning
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.base.machine import compiler
 
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 _NO_DEVICE, _MISMATCH = 100, 803  # CUresult
@@ -129,7 +129,7 @@ def headers() -> Iterator[MachineCheck]:
     """Checks for the CUDA headers, which the wrappers of CUDA models include."""
     if not torch_cuda():
         return
-    directory = cuda_toolkit.find_header_directory("cuda_runtime_api.h")
+    directory = compiler.find_header_directory("cuda_runtime_api.h")
     if directory is None:
         todo = "install the CUDA toolkit and set CUDA_HOME, or pip install nvidia-cuda-runtime"
         yield missing("CUDA headers", "cuda_runtime_api.h is nowhere", todo)

@@ -18,8 +18,9 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine import cache, cuda_toolkit
+from aoti_debug.base.machine import cache
 from aoti_debug.base.machine import compiler as compilers
+from aoti_debug.base.machine import compiler as cuda_toolkit
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.runs.rundir import run_directory
 

@@ -23,8 +23,8 @@ from aoti_debug.compare.protocol.request import Region
 from aoti_debug.compare.regions.regions import UNRETURNED, fault_region, find_regions
 from aoti_debug.package.recording import levels
 from aoti_debug.package.reference.program import Reference
-from aoti_debug.repro.find_launch import fault_of, find_launch, require_trust
 from aoti_debug.repro.folder import check_free, default_folder, unfinished
+from aoti_debug.repro.recorded_launch import fault_of, find_launch, require_trust
 from aoti_debug.repro.run_again import run_again
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed

@@ -1,4 +1,4 @@
-"""Compares the kernels of a new build with those of a compiled package, and verifies that a package has kept them.
+"""Completes what is known of kernels, compares those of two packages, and verifies that a package has kept its own.
 
 Triton kernels are compared by the hash of the machine code in their binaries. The machine code of a C++ kernel depends
 on where it lies in its library, so these are compared by what they are compiled from: source and flags.
@@ -6,21 +6,79 @@ on where it lies in its library, so these are compared by what they are compiled
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError, InternalError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.compiler import Torch
-from aoti_debug.instrument.builder import kernel_details
-from aoti_debug.instrument.builder.kernel_details import normalised_source
 from aoti_debug.instrument.frontend import compile_commands, sources
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
+from aoti_debug.instrument.frontend.protocol.messages import TritonConfig
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.instrument.wrapper.analysis import kernels_of
+from aoti_debug.instrument.wrapper.callees.triton_helpers import helpers_of
 from aoti_debug.package.manifest import Kernel, PackageOrigin
 from aoti_debug.package.pt2 import extract, kernel_hashes
 from aoti_debug.package.pt2.archive import WRAPPER_SOURCE, Artifact, ArtifactKind
+from aoti_debug.package.triton_config.infer import infer_config
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_PYTHON_COMMENT = re.compile(r"#[^\n]*")
+_INCLUDE = re.compile(r"^\s*#\s*include[^\n]*$", re.MULTILINE)
+_SPACE = re.compile(r"\s+")
+_NAME = "kernel"
+HELPERS = "_inductor/runtime/triton_helpers.py"  # below torch's directory
+
+
+def normalised_source(kernel: Kernel) -> str:
+    """The kernel's source without comments, includes and decorators, with a fixed name and single spaces.
+
+    It is equal for kernels that differ only in names, comments and spaces.
+    """
+    if kernel.language == "triton":
+        definition = re.search(rf"^[ \t]*def {re.escape(kernel.name)}\(", kernel.source, re.MULTILINE)
+        text = _PYTHON_COMMENT.sub("", kernel.source[definition.start() :] if definition else kernel.source)
+    else:
+        text = _COMMENT.sub("", _INCLUDE.sub("", kernel.source))
+    return _SPACE.sub(" ", re.sub(rf"\b{re.escape(kernel.name)}\b", _NAME, text)).strip()
+
+
+def complete_kernels(
+    kernels: Iterable[Kernel], configs: Mapping[str, TritonConfig], directory: Path
+) -> tuple[Kernel, ...]:
+    """Adds the configuration that each Triton kernel was compiled with, and the hashes of its binary.
+
+    The configuration of a kernel that is not in `configs` is inferred as far as possible.
+
+    Args:
+        configs: kernel name -> configuration that Inductor recorded.
+        directory: the folder of the kernel binaries.
+    """
+    return tuple(_complete(k, configs, directory) if k.language == "triton" else k for k in kernels)
+
+
+def triton_helpers(kernels: Iterable[Kernel], torch_directory: Path) -> str:
+    """The source of Inductor's helper functions that the Triton kernels call, from the torch that compiled them."""
+    sources = [k.source for k in kernels if k.language == "triton" and k.source]
+    path = torch_directory / HELPERS
+    return helpers_of(sources, path.read_text()) if sources and path.is_file() else ""
+
+
+def _complete(kernel: Kernel, configs: Mapping[str, TritonConfig], directory: Path) -> Kernel:
+    binary = directory / kernel.cubin
+    if kernel.cubin and binary.is_file():
+        whole, code = kernel_hashes.hash_binary(binary)
+        kernel = replace(kernel, cubin_sha256=whole, code_sha256=code)
+    config = configs.get(kernel.name)
+    if config is None:
+        return infer_config(kernel)
+    return replace(
+        kernel, config=config.values, global_scratch=config.global_scratch, profile_scratch=config.profile_scratch
+    )
+
 
 _IRRELEVANT_MACROS = ("TORCH_INDUCTOR_PRECOMPILE_HEADERS", "USE_MMAP_SELF", "USE_MMAP_EXTERNAL")
 _IRRELEVANT_FLAGS = ("fPIC", "shared", "g1", "fno-omit-frame-pointer")
@@ -100,7 +158,7 @@ def read_kernels(package: Artifact, model: str, directory: Path, torch: Torch) -
         commands = compile_commands.parse(kernels, torch.directory) or compile_commands.parse(text, torch.directory)
         flags = frozenset() if commands is None else relevant_flags(commands.compile)
         kernels = sources.COMMANDS.sub("", kernels)
-    return KernelSet(kernel_details.complete_kernels(kernels_of(text, kernels), {}, directory), flags)
+    return KernelSet(complete_kernels(kernels_of(text, kernels), {}, directory), flags)
 
 
 def compare(package: Path, fresh: KernelSet, other: KernelSet) -> KernelComparison:

@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.builder.kernel_details import normalised_source
+from aoti_debug.instrument.builder.compare_kernels import normalised_source
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.wrapper.analysis import Analysis
 from aoti_debug.package.manifest import Arg, Certainty, Manifest, PackageOrigin, Promise, Site

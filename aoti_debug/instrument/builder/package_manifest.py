@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.base.version import __version__
-from aoti_debug.instrument.builder import kernel_details
+from aoti_debug.instrument.builder import compare_kernels
 from aoti_debug.instrument.builder.compiling import compile_library
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.instrument.builder.options import BuildOptions
@@ -17,7 +17,7 @@ from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.wrapper import promised_layouts, provenance
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS, Analysis
 from aoti_debug.instrument.wrapper.analysis import analyse as analyse_wrapper
-from aoti_debug.instrument.wrapper.callees.shim_operators import declared_shims, shim_operators
+from aoti_debug.instrument.wrapper.callees.operators import declared_shims, shim_operators
 from aoti_debug.package import manifest
 from aoti_debug.package.inputs.signature import ModelSignature, keyword_names
 from aoti_debug.package.manifest import Kernel, KernelCompilation, KernelMatch, Manifest, OperatorSchema, Site
@@ -95,7 +95,7 @@ def make_manifest(
         other_torch=sources.other_torch,
         without_weights=sources.without_weights if analysis.constants else "",
         sameness=KernelMatch(len(original_hashes), ()) if original_hashes else None,
-        triton_helpers=kernel_details.triton_helpers(kernels, tools.torch.directory),
+        triton_helpers=compare_kernels.triton_helpers(kernels, tools.torch.directory),
         operators=called_operators(analysis.sites, answer.schemas),
         weights=lowered.weights_file,
     )
@@ -112,7 +112,7 @@ def called_operators(sites: Iterable[Site], schemas: Mapping[str, OperatorSchema
 
 
 def _kernels(lowered: LoweredModel, analysis: Analysis, original_hashes: Mapping[str, str]) -> tuple[Kernel, ...]:
-    kernels = kernel_details.complete_kernels(analysis.kernels, lowered.triton_configs, lowered.sources.directory)
+    kernels = compare_kernels.complete_kernels(analysis.kernels, lowered.triton_configs, lowered.sources.directory)
     return tuple(
         replace(kernel, code_sha256=original_hashes.get(kernel.name, kernel.code_sha256)) for kernel in kernels
     )

@@ -17,7 +17,7 @@ from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.frontend.sources import FilePart
 from aoti_debug.package import manifest, weights_file
 from aoti_debug.package.pt2 import archive
-from aoti_debug.package.pt2.archive_safety import DAMAGED
+from aoti_debug.package.pt2.archive import DAMAGED
 from aoti_debug.package.reference import program
 
 ROOT = "package"

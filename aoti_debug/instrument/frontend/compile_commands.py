@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.base.machine import compiler
 from aoti_debug.instrument.frontend.sources import Flags
 
 _COMMAND = re.compile(r"^// (Compile|Link) cmd\n// (.*)$", re.MULTILINE)
@@ -90,7 +90,7 @@ def _local_directory(path: str, torch: Path) -> str:
     if Path(path).is_dir():
         return path
     match = _CUDA.match(path)
-    local = cuda_toolkit.find_directory(match.group(1)) if match else None
+    local = compiler.find_directory(match.group(1)) if match else None
     return str(local) if local else ""
 
 

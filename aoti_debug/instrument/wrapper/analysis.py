@@ -8,8 +8,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper import allocations, model_variables
 from aoti_debug.instrument.wrapper.allocations import AllocationCall
 from aoti_debug.instrument.wrapper.callees.kernels import cpp_kernels, functions, triton_kernels
+from aoti_debug.instrument.wrapper.callees.operators import parse as parse_proxy
 from aoti_debug.instrument.wrapper.callees.prototypes import Prototype, parse_externs, parse_prototypes
-from aoti_debug.instrument.wrapper.callees.proxy_operators import parse as parse_proxy
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import Scan
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Variables, entry_points
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.machine.files import free_space
-from aoti_debug.package.pt2.archive import AOTINDUCTOR, Artifact
-from aoti_debug.package.pt2.archive_safety import DAMAGED, UNTRUSTED_HINT, printable
+from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, UNTRUSTED_HINT, Artifact, printable
 
 UNCHANGED_PACKAGE_HINT = "pass the package as torch wrote it, or the exported program that it was compiled from"
 _SPACE_HINT = "free some space, or set XDG_CACHE_HOME to a folder on another disk"

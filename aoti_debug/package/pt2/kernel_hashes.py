@@ -12,8 +12,7 @@ from pathlib import Path
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.native.elf import Library
 from aoti_debug.package.manifest import KernelMatch
-from aoti_debug.package.pt2.archive import AOTINDUCTOR, KERNEL_BINARIES, Artifact
-from aoti_debug.package.pt2.archive_safety import DAMAGED
+from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, KERNEL_BINARIES, Artifact
 
 ORIGINAL = ".original"  # suffix of the library that an instrumented package takes its kernels from
 _LIBRARIES = (".so", ORIGINAL)

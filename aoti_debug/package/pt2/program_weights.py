@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.base import dtypes
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.pt2.archive_safety import DAMAGED
+from aoti_debug.package.pt2.archive import DAMAGED
 from aoti_debug.package.recording.values import extent_elements
 from aoti_debug.package.weights_file import WeightsFile
 

@@ -14,8 +14,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.machine import trusted_hashes
 from aoti_debug.package.manifest import Manifest
-from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
-from aoti_debug.package.pt2.archive_safety import DAMAGED, printable
+from aoti_debug.package.pt2.archive import DAMAGED, Artifact, ArtifactKind, printable
 
 TRUST_HINT = "if you trust whoever made it: --trust"
 _CHUNK = 1 << 20

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError, ToolchainError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine import cache, cuda_toolkit
+from aoti_debug.base.machine import cache, compiler
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.base.native.elf import Library
 from aoti_debug.base.version import __version__
@@ -25,7 +25,7 @@ from aoti_debug.instrument.builder.compiling.toolchain import NO_EXEC_STACK, RUN
 from aoti_debug.instrument.frontend import torch_mismatch
 from aoti_debug.instrument.frontend.sources import Flags
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS
-from aoti_debug.instrument.wrapper.callees import proxy_operators
+from aoti_debug.instrument.wrapper.callees import operators
 from aoti_debug.instrument.wrapper.callees.prototypes import parse_prototypes
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Kernel, Manifest, PackageOrigin
@@ -148,7 +148,7 @@ def include_dirs(device: str, torch: Torch) -> tuple[str, ...]:
 
 
 def _cuda_include() -> Path:
-    folder = cuda_toolkit.find_header_directory("cuda.h")
+    folder = compiler.find_header_directory("cuda.h")
     if folder is None:
         raise ToolchainError("there is no cuda.h", hint="install the CUDA toolkit, or set CUDA_HOME to its directory")
     return folder
@@ -211,7 +211,7 @@ def _describe(package: Artifact, model: str, files: Path, torch: Torch) -> tuple
     torch_mismatch.check(package.path, "", library, torch)
     kernels = _kernels(files)
     lists = (path for path in sorted(files.glob("*.wrapper.json")) if not path.name.endswith("_metadata.json"))
-    nodes = proxy_operators.parse("".join(map(extract.read_text, lists)))
+    nodes = operators.parse("".join(map(extract.read_text, lists)))
     with Library(library) as elf:
         called = elf.relocated_symbols()
         cpp_kernels = set(elf.machine_code("cpp_fused"))

@@ -1,4 +1,4 @@
-"""Loads a model of a package into this process, with the weights that the archive stores beside it.
+"""Loads a model of a package into this process, with weights that lie in the archive or that the package refers to.
 
 It is called through torch's C++ loader: `torch._inductor.package`, which torch's own Python loader imports, takes
 longer to import than torch itself, and nothing of it is needed to call a model.
@@ -8,20 +8,54 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import io
 import shutil
 import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.machine import cache
+from aoti_debug.package import weights_file
 from aoti_debug.package.inputs.signature import Leaf, ModelSignature
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import archive, compatibility, program_weights
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
-from aoti_debug.runs.run import referenced_weights
+from aoti_debug.package.pt2.program_weights import mapped, stored_weights
+from aoti_debug.package.weights_file import WeightsFile
+
+if TYPE_CHECKING:
+    import torch
+
+
+def referenced(package: Artifact, weights: WeightsFile, device: str) -> Mapping[str, torch.Tensor]:
+    """The weights of the package's model, by their names in it.
+
+    On the CPU they are mapped: nothing is read before it is used, and what is overwritten is copied page by page.
+
+    Args:
+        device: "cpu" or "cuda"; the current device gets a copy of the weights that the model has on a GPU.
+
+    Raises:
+        ArtifactError: the file lacks one of them.
+    """
+    import torch
+
+    here = f"cuda:{torch.cuda.current_device()}" if device == "cuda" else device
+    others = io.BytesIO(package.read(weights_file.MEMBER))
+    found: dict[str, torch.Tensor] = torch.load(
+        others, weights_only=True, map_location=lambda storage, place: storage if place == "cpu" else storage.cuda()
+    )
+    path = Path(weights.path)
+    stored = stored_weights(path)
+    for name, attribute in weights.names.items():
+        if attribute not in stored:
+            raise ArtifactError(f"{path} has no weight {attribute} that can be mapped", hint="build the package again")
+        found[name] = mapped(path, stored[attribute]).to(here)
+    return found
+
 
 _DRIVER = "libcuda.so.1"
 _COMPILER = "torch._inductor.package"
@@ -177,7 +211,7 @@ def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: boo
         program_weights.check(manifest.weights)
     model = load(package, manifest.model, manifest.device, single_threaded=single_threaded)
     if manifest.weights is not None:
-        model.use_weights(referenced_weights.read(package, manifest.weights, manifest.device))
+        model.use_weights(referenced(package, manifest.weights, manifest.device))
     return model
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
-from aoti_debug.base.machine import cache, cuda_toolkit
+from aoti_debug.base.machine import cache, compiler
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.package.pt2.trust import TRUST_HINT
 from aoti_debug.repro.recorded_launch import kernel_binary
@@ -127,9 +127,9 @@ def _function(kernel: Kernel) -> str:
 
 
 def _disassembler() -> tuple[Path, tuple[str, ...]]:
-    bundled = cuda_toolkit.triton_directory()
+    bundled = compiler.triton_directory()
     for name, options in _DISASSEMBLERS:
-        path = cuda_toolkit.find_program(name) or (bundled / "bin" / name if bundled else None)
+        path = compiler.find_program(name) or (bundled / "bin" / name if bundled else None)
         if path is not None and path.is_file():
             return path, options
     raise ToolchainError(

@@ -14,7 +14,7 @@ import pytest
 from aoti_debug.app.doctor import doctor, host
 from aoti_debug.app.doctor.doctor import Driver, Gpu, check_driver
 from aoti_debug.app.doctor.host import MachineCheck, Status
-from aoti_debug.base.machine import cache, compiler, cuda_toolkit
+from aoti_debug.base.machine import cache, compiler
 
 H100 = Gpu("NVIDIA H100", (9, 0), 80 << 30)
 
@@ -187,8 +187,8 @@ def cuda_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     toolkit = tmp_path / "toolkit"
     for module in (doctor, host):
         monkeypatch.setattr(module, "torch_cuda", lambda: "13.0")
-    monkeypatch.setattr(cuda_toolkit, "toolkit_directories", lambda: (toolkit,))
-    monkeypatch.setattr(cuda_toolkit, "package_directories", lambda: ())
+    monkeypatch.setattr(compiler, "toolkit_directories", lambda: (toolkit,))
+    monkeypatch.setattr(compiler, "package_directories", lambda: ())
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(host, "_program_of_package", lambda package, program: None)
     monkeypatch.setattr(host, "_triton_ptxas", lambda: None)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.base.machine import compiler
 from aoti_debug.instrument.frontend import compile_commands
 from aoti_debug.instrument.frontend.sources import Flags
 from tests import paths
@@ -23,7 +23,7 @@ TORCH = Path("/here/torch")
 def test_commands_of_real_packages(
     golden: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(cuda_toolkit, "toolkit_directories", lambda: ())
+    monkeypatch.setattr(compiler, "toolkit_directories", lambda: ())
     commands = compile_commands.parse((GOLDEN / f"{name}.cpp.txt").read_text(), TORCH)
     assert commands is not None
     text = json.dumps(asdict(commands), indent=1).replace(sysconfig.get_path("include"), "PYTHON_INCLUDE")

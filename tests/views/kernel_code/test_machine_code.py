@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
-from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.base.machine import compiler
 from aoti_debug.package.manifest import Kernel, Kind
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.views.kernel_code import machine_code
@@ -92,7 +92,7 @@ def test_no_program_is_started_on_untrusted_machine_code(
 
 
 def test_machine_code_is_disassembled(run: RunDir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bundled = cuda_toolkit.triton_directory()
+    bundled = compiler.triton_directory()
     if bundled is None:
         pytest.skip("Triton, which contains ptxas and nvdisasm, is not installed")
     ptxas = bundled / "bin/ptxas"
@@ -107,8 +107,8 @@ def test_machine_code_is_disassembled(run: RunDir, monkeypatch: pytest.MonkeyPat
 
 
 def test_no_disassembler(run: RunDir, packaged: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_toolkit, "find_program", lambda name: None)
-    monkeypatch.setattr(cuda_toolkit, "triton_directory", lambda: None)
+    monkeypatch.setattr(compiler, "find_program", lambda name: None)
+    monkeypatch.setattr(compiler, "triton_directory", lambda: None)
     with pytest.raises(ToolchainError, match="neither nvdisasm nor cuobjdump is installed") as raised:
         machine_code.sass(run, kernel(), trusted=False)
     assert raised.value.exit_code == 4

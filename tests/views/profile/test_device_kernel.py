@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.base.machine import compiler
 from aoti_debug.package import manifest as manifests
 from aoti_debug.package.manifest import ConfigOrigin, Inferred, Kind, Role
 from aoti_debug.package.pt2 import archive
@@ -28,7 +28,7 @@ from tests.schema import DOCS, problems
 PTX = Path(__file__).with_name("scale.ptx")
 PEAKS = Peaks("a GPU", 1e12, {"float32": 1e13})
 KIB = 1024
-_BUNDLED = cuda_toolkit.triton_directory()
+_BUNDLED = compiler.triton_directory()
 PTXAS = None if _BUNDLED is None else _BUNDLED / "bin" / "ptxas"
 needs_ptxas = pytest.mark.skipif(
     PTXAS is None or not PTXAS.is_file(), reason="Triton, which contains ptxas, is not installed"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.base.machine import cuda_toolkit
+from aoti_debug.base.machine import compiler
 from aoti_debug.views.profile.device_kernel import KernelResources, kernel_resources
 
 PTX = Path(__file__).with_name("scale.ptx")
-_BUNDLED = cuda_toolkit.triton_directory()
+_BUNDLED = compiler.triton_directory()
 TOOLS = None if _BUNDLED is None or not (_BUNDLED / "bin" / "ptxas").is_file() else _BUNDLED / "bin"
 needs_ptxas = pytest.mark.skipif(TOOLS is None, reason="Triton, which contains ptxas and cuobjdump, is not installed")
 

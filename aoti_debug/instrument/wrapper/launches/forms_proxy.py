@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from aoti_debug.instrument.wrapper.callees.proxy_operators import Flat, ProxyNode
-from aoti_debug.instrument.wrapper.callees.shim_operators import mutated, qualified, schema_of
+from aoti_debug.instrument.wrapper.callees.operators import Flat, ProxyNode, mutated, qualified, schema_of
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import PROXY, CallExpression
 from aoti_debug.instrument.wrapper.launches import slots

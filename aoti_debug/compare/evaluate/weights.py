@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import dtypes, wording
-from aoti_debug.package.printing import inspected_tensor
+from aoti_debug.package.pt2 import load_program
 from aoti_debug.package.pt2.program_weights import StoredWeight, mapped, stored_weights
 from aoti_debug.package.reference.program import Node, TensorType
 
@@ -58,11 +58,8 @@ class ExportedWeights:
     @cached_property
     def _loaded(self) -> Mapping[str, object]:
         """All weights, read by torch: those that cannot be mapped are among them."""
-        import torch
-
-        inspected_tensor.register()
         try:
-            program = torch.export.load(str(self._exported))
+            program = load_program.load(str(self._exported))
         except Exception as error:  # noqa: BLE001 - loading runs code of torch, and of the program's operators
             self.failure = (
                 f"{self._exported} cannot be loaded: {wording.first_line(str(error)) or type(error).__name__}"

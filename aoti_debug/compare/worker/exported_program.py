@@ -22,7 +22,7 @@ from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, Giv
 from aoti_debug.compare.worker.recorded_tensors import load_value, recorded_tensor
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
-from aoti_debug.package.printing import inspected_tensor
+from aoti_debug.package.pt2 import load_program
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.package.reference.program import MODEL, Node, NodeKind, Reference, ValueKey
 
@@ -167,12 +167,9 @@ class Loaded:
     """
 
     def __init__(self, path: str, inputs: input_files.Inputs | None) -> None:
-        import torch
-
         assert inputs is not None
-        inspected_tensor.register()
         try:
-            self._module = torch.export.load(path).module()
+            self._module = load_program.load(path).module()
         except Exception as error:
             raise NotEvaluableError(f"it cannot be loaded: {_text(error)}") from error
         self._inputs = inputs

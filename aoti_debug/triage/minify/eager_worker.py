@@ -25,7 +25,7 @@ from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs import signature as signatures
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.printing import inspected_tensor
-from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2 import archive, load_program
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import Graph, NodeKind, Reference, ValueKey
 from aoti_debug.triage.minify.eager_request import END, REFERENCE, REGION, VALUES, EagerValue, EvaluateRequest
@@ -46,9 +46,7 @@ def of_file(path: str, inputs: str) -> tuple[Reference, Region, dict[ValueKey, A
     Raises:
         ArtifactError: there are no inputs, or they do not fit.
     """
-    import torch
-
-    program = torch.export.load(path)
+    program = load_program.load(path)
     args, kwargs = _inputs(program, inputs)
     program = program.run_decompositions({})
     graphs = ReferenceGraphs()

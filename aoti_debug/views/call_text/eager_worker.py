@@ -19,8 +19,7 @@ from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.instrument.frontend.worker.graph_nodes import module_path
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
-from aoti_debug.package.printing import inspected_tensor
-from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2 import archive, load_program
 from aoti_debug.runs.rundir.formats.statistics import Statistics, tensor_statistics
 from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor
 from aoti_debug.runs.rundir.formats.tensor_file_format import content_hashes
@@ -104,8 +103,7 @@ def run(request: EagerRequest) -> EagerAnswer:
     stacks: Mapping[str, int] = {}
     try:
         user_code.load(request.imports, request.libraries)
-        inspected_tensor.register()
-        program = torch.export.load(request.program)
+        program = load_program.load(request.program)
         inputs = _inputs(request, program)
         interpreter = _Interpreter(program.module(), recorder)
         stacks = interpreter.stacks

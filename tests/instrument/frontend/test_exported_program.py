@@ -248,6 +248,40 @@ def test_an_operator_that_is_not_registered(folder: Path, modules: Path) -> None
     )
 
 
+def test_an_operator_that_torch_registers_when_it_is_used(folder: Path, tmp_path: Path) -> None:
+    if not hasattr(torch.nn, "LinearCrossEntropyOptions"):
+        pytest.skip("this torch has no such operator")
+
+    class Chunked(torch.nn.Module):
+        def forward(self, x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+            return torch.nn.functional.linear_cross_entropy(x, weight, target, reduction="none", options=options)
+
+    path = tmp_path / "model.pt2"
+    inputs = (torch.rand(6, 4), torch.rand(10, 4), torch.zeros(6, dtype=torch.long))
+    torch.export.save(torch.export.export(Chunked(), inputs), path)
+    failure = fails(request(path, folder))
+    assert isinstance(failure, ArtifactError)
+    assert failure.hint == (
+        "these operators are not registered: torch_nn::_linear_cross_entropy_batch_chunked_no_reduction; torch "
+        "registers them in torch.nn.modules.linear_cross_entropy: pass --import torch.nn.modules.linear_cross_entropy"
+    )
+
+
+@pytest.mark.slow
+def test_operators_without_a_meta_kernel(folder: Path, tmp_path: Path) -> None:
+    class Histograms(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            (factors, _), (counts, edges) = torch.geqrf(x), torch.histogram(x, 5)
+            return factors, counts, edges, torch.histogramdd(x, [2, 3])[0]
+
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(Histograms(), (torch.rand(6, 2),)), path)
+    lowered = exported_program.lower(request(path, folder), compiler.find_torch(), timeout=600)
+    assert "aoti_torch_cpu_geqrf(" in lowered.sources.wrapper
+    assert "histogram" in lowered.sources.wrapper
+
+
 def test_a_program_of_another_version(program: Path, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "newer.pt2"
     with zipfile.ZipFile(program) as source, zipfile.ZipFile(path, "w") as target:

@@ -287,7 +287,8 @@ ERRORS = {
     "load": _StepError(
         ArtifactError,
         "the exported program cannot be loaded: {error}: {message}",
-        "load it with the torch that wrote it, and --import or --load-library its custom operators",
+        "load it with the torch that wrote it, and --import or --load-library its custom operators; "
+        "aoti_debug.build(program) builds it in the process that exports it",
         0,
     ),
     "inputs": _StepError(ArtifactError, "{message}", ""),

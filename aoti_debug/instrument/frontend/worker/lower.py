@@ -42,6 +42,7 @@ from aoti_debug.instrument.wrapper import promised_layouts
 from aoti_debug.package.inputs import signature
 from aoti_debug.package.inputs.input_files import Inputs, check, read, write
 from aoti_debug.package.printing import inspected_tensor
+from aoti_debug.package.pt2 import load_program
 from aoti_debug.package.pt2.program_weights import stored_weights
 from aoti_debug.package.reference import program as reference_program
 from aoti_debug.package.weights_file import LARGE
@@ -91,8 +92,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
                 raise ValueError(f"torch {torch.__version__} has no such setting")
     if program is None:
         with step("load", times, request.program, lambda: _load_hint(request.program)):
-            inspected_tensor.register()
-            program = torch.export.load(request.program)
+            program = load_program.load(request.program)
     with step("inputs", times, request.inputs):
         missing_inputs_reason = _write_inputs(program, request.inputs, folder)
     if program.example_inputs is None:
@@ -185,7 +185,10 @@ def _load_hint(path: str) -> str:
         if not hasattr(getattr(torch.ops, namespace), name):
             missing.append(f"{namespace}::{name}")
     if missing:
-        return f"these operators are not registered: {', '.join(missing)}; {_REGISTER_HINT}"
+        modules = load_program.registering_modules(missing)
+        imports = " ".join(f"--import {module}" for module in modules)
+        remedy = f"torch registers them in {', '.join(modules)}: pass {imports}" if modules else _REGISTER_HINT
+        return f"these operators are not registered: {', '.join(missing)}; {remedy}"
     writers = {str(graph.get("torch_version", "")) for graph in graphs} - {"", torch.__version__}
     if writers:
         return f"torch {' and '.join(writers)} wrote it; this is torch {torch.__version__}"

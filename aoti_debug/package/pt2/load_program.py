@@ -1,0 +1,43 @@
+"""Loads saved exported programs; imports torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aoti_debug.package.printing import inspected_tensor
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+def load(path: str | Path) -> ExportedProgram:
+    """Loads a program, which torch can then trace as it could when it was exported.
+
+    torch gives a program that it has loaded fake tensors whose mode never runs an operator to learn the shapes of its
+    results: aten.geqrf, aten.histogram and others without a meta kernel could not be traced again. That of an export
+    runs them.
+
+    Raises:
+        Exception: of torch, or of the program's operators.
+    """
+    import torch
+    from torch._guards import detect_fake_mode
+
+    inspected_tensor.register()
+    program = torch.export.load(path)
+    mode = detect_fake_mode([node.meta.get("val") for node in program.graph.nodes])
+    if mode is not None:
+        mode.allow_fallback_kernels = True
+    return program
+
+
+def registering_modules(operators: list[str]) -> list[str]:
+    """The modules of torch that register some of these operators, "torch_nn::op", when they are imported."""
+    import torch
+
+    root = Path(torch.__file__).parent
+    declarations = [f'"{operator}"'.encode() for operator in operators]
+    texts = ((path, path.read_bytes()) for path in sorted(root.rglob("*.py")))
+    found = [path for path, text in texts if any(declaration in text for declaration in declarations)]
+    return [".".join(path.relative_to(root.parent).with_suffix("").parts) for path in found]

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from aoti_debug.package.pt2 import load_program
+
+
+class Factors(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.geqrf(x)[0]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    torch.export.save(torch.export.export(Factors(), (torch.rand(6, 4),)), tmp_path / "model.pt2")
+    return tmp_path / "model.pt2"
+
+
+def test_operators_without_a_meta_kernel_are_traced_again(program: Path) -> None:
+    with pytest.raises(Exception, match=r"aten\.geqrf\.default"):
+        torch.export.load(program).run_decompositions({})
+    traced = load_program.load(program).run_decompositions({})
+    assert torch.ops.aten.geqrf.default in [node.target for node in traced.graph.nodes]
+
+
+def test_torch_registers_some_operators_late() -> None:
+    chunked = "torch_nn::_linear_cross_entropy_batch_chunked"
+    known = hasattr(torch.nn, "LinearCrossEntropyOptions")
+    modules = load_program.registering_modules([chunked, "no_such::operator"])
+    assert modules == (["torch.nn.modules.linear_cross_entropy"] if known else [])
+    assert load_program.registering_modules(["no_such::operator"]) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,8 @@ from aoti_debug.package.reference.program import MODEL, Graph, Reference
 from aoti_debug.runs.run import saved_outputs
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
+
+_parsed = functools.lru_cache(maxsize=2)(program.from_json)  # a command asks for that of a run several times
 
 
 def first_difference(
@@ -279,7 +282,7 @@ def reference_of(run: RunDir) -> tuple[Reference, Path]:
             f"{package.path} does not hold the graph that it was compiled from",
             hint="build the exported program again with this version of aoti-debug",
         )
-    reference = program.from_json(package.read(program.MEMBER))
+    reference = _parsed(package.read(program.MEMBER))
     if not reference.graphs:
         raise ArtifactError(
             f"{package.path} holds no graph: {reference.failure or 'this torch did not report any'}",

@@ -7,6 +7,9 @@ one with the manifest of this debugger beside it. An archive is not trusted: its
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 import stat
 import zipfile
 import zlib
@@ -165,12 +168,20 @@ class Artifact:
 
 
 def inspect(path: str | Path) -> Artifact:
-    """Reads the kind, members and models of a file.
+    """Reads the kind, members and models of a file, once for as long as it stays as it is.
 
     Raises:
         ArtifactError: the file is not a valid `.pt2` archive; the message says what it looks like.
     """
-    path = Path(path)
+    state: tuple[int, ...] = ()
+    with contextlib.suppress(OSError, ValueError):  # reading it says why
+        status = os.stat(path)
+        state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _inspect(Path(path), state)
+
+
+@functools.lru_cache(maxsize=8)
+def _inspect(path: Path, _: tuple[int, ...]) -> Artifact:
     infos = _directory(path)
     check(path, infos)
     roots = {info.filename.partition("/")[0] for info in infos}

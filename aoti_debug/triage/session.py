@@ -32,8 +32,7 @@ from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.checks import contract, faults, guards, nonfinite, wrong_value
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome
-from aoti_debug.triage.investigation.options import TriageOptions
-from aoti_debug.triage.investigation.triage_runs import TriageRuns
+from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
 

@@ -23,10 +23,10 @@ from pathlib import Path
 
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import DiffCause
 from aoti_debug.compare.diff.explain_differences import explain_differences
-from aoti_debug.compare.diff.options import DiffOptions
 from aoti_debug.instrument.frontend.exported_program import WORKER
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
@@ -123,7 +123,7 @@ def _launches(run: RunDir, kernels: set[str]) -> Iterator[tuple[str, str]]:
 
 def _counted(found: Changed, bench: Bench, original: RunDir, launch: str, chosen: str) -> Changed:
     other = _run(bench, chosen)
-    diff = explain_differences(diff_runs(original, other), DiffOptions(a=original.path, b=other.path), Steps(None))
+    diff = explain_differences(diff_runs(original, other), UserCode(), Steps(None))
     explanations = {item.launch.id: item.explanation for item in diff.launches}
     own = explanations.pop(launch, None)
     blamed = [id_ for id_, explanation in explanations.items() if explanation and explanation.cause is DiffCause.WRONG]

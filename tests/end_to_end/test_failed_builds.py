@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.session import triage
 from aoti_debug.views.report import report

@@ -30,7 +30,7 @@ from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import Reference
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
-from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.session import triage
 from tests import archives, factories, machine_results
 from tests.unpacked_archive import COMMANDS, KERNELS, unpacked

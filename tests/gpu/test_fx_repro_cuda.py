@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.compare.fx_repro import FxExtra, write_fx_repro
+from aoti_debug.compare.fx_repro.fx_repro import FxExtra, write_fx_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from tests.built_model import Built

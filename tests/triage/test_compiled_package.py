@@ -10,7 +10,7 @@ import torch
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.instrument.builder.join_program import NO_MODEL_LINES
 from aoti_debug.runs.diagnosis.findings import FAULT
-from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.session import triage
 from tests import forked_script
 

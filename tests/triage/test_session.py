@@ -23,7 +23,7 @@ from aoti_debug.triage.build_failures.build_without import BuiltWithout
 from aoti_debug.triage.investigation import confirm_by_repro
 from aoti_debug.triage.investigation.confirm_by_repro import Confirmation, ReproTrial
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
-from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.results import finding_kinds, triage_directory
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.session import triage

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
+from aoti_debug.app.cli.show_options import CallOptions, CodeOptions
 from aoti_debug.base.abi import CallKind, Level
 from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.compare.compare_run import reference_of
@@ -20,11 +21,9 @@ from aoti_debug.runs.show.argument_statistics import Measurer
 from aoti_debug.runs.show.overview import BUDGET
 from aoti_debug.views.call_text.call import Call, CallCondition, call_lines, parse_condition
 from aoti_debug.views.call_text.eager_calls import eager_calls
-from aoti_debug.views.call_text.options import CallOptions
 from aoti_debug.views.call_text.recorded_calls import RecordedCalls
 from aoti_debug.views.kernel_code.kernel_code import document, launch_code, launch_kernels, listing
 from aoti_debug.views.kernel_code.machine_code import ptx, sass, triton_caches
-from aoti_debug.views.kernel_code.options import CodeOptions
 
 
 class RunCode:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.ranks import one_rank
+from aoti_debug.app.cli.show_options import CallOptions, CodeOptions
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
@@ -25,8 +26,6 @@ from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.argument_statistics import Measurer
 from aoti_debug.runs.show.overview import BUDGET, excerpt, header, overview, table
-from aoti_debug.views.call_text.options import CallOptions
-from aoti_debug.views.kernel_code.options import CodeOptions
 
 if TYPE_CHECKING:
     from aoti_debug.app.cli.show_code import RunCode  # a plain `show` starts without it

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.explain_differences import explain_differences
-from aoti_debug.compare.diff.options import DiffOptions
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.run import runner
@@ -26,6 +27,32 @@ from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
+
+BASE = "aoti_debug_diffs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions:
+    """Two runs, or models to run, and how.
+
+    Attributes:
+        a, b: each a run directory or the name of a run, an exported program, a compiled or an instrumented package.
+        inputs: a .pt or .safetensors file for the models; None for those of the run beside a model, or embedded ones.
+        calls: how many times each model is called; None: as often as in the run beside it, or once.
+        level: of the runs that are made: 1 saves tensors, 2 keeps their hashes and statistics, hash their hashes only.
+        explains: compute with the programs in float64 whether rounding explains what differs.
+        out: the directory in which the directory of the runs is made.
+        user_code: as for `build` and `run`.
+    """
+
+    a: Path
+    b: Path
+    inputs: Path | None = None
+    calls: int | None = None
+    level: int = 1
+    explains: bool = True
+    out: Path = Path(BASE)
+    user_code: UserCode = UserCode()
 
 
 def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
@@ -62,7 +89,7 @@ def diff(options: DiffOptions, listener: StepListener | None = None) -> Diff:
             found = diff_runs(runs["a"], runs["b"])
             note.text = f"{wording.pluralize(found.paired, 'pair')} of launches"
         if options.explains:
-            found = explain_differences(found, options, steps)
+            found = explain_differences(found, options.user_code, steps)
     return replace(found, directory=directory)
 
 

@@ -20,6 +20,7 @@ from aoti_debug.base.dtypes import Category
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.compare.compare import require_trust
 from aoti_debug.compare.compare_run import Scope, compare_run, reference_of
@@ -34,7 +35,6 @@ from aoti_debug.compare.diff.difference import (
 )
 from aoti_debug.compare.diff.expressions import SameExpressions
 from aoti_debug.compare.diff.judged_launches import JudgedLaunches, Judgement, Place, makers
-from aoti_debug.compare.diff.options import DiffOptions
 from aoti_debug.compare.diff.pairs import Pairing, PairRelation, RecordedTensor
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.regions.recorded_values import RecordedValues
@@ -45,7 +45,7 @@ from aoti_debug.runs.rundir.timeline import Launch
 _SLACK = 1 + 1e-6  # errors are measured in float64
 
 
-def explain_differences(diff: Diff, options: DiffOptions, steps: Steps) -> Diff:
+def explain_differences(diff: Diff, user_code: UserCode, steps: Steps) -> Diff:
     """The differences with their explanations; if they cannot be explained, with the reason."""
     if not diff.launches:
         return diff
@@ -53,7 +53,7 @@ def explain_differences(diff: Diff, options: DiffOptions, steps: Steps) -> Diff:
         if not run.has_tensors:
             return replace(diff, unexplained_reason=f"run {side} saved no tensors: --level 1 saves them")
     try:
-        return _explained(diff, options, steps)
+        return _explained(diff, user_code, steps)
     except AotiDebugError as error:
         hint = f"; {error.hint}" if error.hint else ""
         return replace(diff, unexplained_reason=f"{wording.first_line(str(error))}{hint}")
@@ -85,10 +85,10 @@ class _Side:
         return frozenset(found)
 
 
-def _explained(diff: Diff, options: DiffOptions, steps: Steps) -> Diff:
+def _explained(diff: Diff, user_code: UserCode, steps: Steps) -> Diff:
     sides = _sides(diff)
     with scratch_directory() as folder:
-        a, b = (_judged(side, options, folder / side.name, steps) for side in sides)
+        a, b = (_judged(side, user_code, folder / side.name, steps) for side in sides)
     pairing = Pairing(diff.by, diff.pairs, diff.only_a, diff.only_b)
     same = SameExpressions(pairing, sides[0].values, sides[1].values)
     given = {item.name for item in diff.inputs}
@@ -127,17 +127,17 @@ def _sides(diff: Diff) -> tuple[_Side, _Side]:
     )
 
 
-def _judged(side: _Side, options: DiffOptions, folder: Path, steps: Steps) -> JudgedLaunches:
+def _judged(side: _Side, user_code: UserCode, folder: Path, steps: Steps) -> JudgedLaunches:
     """The launches of a side, compared with its program.
 
     Raises:
         AotiDebugError: they cannot be.
     """
-    require_trust(side.run, trusted=options.user_code.trusted)
+    require_trust(side.run, trusted=user_code.trusted)
     folder.mkdir()
     with steps.step(f"evaluate {side.name}") as note:
         launches = side.launches()
-        code = options.user_code.after(side.run.info.imports, side.run.info.libraries)
+        code = user_code.after(side.run.info.imports, side.run.info.libraries)
         scope = Scope(launches=launches, inherited=False, user_code=code)
         rows = compare_run(side.run, scope, folder, Steps(None)).rows
         note.text = f"{wording.pluralize(len(launches), 'launch')} in float64"

@@ -122,17 +122,16 @@ class _Value(ast.NodeVisitor):
         called = ast.unparse(node.func)
         if sign := _infinite(node):
             self.infinities.add(sign)
-        elif called.endswith((".isnan", ".isinf", ".program_id", ".arange", ".device_assert")):
             return
-        elif called == "tl.load":
+        if called.endswith((".isnan", ".isinf", ".program_id", ".arange", ".device_assert")):
+            return
+        if called == "tl.load":
             self._load(node)
         elif called == "tl.where" and len(node.args) == 3:
             self._where(node)
         else:
             self.negates |= called.endswith(("abs", "fabs"))
-            self.visit(node.func)
-            for value in (*node.args, *(k.value for k in node.keywords)):
-                self.visit(value)
+            self.generic_visit(node)
 
     def _load(self, node: ast.Call) -> None:
         named = [keyword.value for keyword in node.keywords if keyword.arg in ("pointer", "other")]

@@ -15,8 +15,7 @@ from aoti_debug.runs.diagnosis.findings import Finding, FindingKind
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.triage.investigation.options import TriageOptions
-from aoti_debug.triage.investigation.triage_runs import TriageRuns
+from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 
 
 class Investigation:

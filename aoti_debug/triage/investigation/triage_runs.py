@@ -1,4 +1,4 @@
-"""The runs of a triage: the same package and inputs, recorded in different ways."""
+"""The options of a triage, and its runs: the same package and inputs, recorded in different ways."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.steps import Step, Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
+from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
+from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions, recording_everything
 from aoti_debug.runs.run.runner import RunResult
@@ -24,8 +28,9 @@ from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles
+from aoti_debug.triage.results.triage_directory import BASE
 
 FLIGHT = 8  # launches whose inputs the flight recorder keeps
 NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer
@@ -33,6 +38,61 @@ _QUIET = {"AOTI_DEBUG_PRINT": "none"}
 SMALL = 1 << 30  # bytes of a package, and of what it saves, that runs twice on a GPU at the same time
 _CORES = 4  # that it takes to run it twice at the same time
 _ALL_TENSORS = "run, level 1, all"
+
+
+@dataclass(frozen=True)
+class TriageOptions:
+    """The model, its inputs, and how to run it.
+
+    Attributes:
+        model: the file of an exported program or of a compiled package, or an instrumented package.
+        name: which model of a compiled package that holds several; "" for the only one.
+        inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
+        random_inputs: the seed of generated inputs; None for none.
+        exported: the exported program that a compiled package came from: supplies model lines.
+        out: the directory in which the triage directory is made.
+        calls: how many times the model is called.
+        stall: seconds without a launch that begins or ends until the model counts as hung.
+        tries: runs to attempt to reproduce a fault.
+        infinities: how unintended infinities are reported.
+        compare: at the end, compare every launch with what the program says.
+        guards: also look for out-of-bounds writes and uninitialised reads.
+        build_timeout: seconds that torch may take to lower the program until it counts as hung.
+        inductor_configs, user_code: as for `build` and `run`.
+    """
+
+    model: Path
+    inputs: Path | None = None
+    out: Path = Path(BASE)
+    calls: int = 1
+    stall: float = 60.0
+    tries: int = 3
+    infinities: Infinities = Infinities.FAIL
+    compare: bool = True
+    guards: bool = False
+    inductor_configs: Mapping[str, Any] = field(default_factory=dict)
+    user_code: UserCode = UserCode()
+    name: str = ""
+    random_inputs: int | None = None
+    exported: Path | None = None
+    build_timeout: float = TIMEOUT
+
+    def building(self, program: Artifact, output: Path) -> BuildOptions:
+        """The options of a build of the model.
+
+        Args:
+            program: the model, or the exported program that it came from.
+            output: the package.
+        """
+        return BuildOptions(
+            program=program,
+            output=output,
+            inductor_configs=self.inductor_configs,
+            user_code=self.user_code,
+            model=self.name,
+            exported=self.exported,
+            timeout=self.build_timeout,
+        ).for_this_machine()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from aoti_debug.compare.outcome import WRONG_VALUE
 from aoti_debug.compare.text import output_text
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
-from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.minify.options import MinifyOptions
 from aoti_debug.triage.minify.script_results import Known, ScriptTrials, ScriptVerdict, TriageAnswer
 from aoti_debug.triage.results import finding_kinds, triage_directory

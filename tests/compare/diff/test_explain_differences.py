@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import Steps
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff.budget import Budget, TensorBudget
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.difference import Diff, DiffCause
 from aoti_debug.compare.diff.document import document
 from aoti_debug.compare.diff.explain_differences import explain_differences
-from aoti_debug.compare.diff.options import DiffOptions
 from aoti_debug.compare.diff.text import diff_lines
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -37,7 +37,7 @@ def forked() -> Iterator[None]:
 
 
 def explained(a: RunDir, b: RunDir) -> Diff:
-    return explain_differences(diff_runs(a, b), DiffOptions(a=a.path, b=b.path), Steps(None))
+    return explain_differences(diff_runs(a, b), UserCode(), Steps(None))
 
 
 def causes(diff: Diff) -> list[tuple[str, DiffCause]]:

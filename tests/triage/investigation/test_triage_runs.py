@@ -8,8 +8,7 @@ from aoti_debug.base.machine.steps import Step, StepListener, Steps
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
-from aoti_debug.triage.investigation.options import TriageOptions
-from aoti_debug.triage.investigation.triage_runs import TriageRuns
+from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 
 
 class _Told(StepListener):

@@ -11,7 +11,7 @@ import torch
 
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.runs.diagnosis.findings import INCOMPLETE, Finding
-from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.results.finding_kinds import NONFINITE
 from aoti_debug.triage.session import triage
 from tests.built_model import build_from_package, build_model

@@ -16,10 +16,9 @@ from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff import budget
-from aoti_debug.compare.diff.diff import diff
+from aoti_debug.compare.diff.diff import BASE, DiffOptions, diff
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.document import document
-from aoti_debug.compare.diff.options import BASE, DiffOptions
 from aoti_debug.compare.diff.text import MAX_LISTED, diff_lines
 from aoti_debug.package.recording import levels
 

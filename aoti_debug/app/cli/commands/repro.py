@@ -17,7 +17,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.repro.repro import write_repro
 
 if TYPE_CHECKING:
-    from aoti_debug.compare.fx_repro import FxRepro
+    from aoti_debug.compare.fx_repro.fx_repro import FxRepro
 
 
 def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int:
@@ -90,7 +90,10 @@ def command(
     if asked:
         if single_file:
             raise UsageError(f"--single-file and {asked[0]} exclude each other", hint="pass one of them")
-        from aoti_debug.compare.fx_repro import FxExtra, write_fx_repro  # all that compares launches with the program
+        from aoti_debug.compare.fx_repro.fx_repro import (  # all that compares launches with the program
+            FxExtra,
+            write_fx_repro,
+        )
 
         extras = [extra for extra in FxExtra if extra.value in asked]
         _print_fx(

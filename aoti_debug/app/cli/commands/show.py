@@ -10,13 +10,12 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import width
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.app.cli.ranks import ranks_named
+from aoti_debug.app.cli.show_options import CallOptions, CodeOptions
 from aoti_debug.app.cli.show_run import LIMIT, ShowOptions, require_no_option, show_ranks, show_run
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
-from aoti_debug.views.call_text.options import CallOptions
-from aoti_debug.views.kernel_code.options import CodeOptions
 
 PHASES = {"before": (Phase.BEFORE,), "after": (Phase.AFTER,), "both": (Phase.BEFORE, Phase.AFTER)}
 _OF_RANKS = ("what", "run", "trusted", "wide", "as_json", "agree", "sharded")  # options that a run of ranks takes

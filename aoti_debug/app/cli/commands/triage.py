@@ -28,7 +28,7 @@ from aoti_debug.runs.ranks import ranks_run
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
-from aoti_debug.triage.investigation.options import TriageOptions
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.ranks_finding import ranks_finding

@@ -18,21 +18,8 @@ from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import DESCRIPTOR, PythonCommand
 from aoti_debug.base.machine.processes import child_process
+from aoti_debug.compare.protocol import measurement
 from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, Refusal
-from aoti_debug.compare.protocol.measurement import (
-    AlteredProgram,
-    ExportedOutputs,
-    FaultyOutput,
-    Inherited,
-    OutputNoise,
-    PeakMemory,
-    ProgramFailure,
-    RegionResult,
-    SavedOutput,
-    SavedValue,
-    StateChange,
-    StatesFailure,
-)
 from aoti_debug.compare.protocol.messages import EvaluationFailed, Message, Started, read_message
 from aoti_debug.compare.protocol.request import CompareRequest
 
@@ -55,16 +42,16 @@ class EvaluatedRun:
         peak_bytes: the largest resident size of the evaluating process; 0 if it died.
     """
 
-    results: list[RegionResult] = field(default_factory=list)
+    results: list[measurement.RegionResult] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     bad_operands: list[BadOperand] = field(default_factory=list)
-    inherited: list[Inherited] = field(default_factory=list)
-    states: list[StateChange] = field(default_factory=list)
-    values: list[SavedValue] = field(default_factory=list)
-    outputs: list[SavedOutput] = field(default_factory=list)
-    exported_outputs: ExportedOutputs | None = None
-    altered: AlteredProgram | None = None
-    faulty_outputs: list[FaultyOutput] = field(default_factory=list)
+    inherited: list[measurement.Inherited] = field(default_factory=list)
+    states: list[measurement.StateChange] = field(default_factory=list)
+    values: list[measurement.SavedValue] = field(default_factory=list)
+    outputs: list[measurement.SavedOutput] = field(default_factory=list)
+    exported_outputs: measurement.ExportedOutputs | None = None
+    altered: measurement.AlteredProgram | None = None
+    faulty_outputs: list[measurement.FaultyOutput] = field(default_factory=list)
     noise: dict[int, float] = field(default_factory=dict)
     refusal: Refusal | None = None
     program_failure: str = ""
@@ -117,7 +104,7 @@ class EvaluationProcess:
             for line in channel:
                 message = read_message(line)
                 yield message
-                if isinstance(message, PeakMemory):
+                if isinstance(message, measurement.PeakMemory):
                     return
 
     def ending(self) -> str:
@@ -162,7 +149,9 @@ def evaluate(
         deaths = deaths + 1 if done == before else 0
         if ended and deaths == _MAX_DEATHS:
             reason = f"its evaluation was not tried: that of {_MAX_DEATHS} launches before it {ended}"
-            failed = (RegionResult(launch=region.launch, failure=reason) for region in request.regions[done:])
+            failed = (
+                measurement.RegionResult(launch=region.launch, failure=reason) for region in request.regions[done:]
+            )
             evaluated.results += failed
             evaluated.program_failure = reason
             return evaluated
@@ -171,7 +160,9 @@ def evaluate(
         if done == len(request.regions):
             evaluated.program_failure = f"its evaluation {ended}"
             return evaluated
-        evaluated.results.append(RegionResult(launch=request.regions[done].launch, failure=f"its evaluation {ended}"))
+        evaluated.results.append(
+            measurement.RegionResult(launch=request.regions[done].launch, failure=f"its evaluation {ended}")
+        )
         progress(done + 1)
         remaining = replace(request, regions=request.regions[done + 1 :])
 
@@ -191,36 +182,36 @@ def _run(
         match message:
             case Started():
                 has_started = True
-            case RegionResult() as result:
+            case measurement.RegionResult() as result:
                 evaluated.results.append(result)
                 progress(len(evaluated.results))
             case Origin() as origin:
                 evaluated.origins.append(origin)
             case BadOperand() as bad:
                 evaluated.bad_operands.append(bad)
-            case Inherited() as difference:
+            case measurement.Inherited() as difference:
                 evaluated.inherited.append(difference)
-            case StateChange() as change:
+            case measurement.StateChange() as change:
                 evaluated.states.append(change)
-            case SavedValue() as value:
+            case measurement.SavedValue() as value:
                 evaluated.values.append(value)
-            case SavedOutput() as output:
+            case measurement.SavedOutput() as output:
                 evaluated.outputs.append(output)
-            case ExportedOutputs() as outputs:
+            case measurement.ExportedOutputs() as outputs:
                 evaluated.exported_outputs = outputs
-            case AlteredProgram() as altered:
+            case measurement.AlteredProgram() as altered:
                 evaluated.altered = altered
-            case FaultyOutput() as faulty:
+            case measurement.FaultyOutput() as faulty:
                 evaluated.faulty_outputs.append(faulty)
-            case OutputNoise(index, moved):
+            case measurement.OutputNoise(index, moved):
                 evaluated.noise[index] = moved
             case Refusal() as refusal:
                 evaluated.refusal = refusal
-            case StatesFailure(reason):
+            case measurement.StatesFailure(reason):
                 evaluated.states_failure = _joined(evaluated.states_failure, reason)
-            case ProgramFailure(reason):
+            case measurement.ProgramFailure(reason):
                 evaluated.program_failure = reason
-            case PeakMemory(bytes=peak):
+            case measurement.PeakMemory(bytes=peak):
                 evaluated.peak_bytes = max(evaluated.peak_bytes, peak)
                 return ""
             case EvaluationFailed(error):

@@ -16,16 +16,7 @@ from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.steps import StepListener, Steps
-from aoti_debug.compare.bisect.build_changes import (
-    Build,
-    Change,
-    LeaveOut,
-    Part,
-    SettingChange,
-    applied,
-    lines_of,
-    name_of,
-)
+from aoti_debug.compare.bisect import build_changes
 from aoti_debug.compare.bisect.build_results import BuildFault, BuildTrial, BuildTrials
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
 from aoti_debug.compare.bisect.options import SettingsOptions
@@ -57,18 +48,18 @@ _OFF_BY_DEFAULT = (  # these matter only where they are asked for: then they are
 _OF_A_DEVICE = {"cpp.": "cpu", "triton.": "cuda", "cuda.": "cuda"}
 
 
-def asked_for(configs: Mapping[str, Any]) -> Iterator[SettingChange]:
+def asked_for(configs: Mapping[str, Any]) -> Iterator[build_changes.SettingChange]:
     """The settings that a model is built with, each to be left out: those that are off otherwise come first."""
     for key in sorted(configs, key=lambda key: key not in _OFF_BY_DEFAULT):
-        yield SettingChange(key, None, "asked for")
+        yield build_changes.SettingChange(key, None, "asked for")
 
 
-def suspects(configs: Mapping[str, Any], device: str) -> Iterator[SettingChange]:
+def suspects(configs: Mapping[str, Any], device: str) -> Iterator[build_changes.SettingChange]:
     """The changes to try of what is on anyway, for a model that is built with `configs`."""
     for key, value, what in _ON_BY_DEFAULT:
         prefix = next((prefix for prefix in _OF_A_DEVICE if key.startswith(prefix)), "")
         if configs.get(key) != value and (not prefix or _OF_A_DEVICE[prefix] == device):
-            yield SettingChange(key, value, what)
+            yield build_changes.SettingChange(key, value, what)
 
 
 BASELINE = "baseline"
@@ -87,12 +78,12 @@ class SettingsBisection:
 
     trials: tuple[BuildTrial, ...]
     known: int
-    changes: tuple[Change, ...] = ()
+    changes: tuple[build_changes.Change, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The lines to paste."""
-        return lines_of(self.changes)
+        return build_changes.lines_of(self.changes)
 
     @property
     def cause(self) -> str:
@@ -144,7 +135,7 @@ class _Settings:
 
     def bisect(self) -> SettingsBisection:
         baseline = self._tried(())
-        found: tuple[Change, ...] = ()
+        found: tuple[build_changes.Change, ...] = ()
         for changes in () if baseline.is_right else self._groups(baseline):
             found = smallest(changes, lambda some: self._outcome(some, baseline))
             if found:
@@ -152,42 +143,43 @@ class _Settings:
         self._trials.finish()
         return SettingsBisection(self._trials.all, self._trials.earlier, found)
 
-    def _groups(self, baseline: BuildTrial) -> Iterator[tuple[Change, ...]]:
+    def _groups(self, baseline: BuildTrial) -> Iterator[tuple[build_changes.Change, ...]]:
         """Changes that are tried together first: what was asked for, then what is likely, by what is wrong."""
         configs, met = self._options.inductor_configs, baseline.applied
         settings = tuple(suspects(configs, baseline.device))
-        passes = _without(Part.PASS, met.passes)
+        passes = _without(build_changes.Part.PASS, met.passes)
         suspected = tuple(name for name in baseline.suspects if name in met.lowerings)
         lowerings = tuple(dict.fromkeys((*suspected, *met.lowerings)))
-        operators = (_without(Part.LOWERING, suspected), _without(Part.LOWERING, lowerings))
-        decompositions = _without(Part.DECOMPOSITION, met.decompositions)
+        operators = (_without(build_changes.Part.LOWERING, suspected), _without(build_changes.Part.LOWERING, lowerings))
+        decompositions = _without(build_changes.Part.DECOMPOSITION, met.decompositions)
         yield tuple(asked_for(configs))
         if baseline.finding is BuildFault.OUTPUT:
             yield from (passes, decompositions, settings, *operators)
         else:
             yield from (settings, *operators, decompositions, passes)
 
-    def _outcome(self, changes: tuple[Change, ...], baseline: BuildTrial) -> SetOutcome:
+    def _outcome(self, changes: tuple[build_changes.Change, ...], baseline: BuildTrial) -> SetOutcome:
         return self._tried(changes).outcome(baseline)
 
-    def _tried(self, changes: Sequence[Change]) -> BuildTrial:
+    def _tried(self, changes: Sequence[build_changes.Change]) -> BuildTrial:
         """The trial of changes: a finished one, or a new one."""
         lines = tuple(change.option for change in changes)
         known = self._trials.find(lines)
         if known is not None:
             return known
-        name = name_of(changes) if changes else BASELINE
+        name = build_changes.name_of(changes) if changes else BASELINE
         began = time.monotonic()
         with self._steps.step(name) as note:
             trial = self._built(
-                BuildTrial(name=name, changes=lines), applied(changes, Build(self._options.inductor_configs))
+                BuildTrial(name=name, changes=lines),
+                build_changes.applied(changes, build_changes.Build(self._options.inductor_configs)),
             )
             note.text = result_text(trial)
         trial = replace(trial, seconds=time.monotonic() - began)
         self._trials.add(trial)
         return trial
 
-    def _built(self, trial: BuildTrial, build: Build) -> BuildTrial:
+    def _built(self, trial: BuildTrial, build: build_changes.Build) -> BuildTrial:
         """A trial with what was found in a build."""
         options, log = self._options, self._folder / "applied.json"
         is_first = not trial.changes
@@ -235,8 +227,8 @@ def _unbuilt(trial: BuildTrial, failure: BuildFailure, log: Path) -> BuildTrial:
     return replace(found, applied=met, suspects=suspects, device="cuda" if is_cuda else "cpu")
 
 
-def _without(part: Part, names: Sequence[str]) -> tuple[Change, ...]:
-    return tuple(LeaveOut(part, name) for name in names)
+def _without(part: build_changes.Part, names: Sequence[str]) -> tuple[build_changes.Change, ...]:
+    return tuple(build_changes.LeaveOut(part, name) for name in names)
 
 
 def _suspected(comparison: Comparison) -> list[str]:

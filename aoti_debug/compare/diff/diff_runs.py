@@ -9,6 +9,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.compare.compare_run import reference_of
+from aoti_debug.compare.diff import pairs
 from aoti_debug.compare.diff.difference import (
     Diff,
     InputDifference,
@@ -18,15 +19,6 @@ from aoti_debug.compare.diff.difference import (
 )
 from aoti_debug.compare.diff.element_difference import element_difference
 from aoti_debug.compare.diff.pair_launches import pair_by_launch, pair_by_value
-from aoti_debug.compare.diff.pairs import (
-    LaunchPair,
-    PairedBy,
-    Pairing,
-    PairRelation,
-    RecordedTensor,
-    RecordedTensors,
-    TensorPair,
-)
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import Layout
 from aoti_debug.package.reference.program import MODEL, Node, NodeKind, Reference
@@ -92,8 +84,8 @@ def diff_runs(a: RunDir, b: RunDir) -> Diff:
         b=b,
         by=pairing.by,
         pairs=pairing.pairs,
-        same=outcomes[PairRelation.SAME],
-        not_recorded=outcomes[PairRelation.NOT_RECORDED],
+        same=outcomes[pairs.PairRelation.SAME],
+        not_recorded=outcomes[pairs.PairRelation.NOT_RECORDED],
         settings=differing_settings(a, b),
         inputs=tuple(_inputs([*read_first, *_read_by_others(read_first, a, b)], a, b)),
         launches=tuple(_launches(pairing, a, b)),
@@ -111,11 +103,11 @@ def _failed(run: RunDir) -> bool:
     return run.state is not ExitKind.CLEAN
 
 
-def _unpaired_outputs(pairing: Pairing, b: RunDir) -> Iterator[str]:
+def _unpaired_outputs(pairing: pairs.Pairing, b: RunDir) -> Iterator[str]:
     """The outputs of the model, in the second run, that have no counterpart, where launches are paired by value."""
-    if pairing.by is PairedBy.LAUNCH:
+    if pairing.by is pairs.PairedBy.LAUNCH:
         return
-    flow, tensors = Dataflow(b), RecordedTensors(b)
+    flow, tensors = Dataflow(b), pairs.RecordedTensors(b)
     alone = {launch.key for launch in pairing.only_b}
     unpaired = {(pair.launch.key, name) for pair in pairing.pairs for name in pair.unpaired_writes}
     for launch in b.launches:
@@ -127,7 +119,7 @@ def _unpaired_outputs(pairing: Pairing, b: RunDir) -> Iterator[str]:
 
 def require_values(run: RunDir) -> None:
     """Raises RunDirError if no hash of what a launch wrote was recorded."""
-    tensors = RecordedTensors(run)
+    tensors = pairs.RecordedTensors(run)
     if any(tensor.is_known for launch in run.launches for tensor in tensors.writes(launch)):
         return
     what = f"at level {levels.written(run.level)}" if run.launches else "no launch"
@@ -137,7 +129,7 @@ def require_values(run: RunDir) -> None:
     )
 
 
-def pair_runs(a: RunDir, b: RunDir) -> tuple[Pairing, tuple[str, ...]]:
+def pair_runs(a: RunDir, b: RunDir) -> tuple[pairs.Pairing, tuple[str, ...]]:
     """The launches, paired by the values of the program if the calls differ and both packages hold their graphs.
 
     Returns:
@@ -188,7 +180,7 @@ def _calls(run: RunDir) -> list[tuple[str, tuple[str, ...]]]:
     return [(site.kernel, tuple(argument.name for argument in site.args)) for site in run.manifest.sites]
 
 
-def _require_equal_sizes(read_first: Sequence[tuple[str, TensorPair]]) -> None:
+def _require_equal_sizes(read_first: Sequence[tuple[str, pairs.TensorPair]]) -> None:
     """Raises UsageError if a model input has another size: everything after it would differ."""
     for name, pair in read_first:
         first, second = pair.a.argument.layout, pair.b.argument.layout
@@ -203,7 +195,7 @@ def _shape(layout: Layout) -> str:
     return f"[{', '.join(map(str, layout.shape))}]"
 
 
-def _read_first(pairing: Pairing, b: RunDir) -> Iterator[tuple[str, TensorPair]]:
+def _read_first(pairing: pairs.Pairing, b: RunDir) -> Iterator[tuple[str, pairs.TensorPair]]:
     """Yields the model inputs and weights as they were before any launch wrote them, each once, with their names."""
     met: set[str] = set()
     names: dict[tuple[str, str], str] = {}
@@ -224,8 +216,8 @@ def _read_first(pairing: Pairing, b: RunDir) -> Iterator[tuple[str, TensorPair]]
 
 
 def _read_by_others(
-    read_first: Sequence[tuple[str, TensorPair]], a: RunDir, b: RunDir
-) -> Iterator[tuple[str, TensorPair]]:
+    read_first: Sequence[tuple[str, pairs.TensorPair]], a: RunDir, b: RunDir
+) -> Iterator[tuple[str, pairs.TensorPair]]:
     """Yields model inputs and weights that only launches without a counterpart read, each once, with their names."""
     met = {name for name, _ in read_first}
     first = _given(a)
@@ -233,13 +225,13 @@ def _read_by_others(
         name = key[0]
         if name not in met and key in first:
             met.add(name)
-            yield name, TensorPair(first[key], tensor)
+            yield name, pairs.TensorPair(first[key], tensor)
 
 
-def _given(run: RunDir) -> dict[_Given, RecordedTensor]:
+def _given(run: RunDir) -> dict[_Given, pairs.RecordedTensor]:
     """The model inputs and weights as they were first read, before anything overwrote them, by name and layout."""
-    tensors = RecordedTensors(run)
-    found: dict[_Given, RecordedTensor] = {}
+    tensors = pairs.RecordedTensors(run)
+    found: dict[_Given, pairs.RecordedTensor] = {}
     overwritten: set[str] = set()
     for launch in run.launches:
         for tensor in tensors.reads(launch):
@@ -250,36 +242,36 @@ def _given(run: RunDir) -> dict[_Given, RecordedTensor]:
     return found
 
 
-def differing_inputs(pairing: Pairing, b: RunDir) -> tuple[str, ...]:
+def differing_inputs(pairing: pairs.Pairing, b: RunDir) -> tuple[str, ...]:
     """The names of model inputs and weights that are not the same in both runs before any launch wrote them."""
     return tuple(name for name, pair in _read_first(pairing, b) if pair.equal is False)
 
 
-def _inputs(read_first: Sequence[tuple[str, TensorPair]], a: RunDir, b: RunDir) -> Iterator[InputDifference]:
+def _inputs(read_first: Sequence[tuple[str, pairs.TensorPair]], a: RunDir, b: RunDir) -> Iterator[InputDifference]:
     for name, pair in read_first:
         if pair.equal is False:
             yield InputDifference(name, difference_of(pair, a, b))
 
 
-def _launches(pairing: Pairing, a: RunDir, b: RunDir) -> Iterator[LaunchDifference]:
+def _launches(pairing: pairs.Pairing, a: RunDir, b: RunDir) -> Iterator[LaunchDifference]:
     for pair in pairing.pairs:
         outcome = pair.outcome
-        if outcome not in (PairRelation.SAME, PairRelation.NOT_RECORDED):
+        if outcome not in (pairs.PairRelation.SAME, pairs.PairRelation.NOT_RECORDED):
             tensors = tuple(difference_of(written, a, b) for written in pair.writes if written.equal is False)
             yield LaunchDifference(pair, outcome, tensors, tuple(_notes(pair, b)))
 
 
-def _notes(pair: LaunchPair, b: RunDir) -> Iterator[str]:
+def _notes(pair: pairs.LaunchPair, b: RunDir) -> Iterator[str]:
     if pair.numbers:
         yield f"other numbers were passed to it: {wording.join_truncated(pair.numbers, 4)}"
     schema = b.manifest.operator(pair.launch.site.op) if pair.launch.site.op else None
     if schema is not None and schema.random:
         yield "it draws random numbers"
-    if pair.outcome is PairRelation.INPUTS_UNKNOWN and pair.unpaired_reads:
+    if pair.outcome is pairs.PairRelation.INPUTS_UNKNOWN and pair.unpaired_reads:
         yield f"without a counterpart: {wording.join_truncated(pair.unpaired_reads, 4)}"
 
 
-def difference_of(pair: TensorPair, a: RunDir, b: RunDir) -> TensorDifference:
+def difference_of(pair: pairs.TensorPair, a: RunDir, b: RunDir) -> TensorDifference:
     """The elements in which two tensors differ, if both runs saved them.
 
     Raises:

@@ -15,22 +15,12 @@ from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
 from aoti_debug.compare.evaluate.functions import NotEvaluableError, draws
-from aoti_debug.package.reference.program import (
-    MODEL,
-    SEEDS,
-    SEVERAL_SEEDS,
-    Graph,
-    Node,
-    NodeKind,
-    Reference,
-    ValueKey,
-    nodes_in,
-)
+from aoti_debug.package.reference import program
 
 if TYPE_CHECKING:
     import torch
 
-Seeds = Mapping[ValueKey, "torch.Tensor"]
+Seeds = Mapping[program.ValueKey, "torch.Tensor"]
 _Operator = Callable[["_OfDevice", list[Any], dict[str, Any]], Any]
 
 
@@ -45,8 +35,8 @@ class DrawnNumbers:
         NotEvaluableError: the graph draws otherwise too, or seeds or their order are not known.
     """
 
-    def __init__(self, reference: Reference, seeds: Seeds, arithmetic: Arithmetic, device: str) -> None:
-        graph = reference.graph("", MODEL)
+    def __init__(self, reference: program.Reference, seeds: Seeds, arithmetic: Arithmetic, device: str) -> None:
+        graph = reference.graph("", program.MODEL)
         if graph is None:
             raise NotEvaluableError("it draws random numbers, and the graph that draws them is not known")
         evaluation = Evaluation(reference, graph, arithmetic, device)
@@ -55,7 +45,7 @@ class DrawnNumbers:
         self._arithmetic = arithmetic
         self._of_devices = {name: _OfDevice(graph, evaluation, nodes) for name, nodes in _drawing(graph, seeds).items()}
 
-    def result(self, node: Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def result(self, node: program.Node, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The result of a node of the exported program, the next one of its device that draws.
 
         Raises:
@@ -86,7 +76,7 @@ class _OfDevice:
         nodes: those that draw them, in the order of their seeds.
     """
 
-    def __init__(self, graph: Graph, evaluation: Evaluation, nodes: Sequence[Node]) -> None:
+    def __init__(self, graph: program.Graph, evaluation: Evaluation, nodes: Sequence[program.Node]) -> None:
         self._graph = graph
         self._evaluation = evaluation
         self._nodes = nodes
@@ -111,28 +101,28 @@ class _OfDevice:
         self._next += 1
         for name in node.inputs:
             reader = self._graph.by_name[name]
-            if ValueKey(name) not in self._evaluation.values:
+            if program.ValueKey(name) not in self._evaluation.values:
                 self._evaluation.run(reader)
         self._evaluation.run(node)
-        value = self._evaluation.value(ValueKey(node.name))
+        value = self._evaluation.value(program.ValueKey(node.name))
         drawn = f"{node.args[0]}:{node.args[1]}" if node.target == random_numbers.INTEGER else node.args[2]
         if not isinstance(value, torch.Tensor) or drawn != kind or tuple(value.shape) != tuple(shape):
             raise NotEvaluableError("the graph of the kernels draws random numbers in another order")
         return value
 
 
-def _drawing(graph: Graph, seeds: Seeds) -> Mapping[str, Sequence[Node]]:
+def _drawing(graph: program.Graph, seeds: Seeds) -> Mapping[str, Sequence[program.Node]]:
     """The nodes that draw, in the order of their seeds, by the device of these.
 
     Raises:
         NotEvaluableError: a seed, or the order of two of them, is not known, or no node draws from one.
     """
-    drawing: dict[str, dict[int, Node]] = {}  # by the node of the seeds
+    drawing: dict[str, dict[int, program.Node]] = {}  # by the node of the seeds
     for node in graph.nodes:
-        if node.kind is not NodeKind.CALL:
+        if node.kind is not program.NodeKind.CALL:
             continue
-        if node.target in SEEDS:
-            if ValueKey(node.name) not in seeds:
+        if node.target in program.SEEDS:
+            if program.ValueKey(node.name) not in seeds:
                 raise NotEvaluableError("it draws random numbers, whose seeds are not recorded")
             drawing[node.name] = {}
         elif node.target in random_numbers.DRAWN:
@@ -142,10 +132,10 @@ def _drawing(graph: Graph, seeds: Seeds) -> Mapping[str, Sequence[Node]]:
             drawing[maker][index] = node
         elif draws(node):
             raise NotEvaluableError(f"it draws random numbers with {node.target}")
-    found: dict[str, Sequence[Node]] = {}
+    found: dict[str, Sequence[program.Node]] = {}
     for maker, of_index in drawing.items():
         made = graph.by_name[maker]
-        count = made.args[0] if made.target == SEVERAL_SEEDS else 1
+        count = made.args[0] if made.target == program.SEVERAL_SEEDS else 1
         if sorted(of_index) != list(range(count)):
             raise NotEvaluableError("it draws random numbers, and not from every seed")
         if _device(made) in found:
@@ -156,23 +146,23 @@ def _drawing(graph: Graph, seeds: Seeds) -> Mapping[str, Sequence[Node]]:
     return found
 
 
-def _seed(graph: Graph, node: Node) -> tuple[str, int]:
+def _seed(graph: program.Graph, node: program.Node) -> tuple[str, int]:
     """The node that makes the seed that a node draws from, and the place of the seed among those.
 
     Raises:
         NotEvaluableError: it is none that was made for this.
     """
     seed = node.args[3] if node.target == random_numbers.INTEGER else node.args[1]
-    for name in nodes_in(seed):
+    for name in program.nodes_in(seed):
         made, index = graph.by_name[name], 0
         if made.target == random_numbers.LOOKUP:
             made, index = graph.by_name[made.inputs[0]], made.args[1]
-        if made.target in SEEDS and isinstance(index, int):
+        if made.target in program.SEEDS and isinstance(index, int):
             return made.name, index
     raise NotEvaluableError("it draws random numbers from seeds of a kind that is not known here")
 
 
-def _device(node: Node) -> str:
+def _device(node: program.Node) -> str:
     """The device of a node's result.
 
     Raises:

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.processes.messages import ErrorData, Messages
+from aoti_debug.compare.protocol import measurement
 from aoti_debug.compare.protocol.bad_elements import BadOperand, Origin, Refusal
-from aoti_debug.compare.protocol.measurement import (
-    AlteredProgram,
-    ExportedOutputs,
-    FaultyOutput,
-    Inherited,
-    OutputNoise,
-    PeakMemory,
-    ProgramFailure,
-    RegionResult,
-    SavedOutput,
-    SavedValue,
-    StateChange,
-    StatesFailure,
-)
 
 
 @dataclass(frozen=True)
@@ -34,41 +21,41 @@ class EvaluationFailed:
 
 
 Outcome = (
-    RegionResult
+    measurement.RegionResult
     | Origin
     | BadOperand
-    | Inherited
-    | StateChange
-    | StatesFailure
-    | ExportedOutputs
-    | AlteredProgram
-    | FaultyOutput
-    | OutputNoise
+    | measurement.Inherited
+    | measurement.StateChange
+    | measurement.StatesFailure
+    | measurement.ExportedOutputs
+    | measurement.AlteredProgram
+    | measurement.FaultyOutput
+    | measurement.OutputNoise
     | Refusal
-    | ProgramFailure
-    | SavedValue
-    | SavedOutput
+    | measurement.ProgramFailure
+    | measurement.SavedValue
+    | measurement.SavedOutput
 )
-Message = Started | Outcome | PeakMemory | EvaluationFailed
+Message = Started | Outcome | measurement.PeakMemory | EvaluationFailed
 
 _MESSAGES: Messages[Message] = Messages(
     {
         "started": Started,
-        "region": RegionResult,
+        "region": measurement.RegionResult,
         "origin": Origin,
         "bad operand": BadOperand,
-        "inherited": Inherited,
-        "state": StateChange,
-        "states failure": StatesFailure,
-        "exported outputs": ExportedOutputs,
-        "altered program": AlteredProgram,
-        "faulty output": FaultyOutput,
-        "output noise": OutputNoise,
+        "inherited": measurement.Inherited,
+        "state": measurement.StateChange,
+        "states failure": measurement.StatesFailure,
+        "exported outputs": measurement.ExportedOutputs,
+        "altered program": measurement.AlteredProgram,
+        "faulty output": measurement.FaultyOutput,
+        "output noise": measurement.OutputNoise,
         "refusal": Refusal,
-        "program failure": ProgramFailure,
-        "saved value": SavedValue,
-        "saved output": SavedOutput,
-        "peak memory": PeakMemory,
+        "program failure": measurement.ProgramFailure,
+        "saved value": measurement.SavedValue,
+        "saved output": measurement.SavedOutput,
+        "peak memory": measurement.PeakMemory,
         "failed": EvaluationFailed,
     }
 )

@@ -25,17 +25,10 @@ from aoti_debug.compare.measure.verdicts import is_rounded_otherwise
 from aoti_debug.compare.protocol import program_values
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Explanation, Measurement, RegionResult
 from aoti_debug.compare.protocol.request import KnownValue, Region
+from aoti_debug.compare.worker import region_values
 from aoti_debug.compare.worker.error_bounds import BoundedEvaluation, followed
 from aoti_debug.compare.worker.explanations import Blamed, Rounding, WrittenValue, decisive_rounding, explanations_of
 from aoti_debug.compare.worker.recorded_tensors import as_written, load
-from aoti_debug.compare.worker.region_values import (
-    approximated,
-    evaluated,
-    first_nonfinite,
-    fresh_memory_filled,
-    perturbed,
-    region_inputs,
-)
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import Graph, Reference, ValueKey
 
@@ -126,7 +119,7 @@ class RegionEvaluator:
             raise NotEvaluableError("the reference lacks its graph")
         symbols = Symbols(known=region.symbols)
         with torch.no_grad():
-            inputs = region_inputs(graph, region, symbols, self._device, self._weights)
+            inputs = region_values.region_inputs(graph, region, symbols, self._device, self._weights)
             known = inputs.known
             read = frozenset(item.value.node for item in region.outputs)
             read |= frozenset(name for item in region.outputs for name in selected_from(graph, item.value.node))
@@ -139,7 +132,7 @@ class RegionEvaluator:
                 kept: Set[str] | None = read,
             ) -> Evaluation:
                 evaluation = Evaluation(self._reference, graph, arithmetic, self._device, stored, adjust, self._weights)
-                return evaluated(evaluation, graph, region, symbols, values, kept)
+                return region_values.evaluated(evaluation, graph, region, symbols, values, kept)
 
             double = evaluate(Arithmetic.DOUBLE, known)
             eager = evaluate(Arithmetic.EAGER, known)
@@ -210,7 +203,9 @@ class RegionEvaluator:
             if not self._nonfinite:
                 return _NOWHERE
             self._nonfinite = False
-            node = first_nonfinite(graph, region, *(evaluate(a, known, kept=None) for a in _EAGER_AND_DOUBLE))
+            node = region_values.first_nonfinite(
+                graph, region, *(evaluate(a, known, kept=None) for a in _EAGER_AND_DOUBLE)
+            )
             return Rounding(node, 0.0)
         differing = next((output.argument for output in measured if is_rounded_otherwise(output)), None)
         if differing is None or self._roundings == 0:
@@ -286,7 +281,7 @@ class RegionEvaluator:
             output = replace(output, bound=bounds.of(item, actual))
             measured = measure(subject, output)
         if measured.wrong or measured.relative_ulp > _SENSITIVE_FROM:
-            with fresh_memory_filled():
+            with region_values.fresh_memory_filled():
                 again = replace(output, actual=expected(evaluate(Arithmetic.EAGER, known)).to(actual.dtype))
             if measure(subject, again).wrong:
                 raise NotEvaluableError(NOT_REPEATABLE)
@@ -299,8 +294,8 @@ class RegionEvaluator:
             moved = []
             for seed, units in enumerate(_discrete_units(double.terms) if is_discrete else _UNITS):
                 noise = torch.Generator().manual_seed(seed)
-                inputs = perturbed(known, noise, units)
-                moved.append(expected(evaluate(Arithmetic.DOUBLE, inputs, adjust=approximated(noise))))
+                inputs = region_values.perturbed(known, noise, units)
+                moved.append(expected(evaluate(Arithmetic.DOUBLE, inputs, adjust=region_values.approximated(noise))))
             output = replace(output, perturbed=tuple(moved))
             measured = measure(subject, output if choices is None else choices.applied(output))
         if measured.spread is not None and self._spreads == 0:
@@ -338,7 +333,7 @@ class _Bounds:
         """The bound of an output, in the layout that it is written in; None if it has none."""
         if not self._is_evaluated:
             read = frozenset(item.value.node for item in self._region.outputs)
-            evaluated(self._evaluation, self._graph, self._region, self._symbols, self._known, read)
+            region_values.evaluated(self._evaluation, self._graph, self._region, self._symbols, self._known, read)
             self._is_evaluated = True
         try:
             return as_written(self._evaluation.error(item.value), actual, item, self._symbols)

@@ -12,18 +12,8 @@ from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.exported_calls import ExportedCalls
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.measure import output_errors
 from aoti_debug.compare.measure.deviations import deviating, is_suspicious
-from aoti_debug.compare.measure.output_errors import (
-    NOISE_MULTIPLE,
-    OutputError,
-    coarsest_of,
-    errors,
-    far_off,
-    of_program,
-    rounding_in,
-    with_casts,
-    with_double,
-)
 from aoti_debug.compare.measure.ulp import relative_difference
 from aoti_debug.compare.protocol.measurement import (
     EXPLAINED,
@@ -57,11 +47,11 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
     actual = saved_outputs.saved(Path(source.run.returned)) if source.run.returned else {}
     eager = saved_outputs.saved(folder / EXPORTED_EAGER)
     yield ExportedOutputs(str(folder / EXPORTED_EAGER))  # also where float64 fails
-    all_errors = errors(actual, eager)
+    all_errors = output_errors.errors(actual, eager)
     behind = source.reference.dtypes_behind
-    found = of_program(all_errors, behind)
-    found = with_casts(found, source.reference.computed_behind)
-    coarsest = {error.index: coarsest_of(behind(error.index)) for error in all_errors}
+    found = output_errors.of_program(all_errors, behind)
+    found = output_errors.with_casts(found, source.reference.computed_behind)
+    coarsest = {error.index: output_errors.coarsest_of(behind(error.index)) for error in all_errors}
     suspicious = {error.index for error in found if not error.is_right or error.may_have_lost_rounding}
     suspicious |= {e.index for e in all_errors if e.different and _is_suspicious(e, actual, eager, coarsest[e.index])}
     if not suspicious:
@@ -77,12 +67,12 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
         return
     saved_outputs.save(list(returned), folder / EXPORTED_DOUBLE)
     double = saved_outputs.saved(folder / EXPORTED_DOUBLE)
-    judged = with_double(found, actual, eager, double)
+    judged = output_errors.with_double(found, actual, eager, double)
     wrong = {error.index for error in judged if not error.is_right}
     yield ExportedOutputs(str(folder / EXPORTED_EAGER), str(folder / EXPORTED_DOUBLE))
     outputs = undecided(source, _wrong_outputs(suspicious, wrong, actual, eager, double, coarsest), double)
     for item in (item for item in judged if item.index in outputs):
-        least = max(_SURE * rounding_in(item.computed or item.dtype), _SURE_MULTIPLE * item.eager_double)
+        least = max(_SURE * output_errors.rounding_in(item.computed or item.dtype), _SURE_MULTIPLE * item.eager_double)
         outputs[item.index] = replace(outputs[item.index], rounding=least)
     program = source.program(Arithmetic.DOUBLE)
     if source.run.last is None or not isinstance(program, ExportedCalls):
@@ -102,7 +92,9 @@ def judged_outputs(source: ExportedSource, folder: Path) -> Iterator[Judged]:
         yield from _unexplained(source, unexplained, double)
 
 
-def _is_suspicious(error: OutputError, actual: Mapping[int, Path], eager: Mapping[int, Path], coarsest: str) -> bool:
+def _is_suspicious(
+    error: output_errors.OutputError, actual: Mapping[int, Path], eager: Mapping[int, Path], coarsest: str
+) -> bool:
     first, second = (recorded_tensor(files[error.index]) for files in (actual, eager))
     if first is None or second is None or first.shape != second.shape:
         return False
@@ -191,7 +183,7 @@ def _distances(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
 
 
 def _unexplained(
-    source: ExportedSource, wrong: Mapping[int, OutputError], double: Mapping[int, Path]
+    source: ExportedSource, wrong: Mapping[int, output_errors.OutputError], double: Mapping[int, Path]
 ) -> Iterator[FaultyOutput | OutputNoise | StatesFailure]:
     """Yields how far outputs move when operators round otherwise.
 
@@ -210,7 +202,9 @@ def _unexplained(
         return
     for index, error in wrong.items():
         yield OutputNoise(index, min(moved[index], LARGEST))
-        if not error.misplaced and far_off(error) > max(_GROSS, NOISE_MULTIPLE * moved[index]):
+        if not error.misplaced and output_errors.far_off(error) > max(
+            _GROSS, output_errors.NOISE_MULTIPLE * moved[index]
+        ):
             yield FaultyOutput(
                 index,
                 "is far from what the exported program returns, by more than other rounding makes of it; the graph of "

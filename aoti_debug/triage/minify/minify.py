@@ -22,20 +22,11 @@ from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.triage.minify import script_results
 from aoti_debug.triage.minify.attempt import SMALL, Attempt, AttemptScript, InputForm, InputMode, sizes_of
 from aoti_debug.triage.minify.known_finding import PROGRAM, known_finding, verdict_of
 from aoti_debug.triage.minify.minified import Minified, Smallest
 from aoti_debug.triage.minify.options import MinifyOptions
-from aoti_debug.triage.minify.script_results import (
-    FOLDER,
-    Run,
-    Scripts,
-    ScriptTrials,
-    ScriptVerdict,
-    TriageAnswer,
-    TriagedScript,
-    run_script,
-)
 from aoti_debug.triage.minify.script_text import SCRIPT, ScriptCheck, ScriptSetup, checks_of
 from aoti_debug.triage.minify.start_parts import Start, Unit, starts_of
 
@@ -44,7 +35,7 @@ RESULT = "repro"
 _STARTS, _CANDIDATES = "starts", "candidates"  # while it searches
 _FEW = 4  # more runs of the result
 _MANY = 20  # of what does not show itself every time
-Confirm = Callable[[Path, Finding, MinifyOptions, StepListener | None], ScriptVerdict]
+Confirm = Callable[[Path, Finding, MinifyOptions, StepListener | None], script_results.ScriptVerdict]
 
 
 def key_of(options: MinifyOptions) -> str:
@@ -129,7 +120,7 @@ def _identity(attempt: Attempt) -> tuple[str, tuple[Unit, ...]]:
 def minify(
     options: MinifyOptions,
     listener: StepListener | None = None,
-    run: Run = run_script,
+    run: script_results.Run = script_results.run_script,
     confirm: Confirm = verdict_of,
 ) -> Minified:
     """Finds the smallest script that shows the finding of a program; resumes an interrupted minimisation of the same.
@@ -159,7 +150,9 @@ def minify(
     except OSError as error:
         raise UsageError(f"cannot make {folder}: {error.strerror}", hint="--out DIR") from error
     with python_process.forking_from(PRELOADED, options.user_code.imports):
-        return _Minimisation(options, folder, ScriptTrials(folder, key), listener, run, confirm).minified()
+        return _Minimisation(
+            options, folder, script_results.ScriptTrials(folder, key), listener, run, confirm
+        ).minified()
 
 
 class _Minimisation:
@@ -167,9 +160,9 @@ class _Minimisation:
         self,
         options: MinifyOptions,
         folder: Path,
-        trials: ScriptTrials,
+        trials: script_results.ScriptTrials,
         listener: StepListener | None,
-        run: Run,
+        run: script_results.Run,
         confirm: Confirm,
     ) -> None:
         self._confirm = confirm
@@ -186,12 +179,12 @@ class _Minimisation:
             libraries=options.user_code.library_paths,
             seconds=options.stall,
         )
-        self._scripts = Scripts(folder, trials, run, setting, options.most_scripts, self._steps)
+        self._scripts = script_results.Scripts(folder, trials, run, setting, options.most_scripts, self._steps)
 
     def minified(self) -> Minified:
         finding, done = known_finding(self._options, self._folder, self._trials, self._steps, self._listener)
         best: Smallest | None = None
-        refused: tuple[TriagedScript, ...] = ()
+        refused: tuple[script_results.TriagedScript, ...] = ()
         if finding.kind.is_fault:
             self._scripts.title = _title(self._options, finding)
             showing = self._showing(finding, None if done.run is None else done.open_run(done.run))
@@ -202,7 +195,7 @@ class _Minimisation:
             self._notes.append(f"ended after {len(self._trials.all)} scripts; a larger --most-scripts resumes")
         else:
             self._trials.finish()
-        for name in (_STARTS, _CANDIDATES, FOLDER):  # they hold values of the program
+        for name in (_STARTS, _CANDIDATES, script_results.FOLDER):  # they hold values of the program
             shutil.rmtree(self._folder / name, ignore_errors=True)
         return Minified(finding, self._trials.all, self._trials.earlier, best, refused, tuple(self._notes))
 
@@ -258,20 +251,20 @@ class _Minimisation:
 
     def _confirmed(
         self, attempts: Iterator[Attempt], finding: Finding
-    ) -> tuple[Smallest | None, tuple[TriagedScript, ...]]:
+    ) -> tuple[Smallest | None, tuple[script_results.TriagedScript, ...]]:
         """The first attempt that a triage confirms, else the first of all; and those that were not confirmed."""
-        refused: list[TriagedScript] = []
+        refused: list[script_results.TriagedScript] = []
         first: Attempt | None = None
         for attempt in itertools.islice(attempts, MAX_TRIAGED):
             first = first or attempt
             verdict = self._verdict(attempt, finding)
-            if verdict.confirmation is TriageAnswer.YES:
+            if verdict.confirmation is script_results.TriageAnswer.YES:
                 return self._result(attempt, verdict), tuple(refused)
-            refused.append(TriagedScript(attempt.name, verdict))
+            refused.append(script_results.TriagedScript(attempt.name, verdict))
         assert first is not None, "what shows the finding is a candidate itself"
         return self._result(first, refused[0].verdict), tuple(refused)
 
-    def _verdict(self, attempt: Attempt, finding: Finding) -> ScriptVerdict:
+    def _verdict(self, attempt: Attempt, finding: Finding) -> script_results.ScriptVerdict:
         """The verdict of a triage of an attempt's program; that of an interrupted minimisation is taken from there."""
         script = self._scripts.script(attempt)
         assert script is not None
@@ -286,7 +279,7 @@ class _Minimisation:
     def _candidate(self, script: AttemptScript) -> Path:
         return self._folder / _CANDIDATES / script.hash[:12]
 
-    def _result(self, attempt: Attempt, verdict: ScriptVerdict) -> Smallest:
+    def _result(self, attempt: Attempt, verdict: script_results.ScriptVerdict) -> Smallest:
         """Keeps the script of an attempt, after a look at whether it shows the finding every time."""
         script = self._scripts.script(attempt)
         assert script is not None

@@ -6,15 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from aoti_debug.base.machine.files import json_data
+from aoti_debug.views.memory import storage_timeline
 from aoti_debug.views.memory.memory import RunMemory
-from aoti_debug.views.memory.storage_timeline import (
-    CallMemory,
-    KeptMemory,
-    MemoryBlock,
-    Use,
-    growth_per_call,
-    kept_memory,
-)
 
 FORMAT = 1
 
@@ -32,15 +25,15 @@ def document(found: RunMemory) -> dict[str, Any]:
         "calls": [_call(call) for call in found.memory.calls],
         "measured": [asdict(call) for call in found.measured.calls],
         "growth": {
-            "bytes_per_call": growth_per_call(found.measured),
-            "launches": [_kept(kept) for kept in kept_memory(found.memory, found.measured)],
+            "bytes_per_call": storage_timeline.growth_per_call(found.measured),
+            "launches": [_kept(kept) for kept in storage_timeline.kept_memory(found.memory, found.measured)],
         },
         "snapshot": None if found.snapshot is None else str(found.snapshot),
         "notes": list(found.memory.notes),
     }
 
 
-def _kept(kept: KeptMemory) -> dict[str, Any]:
+def _kept(kept: storage_timeline.KeptMemory) -> dict[str, Any]:
     source = kept.launch.site.provenance.source
     return {
         "launch": kept.launch.id,
@@ -52,7 +45,7 @@ def _kept(kept: KeptMemory) -> dict[str, Any]:
     }
 
 
-def _peak(call: CallMemory) -> dict[str, Any]:
+def _peak(call: storage_timeline.CallMemory) -> dict[str, Any]:
     launch = call.launches[call.peak]
     source = launch.site.provenance.source
     return {
@@ -65,11 +58,11 @@ def _peak(call: CallMemory) -> dict[str, Any]:
     }
 
 
-def _call(call: CallMemory) -> dict[str, Any]:
+def _call(call: storage_timeline.CallMemory) -> dict[str, Any]:
     return {
         "call": f"{call.launches[0].id.partition('.')[0]}",
         "peak": _peak(call),
-        **{use.value + "s": call.total(use) for use in Use},
+        **{use.value + "s": call.total(use) for use in storage_timeline.Use},
         "allocated": [
             {"launch": launch.id, "bytes": count, "workspace": call.workspace.get(position, 0)}
             for position, (launch, count) in enumerate(zip(call.launches, call.allocated, strict=True))
@@ -78,7 +71,7 @@ def _call(call: CallMemory) -> dict[str, Any]:
     }
 
 
-def _storage(storage: MemoryBlock, call: CallMemory) -> dict[str, Any]:
+def _storage(storage: storage_timeline.MemoryBlock, call: storage_timeline.CallMemory) -> dict[str, Any]:
     return {
         "names": list(storage.names),
         "use": storage.use.value,

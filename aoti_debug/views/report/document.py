@@ -22,19 +22,10 @@ from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, larges
 from aoti_debug.runs.show.calls_and_replays import calls_text
 from aoti_debug.runs.show.document import launch_documents
 from aoti_debug.runs.show.overview import BUDGET, excerpt, notes
-from aoti_debug.views.report import compact_launches, launch_graph
+from aoti_debug.views.report import compact_launches, launch_graph, source_text
 from aoti_debug.views.report.compact_launches import Compactor, merge_recordings
 from aoti_debug.views.report.comparison import ComparedLaunches
 from aoti_debug.views.report.redaction import NO_REDACTION, Redaction
-from aoti_debug.views.report.source_text import (
-    LaunchContext,
-    SourceFile,
-    context_of,
-    highlight_kernel,
-    model_lines_of,
-    recorded_line,
-    source_indices,
-)
 from aoti_debug.views.report.subject import ReportSubject
 from aoti_debug.views.report.tensor_samples import BUDGET as SAMPLE_BUDGET
 from aoti_debug.views.report.tensor_samples import ELEMENTS, Sampler
@@ -86,8 +77,8 @@ class Document:
     kind: FindingKind
     head: dict[str, Any]
     run: dict[str, Any] | None
-    contexts: tuple[LaunchContext, ...]
-    sources: tuple[SourceFile, ...]
+    contexts: tuple[source_text.LaunchContext, ...]
+    sources: tuple[source_text.SourceFile, ...]
     data: dict[str, Any]
     steps: tuple[dict[str, Any], ...]
     versions: dict[str, str]
@@ -104,18 +95,18 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION, sum
     """
     finding = redaction.redact_finding(subject.finding)
     run = subject.run
-    sources: tuple[SourceFile, ...] = ()
+    sources: tuple[source_text.SourceFile, ...] = ()
     source_index: dict[str, int] = {}
     if run is not None and not redaction.removes_source:
         kernels = {kernel.name: kernel for kernel in run.manifest.kernels if kernel.source}
-        sources = tuple(highlight_kernel(kernel) for kernel in kernels.values())
+        sources = tuple(source_text.highlight_kernel(kernel) for kernel in kernels.values())
         source_index = {name: index for index, name in enumerate(kernels)}
     data = _data(subject, redaction, source_index)
     if subject.comparison is not None and not redaction.removes_tensors:
         _add_comparison(data, subject.comparison, redaction)
     if subject.triage is None:
         finding = replace(finding, warnings=(*finding.warnings, *_mark_warnings(data)))
-    frames = model_lines_of(finding.where, finding.origin)
+    frames = source_text.model_lines_of(finding.where, finding.origin)
     return Document(
         title=f"{finding.kind.value}: {subject.name}",
         what=subject.what,
@@ -134,10 +125,12 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION, sum
     )
 
 
-def _contexts(frames: Sequence[ModelLine], run: RunDir | None) -> tuple[LaunchContext, ...]:
+def _contexts(frames: Sequence[ModelLine], run: RunDir | None) -> tuple[source_text.LaunchContext, ...]:
     """The model lines with their neighbours; a run not made on this account may name any file of this machine."""
     is_made_here = run is not None and run.is_made_here
-    return tuple(context_of(frame) if is_made_here else recorded_line(frame) for frame in frames)
+    return tuple(
+        source_text.context_of(frame) if is_made_here else source_text.recorded_line(frame) for frame in frames
+    )
 
 
 def _facts(run: RunDir, redaction: Redaction) -> dict[str, Any]:
@@ -175,7 +168,7 @@ def _data(subject: ReportSubject, redaction: Redaction, source_index: dict[str, 
         same = [other for other in others if id_ in other.launches]
         shown = merge_recordings(main.shown[id_], [other.shown[id_] for other in same])
         measured = [main, *same]
-        entry = compactor.launch(shown, source_indices(launch.site, source_index))
+        entry = compactor.launch(shown, source_text.source_indices(launch.site, source_index))
         launch_marks = compact_launches.status_marks(run, launch, finding, verdict)
         launch_marks += [compact_launches.Mark.GUARD] if launch.key in damaged else []
         launch_marks += compact_launches.value_marks(shown["args"])

@@ -91,7 +91,7 @@ GROUPS = (
     Group("contracts", ("aoti_debug/triage/contracts/*.py",), ("tests/triage/contracts",), 4),
     Group(
         "walk_back",
-        ("aoti_debug/triage/memory_errors/walk_back.py",),
+        ("aoti_debug/triage/memory_errors/explain_access.py",),
         ("tests/triage/memory_errors/test_walk_back.py",),
         3,
     ),

@@ -39,7 +39,7 @@ from aoti_debug.package.pt2 import archive, compatibility, program_weights
 from aoti_debug.runs.kernel_source import cpp_text, model_lines, result_slices
 from aoti_debug.runs.rundir import device_activity, memory_file, rescued_tensors, run_directory
 from aoti_debug.runs.rundir.formats import journal
-from aoti_debug.views.profile import document as profile_document
+from aoti_debug.views.profile import model_profile as profile_document
 from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.text import profile_lines

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from aoti_debug.triage.minify.minify import minify
-from aoti_debug.triage.minify.options import MinifyOptions
+from aoti_debug.triage.minify.start_parts import MinifyOptions
 
 pytestmark = [
     pytest.mark.cuda,

@@ -18,8 +18,7 @@ from aoti_debug.app.cli import main
 from aoti_debug.package.manifest import Kind
 from aoti_debug.runs.rundir.run_json import CallPurpose
 from aoti_debug.runs.show.calls_and_replays import calls_text, purpose_of
-from aoti_debug.views.profile.document import document
-from aoti_debug.views.profile.model_profile import ModelProfile
+from aoti_debug.views.profile.model_profile import ModelProfile, document
 from aoti_debug.views.profile.profile import WARM_UP, ProfileOptions, profile
 from tests.built_model import Built
 

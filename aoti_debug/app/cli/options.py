@@ -18,6 +18,11 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.package.recording import levels
 
 
+def filters(text: str) -> Callable[[_Command], _Command]:
+    """--filter of launches by their kernels; the text is its help."""
+    return click.option("--filter", "filters", metavar="PATTERN", multiple=True, help=f"{text} Repeatable.")
+
+
 def modules_and_lines(what: str) -> Callable[[_Command], _Command]:
     """The options --module and --line.
 

@@ -22,8 +22,15 @@ from aoti_debug.runs.show.overview import BUDGET
 from aoti_debug.views.call_text.call import Call, CallCondition, call_lines, parse_condition
 from aoti_debug.views.call_text.eager_calls import eager_calls
 from aoti_debug.views.call_text.recorded_calls import RecordedCalls
-from aoti_debug.views.kernel_code.kernel_code import document, launch_code, launch_kernels, listing
-from aoti_debug.views.kernel_code.machine_code import ptx, sass, triton_caches
+from aoti_debug.views.kernel_code.kernel_code import (
+    document,
+    launch_code,
+    launch_kernels,
+    listing,
+    ptx,
+    sass,
+    triton_caches,
+)
 
 
 class RunCode:

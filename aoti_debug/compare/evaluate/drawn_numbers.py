@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.compare.evaluate import random_numbers
+from aoti_debug.compare.evaluate import functions
 from aoti_debug.compare.evaluate.arguments import converted
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -105,7 +105,7 @@ class _OfDevice:
                 self._evaluation.run(reader)
         self._evaluation.run(node)
         value = self._evaluation.value(program.ValueKey(node.name))
-        drawn = f"{node.args[0]}:{node.args[1]}" if node.target == random_numbers.INTEGER else node.args[2]
+        drawn = f"{node.args[0]}:{node.args[1]}" if node.target == functions.INTEGER else node.args[2]
         if not isinstance(value, torch.Tensor) or drawn != kind or tuple(value.shape) != tuple(shape):
             raise NotEvaluableError("the graph of the kernels draws random numbers in another order")
         return value
@@ -125,7 +125,7 @@ def _drawing(graph: program.Graph, seeds: Seeds) -> Mapping[str, Sequence[progra
             if program.ValueKey(node.name) not in seeds:
                 raise NotEvaluableError("it draws random numbers, whose seeds are not recorded")
             drawing[node.name] = {}
-        elif node.target in random_numbers.DRAWN:
+        elif node.target in functions.DRAWN:
             maker, index = _seed(graph, node)
             if index in drawing.setdefault(maker, {}):
                 raise NotEvaluableError(f"it draws random numbers twice from seed {index}")
@@ -152,10 +152,10 @@ def _seed(graph: program.Graph, node: program.Node) -> tuple[str, int]:
     Raises:
         NotEvaluableError: it is none that was made for this.
     """
-    seed = node.args[3] if node.target == random_numbers.INTEGER else node.args[1]
+    seed = node.args[3] if node.target == functions.INTEGER else node.args[1]
     for name in program.nodes_in(seed):
         made, index = graph.by_name[name], 0
-        if made.target == random_numbers.LOOKUP:
+        if made.target == functions.LOOKUP:
             made, index = graph.by_name[made.inputs[0]], made.args[1]
         if made.target in program.SEEDS and isinstance(index, int):
             return made.name, index

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate import arithmetic as tensor_float
-from aoti_debug.compare.evaluate import higher_order, random_numbers
+from aoti_debug.compare.evaluate import functions, higher_order
 from aoti_debug.compare.evaluate.arguments import converted, in_own_dtypes, python_value, with_rounded_numbers
 from aoti_debug.compare.evaluate.arithmetic import (
     Arithmetic,
@@ -166,7 +166,7 @@ class Evaluation:
             return self._loop(args)
         if node.target == WITH_GRADIENTS:
             return self._results(args[1], args[2:])
-        if node.target in random_numbers.DRAWN:
+        if node.target in functions.DRAWN:
             return self._drawn(node, args, kwargs)
         if is_random(node.target, args, kwargs):
             return self.draw(node, args, kwargs)
@@ -238,11 +238,11 @@ class Evaluation:
         import torch
 
         (type_,) = node.types
-        seed = args[3] if node.target == random_numbers.INTEGER else args[1]
+        seed = args[3] if node.target == functions.INTEGER else args[1]
         if type_ is None or kwargs.get("offset") or seed.numel() != 1:
             raise NotEvaluableError(f"random numbers of a kind that is not known here: {node.target}")
         dtype = torch.float64 if self._arithmetic is Arithmetic.DOUBLE else torch.float32
-        result: torch.Tensor = converted(random_numbers.drawn(node.target, args, type_.device, dtype), self._arithmetic)
+        result: torch.Tensor = converted(functions.drawn(node.target, args, type_.device, dtype), self._arithmetic)
         return result
 
     def _branch(self, args: list[Any]) -> list[Any]:

@@ -35,8 +35,7 @@ from aoti_debug.compare.worker.exported import exported_results
 from aoti_debug.compare.worker.program import evaluate_program
 from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_value
 from aoti_debug.compare.worker.region import Metric, RegionEvaluator
-from aoti_debug.compare.worker.region_values import evaluated
-from aoti_debug.compare.worker.saved_values import save_region
+from aoti_debug.compare.worker.region_values import evaluated, save_region
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.reference import program

@@ -37,7 +37,7 @@ from aoti_debug.compare.protocol.measurement import (
 )
 from aoti_debug.compare.protocol.request import KnownValue, ProgramOutput, ProgramRun, ProgramState
 from aoti_debug.compare.worker.recorded_tensors import as_written, load, load_value
-from aoti_debug.compare.worker.saved_values import save_outputs
+from aoti_debug.compare.worker.region_values import save_outputs
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 

@@ -24,8 +24,7 @@ from aoti_debug.triage.investigation.changed_inputs import with_changed_inputs
 from aoti_debug.triage.investigation.graph_trace import with_graph, with_operand
 from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
 from aoti_debug.triage.investigation.triage_runs import NO_CACHING, TriageRuns
-from aoti_debug.triage.memory_errors.explain_access import best_access, explain
-from aoti_debug.triage.memory_errors.walk_back import makers
+from aoti_debug.triage.memory_errors.explain_access import best_access, explain, makers
 
 _GENERATED = ("cpp", "triton")  # kernels that compute each element by itself: an element can be to blame
 

@@ -24,7 +24,7 @@ from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.investigation.investigation import Investigation, Outcome, Suspicion
-from aoti_debug.triage.memory_errors.walk_back import makers
+from aoti_debug.triage.memory_errors.explain_access import makers
 
 SECONDS = 120.0  # for one mode of a repro
 _SLOWER, _LEAST_SECONDS = 4.0, 30.0  # a slow mode: times the longest other one, but at least so many seconds

@@ -18,8 +18,8 @@ from aoti_debug.compare.text import output_text
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
-from aoti_debug.triage.minify.options import MinifyOptions
 from aoti_debug.triage.minify.script_results import Known, ScriptTrials, ScriptVerdict, TriageAnswer
+from aoti_debug.triage.minify.start_parts import MinifyOptions
 from aoti_debug.triage.results import finding_kinds, triage_directory
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.triage.session import triage

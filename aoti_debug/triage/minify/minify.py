@@ -26,9 +26,8 @@ from aoti_debug.triage.minify import script_results
 from aoti_debug.triage.minify.attempt import SMALL, Attempt, AttemptScript, InputForm, InputMode, sizes_of
 from aoti_debug.triage.minify.known_finding import PROGRAM, known_finding, verdict_of
 from aoti_debug.triage.minify.minified import Minified, Smallest
-from aoti_debug.triage.minify.options import MinifyOptions
 from aoti_debug.triage.minify.script_text import SCRIPT, ScriptCheck, ScriptSetup, checks_of
-from aoti_debug.triage.minify.start_parts import Start, Unit, starts_of
+from aoti_debug.triage.minify.start_parts import MinifyOptions, Start, Unit, starts_of
 
 MAX_TRIAGED = 4  # candidates that are triaged
 RESULT = "repro"

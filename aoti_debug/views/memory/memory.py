@@ -1,4 +1,4 @@
-"""Runs a model and reads the memory of its calls from the run.
+"""Runs a model and reads the memory of its calls from the run; as one JSON object: docs/memory.schema.json.
 
 aoti_debug_memory/20261120-231501-4711/
   package.pt2 runs/   a package that was built for it, and its run
@@ -6,13 +6,15 @@ aoti_debug_memory/20261120-231501-4711/
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files import json_data, stamped_directories
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
@@ -22,10 +24,12 @@ from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import memory_file, run_directory
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.memory import storage_timeline
 from aoti_debug.views.memory.run_memory import run_memory
 from aoti_debug.views.memory.storage_timeline import Memory
 
 BASE = "aoti_debug_memory"
+FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -112,3 +116,74 @@ def _built(options: MemoryOptions, folder: Path, steps: Steps) -> Path:
         user_code=options.user_code,
     )
     return instrumented(options.what, building, steps, has_inputs=options.inputs is not None)
+
+
+def document(found: RunMemory) -> dict[str, Any]:
+    """The JSON object; sizes in bytes."""
+    worst = found.memory.worst
+    assert worst is not None, "a run without launches has no memory"
+    return {
+        "format": FORMAT,
+        "run": found.run.path.name,
+        "path": str(found.run.path),
+        "device": found.run.info.device,
+        "peak": _peak(worst),
+        "calls": [_call(call) for call in found.memory.calls],
+        "measured": [asdict(call) for call in found.measured.calls],
+        "growth": {
+            "bytes_per_call": storage_timeline.growth_per_call(found.measured),
+            "launches": [_kept(kept) for kept in storage_timeline.kept_memory(found.memory, found.measured)],
+        },
+        "snapshot": None if found.snapshot is None else str(found.snapshot),
+        "notes": list(found.memory.notes),
+    }
+
+
+def _kept(kept: storage_timeline.KeptMemory) -> dict[str, Any]:
+    source = kept.launch.site.provenance.source
+    return {
+        "launch": kept.launch.id,
+        "kernel": kept.launch.kernel,
+        "model_line": json_data.to_data(source[0]) if source else None,
+        "bytes_per_call": kept.bytes,
+        "calls": kept.calls,
+        "measured": kept.is_measured,
+    }
+
+
+def _peak(call: storage_timeline.CallMemory) -> dict[str, Any]:
+    launch = call.launches[call.peak]
+    source = launch.site.provenance.source
+    return {
+        "bytes": call.peak_bytes,
+        "workspace": call.workspace.get(call.peak, 0),
+        "launch": launch.id,
+        "kernel": launch.kernel,
+        "model_line": json_data.to_data(source[0]) if source else None,
+        "buffers": [storage.name for storage in call.live(call.peak)],
+    }
+
+
+def _call(call: storage_timeline.CallMemory) -> dict[str, Any]:
+    return {
+        "call": f"{call.launches[0].id.partition('.')[0]}",
+        "peak": _peak(call),
+        **{use.value + "s": call.total(use) for use in storage_timeline.Use},
+        "allocated": [
+            {"launch": launch.id, "bytes": count, "workspace": call.workspace.get(position, 0)}
+            for position, (launch, count) in enumerate(zip(call.launches, call.allocated, strict=True))
+        ],
+        "storages": [_storage(storage, call) for storage in call.storages],
+    }
+
+
+def _storage(storage: storage_timeline.MemoryBlock, call: storage_timeline.CallMemory) -> dict[str, Any]:
+    return {
+        "names": list(storage.names),
+        "use": storage.use.value,
+        "bytes": storage.bytes,
+        "device": storage.device,
+        "first": call.launches[storage.first].id,
+        "last": call.launches[storage.last].id,
+        "made_by": storage.made_by or None,
+    }

@@ -8,8 +8,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write
-from aoti_debug.views.memory.document import document
-from aoti_debug.views.memory.memory import RunMemory
+from aoti_debug.views.memory.memory import RunMemory, document
 from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock
 from aoti_debug.views.memory.text import at_peak, facts
 from aoti_debug.views.report.page import PageParts, render

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from aoti_debug.compare.evaluate import random_numbers
+from aoti_debug.compare.evaluate import functions
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.functions import NotEvaluableError
@@ -36,8 +36,8 @@ def seeds(name: str = "seeds", count: int = 2, device: str = "cpu") -> Node:
 
 
 def drawing(index: int, maker: str = "seeds") -> tuple[Node, Node]:
-    lookup = node(f"{maker}_{index}", random_numbers.LOOKUP, {"node": maker}, index)
-    return lookup, node(f"r_{maker}_{index}", random_numbers.UNIFORM_OR_NORMAL, [3], {"node": lookup.name}, "rand")
+    lookup = node(f"{maker}_{index}", functions.LOOKUP, {"node": maker}, index)
+    return lookup, node(f"r_{maker}_{index}", functions.UNIFORM_OR_NORMAL, [3], {"node": lookup.name}, "rand")
 
 
 def numbers(*nodes: Node) -> DrawnNumbers:
@@ -48,7 +48,7 @@ def numbers(*nodes: Node) -> DrawnNumbers:
 
 def expected(seed: int) -> torch.Tensor:
     args = [[3], torch.tensor(seed), "rand"]
-    return random_numbers.drawn(random_numbers.UNIFORM_OR_NORMAL, args, "cpu", torch.float32)
+    return functions.drawn(functions.UNIFORM_OR_NORMAL, args, "cpu", torch.float32)
 
 
 RAND = node("rand", "aten.rand.default")
@@ -79,7 +79,7 @@ def test_one_that_is_left() -> None:
         ((seeds(), *drawing(0), *drawing(2)), "not from every seed"),
         ((seeds(), *drawing(0), *drawing(0)), "twice from seed 0"),
         ((seeds("a", 1), seeds("b", 1), *drawing(0, "a"), *drawing(0, "b")), "several groups of seeds"),
-        ((node("r", random_numbers.UNIFORM_OR_NORMAL, [3], 5, "rand"),), "of a kind that is not known"),
+        ((node("r", functions.UNIFORM_OR_NORMAL, [3], 5, "rand"),), "of a kind that is not known"),
         ((node("permutation", "aten.randperm.default", 3),), r"with aten\.randperm\.default"),
     ],
 )

@@ -12,7 +12,7 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.triage.memory_errors.walk_back import (
+from aoti_debug.triage.memory_errors.explain_access import (
     IndexValue,
     Walk,
     _same_memory,

@@ -13,8 +13,8 @@ from aoti_debug.app.cli.main import group
 from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
 from aoti_debug.triage.minify.known_finding import verdict_of
 from aoti_debug.triage.minify.minified import Minified, Smallest, document, minified_lines
-from aoti_debug.triage.minify.options import MinifyOptions
 from aoti_debug.triage.minify.script_results import ScriptTrial, ScriptVerdict, TriageAnswer, TriagedScript
+from aoti_debug.triage.minify.start_parts import MinifyOptions
 from tests import schema
 
 FINDING = Finding(FAULT, "SIGSEGV (Segmentation fault)", Place("0.2", "my::op.default"))

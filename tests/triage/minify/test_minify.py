@@ -20,8 +20,8 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.triage.minify.minified import minified_lines
 from aoti_debug.triage.minify.minify import key_of, minify
-from aoti_debug.triage.minify.options import MinifyOptions
 from aoti_debug.triage.minify.script_results import Known, ScriptTrial, ScriptTrials, ScriptVerdict, TriageAnswer
+from aoti_debug.triage.minify.start_parts import MinifyOptions
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record
 from tests.paths import ROOT

@@ -9,7 +9,7 @@ import pytest
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.triage.minify import minify
 from aoti_debug.triage.minify.minify import key_of
-from aoti_debug.triage.minify.options import MinifyOptions
+from aoti_debug.triage.minify.start_parts import MinifyOptions
 
 
 def test_other_operators_or_versions_are_another_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import FAULT, Finding
 from aoti_debug.triage.minify import minify as module
 from aoti_debug.triage.minify.minify import key_of, minify
-from aoti_debug.triage.minify.options import MinifyOptions
 from aoti_debug.triage.minify.script_results import Known, ScriptTrials
+from aoti_debug.triage.minify.start_parts import MinifyOptions
 
 
 def test_a_search_that_goes_on_asks_for_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

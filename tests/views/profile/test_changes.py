@@ -12,8 +12,8 @@ import pytest
 
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.changes import Changes, ChangeVerdict, chance_of_larger, change_lines, find_changes
-from aoti_debug.views.profile.document import document
 from aoti_debug.views.profile.measured_call import MeasuredCall
+from aoti_debug.views.profile.model_profile import document
 from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.site_work import SiteGroup, site_groups

@@ -16,7 +16,7 @@ from aoti_debug.runs.rundir.formats.journal import WallClock
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.device_calls import DeviceCall, device_calls
-from aoti_debug.views.profile.document import document
+from aoti_debug.views.profile.model_profile import document
 from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.text import profile_lines

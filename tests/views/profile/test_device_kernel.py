@@ -16,8 +16,7 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.device_kernel import DeviceKernel, Limit, Occupancy, occupancy
-from aoti_debug.views.profile.document import document
-from aoti_debug.views.profile.model_profile import ModelProfile
+from aoti_debug.views.profile.model_profile import ModelProfile, document
 from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.text import profile_lines

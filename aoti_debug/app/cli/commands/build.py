@@ -54,13 +54,7 @@ STAGES = {
     show_default=True,
     help=f"The level of a run that does not set AOTI_DEBUG_LEVEL: {levels.MEANINGS}.",
 )
-@click.option(
-    "--filter",
-    "filters",
-    metavar="PATTERN",
-    multiple=True,
-    help="Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. Repeatable.",
-)
+@options.filters("Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'.")
 @modules_and_lines("Print and save only launches")
 @click.option(
     "-o", "--output", type=options.FilePath(), help="The package to write.  [default: MODEL.instrumented.pt2]"

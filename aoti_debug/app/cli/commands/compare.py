@@ -32,13 +32,7 @@ from aoti_debug.views.report import report
     help="The exported program that a compiled package came from: it is what the launches are compared with.",
 )
 @options.calls
-@click.option(
-    "--filter",
-    "filters",
-    metavar="PATTERN",
-    multiple=True,
-    help="Compare only launches of kernels that match (* ? []); !PATTERN excludes. Repeatable.",
-)
+@options.filters("Compare only launches of kernels that match (* ? []); !PATTERN excludes.")
 @modules_and_lines("Compare only launches")
 @click.option(
     "--metric",

@@ -12,8 +12,7 @@ from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.views.memory.document import document
-from aoti_debug.views.memory.memory import BASE, MemoryOptions, memory
+from aoti_debug.views.memory.memory import BASE, MemoryOptions, document, memory
 from aoti_debug.views.memory.storage_timeline import kept_memory
 from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 

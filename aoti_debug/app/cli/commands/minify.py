@@ -15,7 +15,7 @@ from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.triage.minify.minified import Minified, document, minified_lines
 from aoti_debug.triage.minify.minify import minify
-from aoti_debug.triage.minify.options import BASE, MAX_SCRIPTS, MinifyOptions
+from aoti_debug.triage.minify.start_parts import BASE, MAX_SCRIPTS, MinifyOptions
 
 
 @click.command("minify")

@@ -15,7 +15,7 @@ from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
-from aoti_debug.views.profile.document import document
+from aoti_debug.views.profile.model_profile import document
 from aoti_debug.views.profile.profile import BASE, CALLS, WARM_UP, ProfileOptions, profile
 from aoti_debug.views.profile.text import profile_lines
 from aoti_debug.views.profile.trace import slices, trace_text

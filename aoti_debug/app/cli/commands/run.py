@@ -73,13 +73,8 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     type=options.LevelType(),
     help=f"{levels.MEANINGS}.  [default: the level of the package]",
 )
-@click.option(
-    "--filter",
-    "filters",
-    metavar="PATTERN",
-    multiple=True,
-    help="Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. All launches stay in the "
-    "journal. Repeatable.",
+@options.filters(
+    "Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. All launches stay in the journal."
 )
 @modules_and_lines("Print and save only launches")
 @click.option(

@@ -25,13 +25,7 @@ LIMIT = 100  # rows
 
 @click.command("summaries")
 @click.argument("what", metavar="[RUN]", required=False)
-@click.option(
-    "--filter",
-    "filters",
-    metavar="PATTERN",
-    multiple=True,
-    help="Show only kernels whose name matches: 'triton_*', '!cpp_fused_*'. Repeatable.",
-)
+@options.filters("Show only kernels whose name matches: 'triton_*', '!cpp_fused_*'.")
 @modules_and_lines("Show only launches")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with curves: report/summaries.html in the run.")
 @options.page_output("With --plot: the file to write.")

@@ -100,10 +100,15 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[misc]
-    """Checks the index arguments of each operator before it runs."""
+class IndexWatch(TorchDispatchMode):  # type: ignore[misc]
+    """A context that reports out-of-range indices of the operators called in it, before they run."""
 
     def __init__(self, views: Mapping[str, torch.Tensor], report: Callable[[Access], None]) -> None:
+        """Prepares the checks.
+
+        Args:
+            views: the launch's arguments, by name.
+        """
         super().__init__()
         self.views = views
         self.report = report
@@ -161,12 +166,3 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
             if view.numel() and view.data_ptr() <= begin < view.data_ptr() + reach(view) * view.element_size():
                 return name
         return ""
-
-
-def watch_indices(views: Mapping[str, torch.Tensor], report: Callable[[Access], None]) -> TorchDispatchMode:
-    """Returns a context that reports out-of-range indices of the operators called in it, before they run.
-
-    Args:
-        views: the launch's arguments, by name.
-    """
-    return _Watch(views, report)

@@ -94,7 +94,7 @@ def _launch_checked(job: Job, memory: LaunchMemory, report: ReplayReport) -> dic
     """Runs the launch; out-of-range indices of an operator are reported before it runs."""
     if job.kernel is not None:
         return job.run(memory)
-    with operator_indices.watch_indices(memory.views, report.access):
+    with operator_indices.IndexWatch(memory.views, report.access):
         return job.run(memory)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,11 @@ def test_a_wrong_launch_in_a_loop(tmp_path: Path) -> None:
     comparison = comparison_of(run(tmp_path, 2, fault=False))
     row = comparison.rows[1]
     place = "in iteration 3 of while_loop_body_graph_0: index = aten.index.Tensor(table, [i])"
+    launch = copy.copy(row.launch)
+    launch.begin = launch.begin._replace(loops=(3,))
     row = replace(
         row,
-        launch=replace(row.launch, _begin=row.launch._begin._replace(loops=(3,))),
+        launch=launch,
         suspects=(replace(row.suspects[0], place=place), *row.suspects[1:]),
     )
     lines = wrong_lines(replace(comparison, rows=(comparison.rows[0], row)), row)

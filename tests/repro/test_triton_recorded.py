@@ -186,10 +186,13 @@ def test_machine_code_of_another_build_is_not_taken(recorded: Callable[[str], Ru
 def test_what_a_launch_that_did_not_start_wrote_is_what_was_there(recorded: Callable[[str], RunDir]) -> None:
     run = recorded("mixed")
     launch = next(x for x in run.launches if x.kernel == "scaled_add_kernel_0")
-    records = copy.copy(launch._records)
-    records.files = tuple(file for file in records.files if file.phase is Phase.BEFORE)
-    records.grids = ()
-    found = recorded_launch(run, replace(launch, status=LaunchStatus.NOT_STARTED, _records=records), "")
+    launch = copy.copy(launch)
+    launch.status = LaunchStatus.NOT_STARTED
+    launch.files = tuple(file for file in launch.files if file.phase is Phase.BEFORE)
+    launch.grid_records = ()
+    for computed in ("args", "grids"):
+        vars(launch).pop(computed, None)
+    found = recorded_launch(run, launch, "")
     assert (found.started, found.grid) == (False, None)
     saved = [slot for slot in found.slots if slot.before]
     assert saved

@@ -190,13 +190,9 @@ def use_hashed_binaries(first: Sources, archive: Artifact) -> Sources:
 
 def _members(archive: Artifact) -> dict[str, bytes]:
     """The model's text files and kernel binaries by name."""
-    prefix = f"{archive.root}/{MODEL_FOLDER}"
-    with zipfile.ZipFile(archive.path) as file:
-        return {
-            info.filename.removeprefix(prefix): file.read(info)
-            for info in file.infolist()
-            if info.filename.startswith(prefix) and info.filename.endswith((".cpp", *KERNEL_BINARIES))
-        }
+    suffixes = (".cpp", *KERNEL_BINARIES)
+    names = [name for name in archive.members if name.startswith(MODEL_FOLDER) and name.endswith(suffixes)]
+    return {name.removeprefix(MODEL_FOLDER): archive.read(name) for name in names}
 
 
 def _weights_layout(text: str) -> list[str]:

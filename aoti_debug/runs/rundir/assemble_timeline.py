@@ -8,11 +8,11 @@ from itertools import chain
 
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.package.manifest import Kernel, Manifest, Site
+from aoti_debug.package.manifest import Kernel, Manifest
 from aoti_debug.runs.rundir import watchpoints
 from aoti_debug.runs.rundir.formats import journal_records
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
-from aoti_debug.runs.rundir.timeline import Launch, LaunchRecords, ModelCall, Timeline
+from aoti_debug.runs.rundir.timeline import Launch, ModelCall, Timeline
 from aoti_debug.runs.rundir.watchpoints import WatchpointRecord
 
 
@@ -22,7 +22,7 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
     Raises:
         RunDirError: a record names a site that the manifest does not have.
     """
-    records: dict[LaunchKey, LaunchRecords] = defaultdict(LaunchRecords)
+    records: dict[LaunchKey, Launch] = defaultdict(Launch)
     begins: list[journal_records.LaunchBegin] = []
     call_begins: list[journal_records.CallBegin] = []
     call_ends: dict[tuple[CallKind, int], journal_records.CallEnd] = {}
@@ -41,12 +41,12 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
                 records[record.key].end = record
             case journal_records.TensorStats():
                 if record.replay is None:
-                    records[record.key].stats += (record,)
+                    records[record.key].measured += (record,)
                 else:
                     records[record.key].replayed += (record,)
                     replays[record.key.kind, record.key.call] = record.begun
             case journal_records.GridRecord():
-                records[record.key].grids += (record,)
+                records[record.key].grid_records += (record,)
             case journal_records.TensorFile():
                 records[record.key].files += (record,)
             case journal_records.FaultRecord():
@@ -72,7 +72,7 @@ def assemble(ordered: Iterable[journal_records.Record], manifest: Manifest) -> T
         calls=tuple(
             _call(begin, call_ends.get(key := (begin.kind, begin.call)), replays.get(key)) for begin in call_begins
         ),
-        launches=tuple(_launch(begin, records[begin.key], manifest, kernels) for begin in begins),
+        launches=tuple(_with_site(records[begin.key], manifest, kernels) for begin in begins),
         faults=tuple(faults),
         notes=tuple(notes),
         damages=tuple(damages),
@@ -98,25 +98,23 @@ def _call(begin: journal_records.CallBegin, end: journal_records.CallEnd | None,
     )
 
 
-def _launch(
-    begin: journal_records.LaunchBegin, records: LaunchRecords, manifest: Manifest, kernels: Mapping[int, Kernel]
-) -> Launch:
-    if begin.site >= len(manifest.sites):
+def _with_site(launch: Launch, manifest: Manifest, kernels: Mapping[int, Kernel]) -> Launch:
+    if launch.begin.site >= len(manifest.sites):
         raise RunDirError(
-            f"the journal names site {begin.site}, but the manifest has {len(manifest.sites)}",
+            f"the journal names site {launch.begin.site}, but the manifest has {len(manifest.sites)}",
             hint="the manifest belongs to another package: run the package again",
         )
-    site = manifest.sites[begin.site]
-    if records.is_measured:
-        _check_slots(begin.key, records, site)
-    return Launch(begin.key, site, records.status(), begin, records, kernels)
+    launch.site, launch.kernels = manifest.sites[launch.begin.site], kernels
+    if launch.is_measured:
+        _check_slots(launch)
+    return launch
 
 
-def _check_slots(key: LaunchKey, records: LaunchRecords, site: Site) -> None:
-    count = len(site.args)
-    for slot in chain((file.slot for file in records.files), (stats.slot for stats in records.all_stats())):
+def _check_slots(launch: Launch) -> None:
+    count = len(launch.site.args)
+    for slot in chain((file.slot for file in launch.files), (stats.slot for stats in launch.stats)):
         if not 0 <= slot < count:  # one of a rescued tensor may be negative
             raise RunDirError(
-                f"the run is damaged: a tensor of argument {slot} of launch {key}, which has {count} arguments",
+                f"the run is damaged: a tensor of argument {slot} of launch {launch.id}, which has {count} arguments",
                 hint="run the package again",
             )

@@ -110,69 +110,84 @@ class ModelCall:
         return f"{'c' if self.kind is CallKind.CONSTANT else ''}{self.call}"
 
 
-@dataclass(frozen=True)
 class Launch:
-    """One execution of a site."""
+    """One execution of a site, with its records. It is complete when all records have been read.
 
-    key: LaunchKey
+    Attributes:
+        kernels: the device kernels of the package, by id.
+        begin, end: its beginning, and its return; an end of None: it did not return.
+        measured: its tensors at level 2 or hash; `replayed` the same of replays of a CUDA graph.
+        fault: noticed in it.
+        printed: the text that a print operator printed; None if it is none.
+    """
+
     site: Site
-    status: LaunchStatus
-    _begin: journal_records.LaunchBegin = field(repr=False)
-    _records: LaunchRecords = field(repr=False)
-    _kernels: Mapping[int, Kernel] = field(repr=False)
+    kernels: Mapping[int, Kernel]
+    begin: journal_records.LaunchBegin
+    end: journal_records.LaunchEnd | None = None
+    grid_records: tuple[journal_records.GridRecord, ...] = ()
+    files: tuple[TensorFile, ...] = ()
+    measured: tuple[TensorStats, ...] = ()
+    replayed: tuple[TensorStats, ...] = ()
+    fault: journal_records.FaultRecord | None = None
+    printed: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Launch({self.id} {self.kernel}, {self.status.value})"
+
+    @property
+    def key(self) -> LaunchKey:
+        """Its call and its place in that."""
+        return self.begin.key
 
     @property
     def thread(self) -> int:
         """The thread that ran it."""
-        return self._begin.thread
+        return self.begin.thread
 
     @property
     def stream_slot(self) -> int:
         """The stream of the breadcrumbs that it was launched on."""
-        return self._begin.stream_slot
+        return self.begin.stream_slot
 
     @property
     def sequence(self) -> int:
         """Its number in the run, from 1, which a breadcrumb stores."""
-        return self._begin.sequence
+        return self.begin.sequence
 
     @property
     def loops(self) -> tuple[int, ...]:
         """The iteration of each enclosing while loop, outermost first."""
-        return self._begin.loops
+        return self.begin.loops
 
     @property
     def begin_ns(self) -> int:
         """The time of its beginning, from the journal's start."""
-        return self._begin.time_ns
+        return self.begin.time_ns
 
     @property
     def end_ns(self) -> int | None:
         """The time of its return, from the journal's start; None if it did not return."""
-        end = self._records.end
-        return None if end is None else end.time_ns
+        return None if self.end is None else self.end.time_ns
 
     @property
     def returned(self) -> int | None:
         """The callee's status code; None if it did not return."""
-        end = self._records.end
-        return None if end is None else end.status
+        return None if self.end is None else self.end.status
 
     @property
     def breadcrumb(self) -> bool:
         """True if the device was asked to write a breadcrumb after it."""
-        end = self._records.end
-        return end is not None and end.breadcrumb
+        return self.end is not None and self.end.breadcrumb
 
-    @property
-    def fault(self) -> journal_records.FaultRecord | None:
-        """The fault that was noticed in it."""
-        return self._records.fault
-
-    @property
-    def printed(self) -> str | None:
-        """The text that a print operator printed; None if it is none."""
-        return self._records.printed
+    @cached_property
+    def status(self) -> LaunchStatus:
+        """Its end on the host."""
+        if self.end is None:
+            return LaunchStatus.FAILED if self.fault else LaunchStatus.OPEN
+        if self.end.not_started:
+            return LaunchStatus.NOT_STARTED
+        return LaunchStatus.FAILED if self.end.status != 0 or self.fault else LaunchStatus.RETURNED
 
     @property
     def id(self) -> str:
@@ -187,12 +202,12 @@ class Launch:
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
         """The device kernels that launchKernel started."""
-        return tuple(_grid(record, self._kernels.get(record.kernel)) for record in self._records.grids)
+        return tuple(_grid(record, self.kernels.get(record.kernel)) for record in self.grid_records)
 
     @property
     def has_grids(self) -> bool:
         """True if launchKernel started a device kernel."""
-        return bool(self._records.grids)
+        return bool(self.grid_records)
 
     @property
     def grid(self) -> Grid | None:
@@ -202,30 +217,58 @@ class Launch:
     @cached_property
     def args(self) -> tuple[Argument, ...]:
         """The recorded values, one for each of the site's args."""
-        return self._records.arguments(self.site)
+        before, changed = self._values()
+        after = {**before, **changed} if changed else before
+        # by name: a tensor that is passed twice is recorded once
+        files: dict[str, dict[Phase, TensorFile]] = {}
+        stats: dict[str, dict[Phase, TensorStats]] = {}
+        for f in self.files:
+            files.setdefault(self.site.args[f.slot].name, {})[f.phase] = f
+        for s in self.stats:
+            stats.setdefault(self.site.args[s.slot].name, {})[s.phase] = s
+        return tuple(
+            Argument(
+                slot,
+                spec,
+                before.get(slot, Absent.OPAQUE),
+                after.get(slot, Absent.OPAQUE),
+                files.get(spec.name) or {},
+                stats.get(spec.name) or {},
+            )
+            for slot, spec in enumerate(self.site.args)
+        )
 
     @property
     def is_measured(self) -> bool:
         """True if the run has a record of the values of its tensors: of a saved one, or of statistics."""
-        return self._records.is_measured
+        return bool(self.measured or self.files or self.replayed)
 
     @property
     def stats(self) -> tuple[TensorStats, ...]:
-        """The records of its tensors at level 2 or hash; no argument is made for them."""
-        return self._records.all_stats()
+        """The records of its tensors at level 2 or hash, those of replays last; no argument is made for them."""
+        return self.measured + self.replayed
 
     def tensor(self, slot: int) -> Tensor | None:
         """The tensor of an argument, as `Argument.tensor` is; no argument is made for it."""
-        return self._records.tensor(slot)
+        before, changed = self._values()
+        return _tensor(before.get(slot), changed.get(slot))
 
     def tensors(self) -> list[Tensor | None]:
         """The tensor of each argument, as `Argument.tensor` is; no argument is made for it."""
-        return self._records.tensors(len(self.site.args))
+        before, changed = self._values()
+        slots = range(len(self.site.args))
+        if changed:
+            return [_tensor(before.get(slot), changed.get(slot)) for slot in slots]
+        return [value if isinstance(value, Tensor) else None for value in map(before.get, slots)]
+
+    def _values(self) -> tuple[Mapping[int, Value], Mapping[int, Value]]:
+        """The values of arguments before the launch, and those that it changed."""
+        return self.begin.values.decode(), self.end.values.decode() if self.end and self.end.values.length else {}
 
     @property
     def replays(self) -> frozenset[int]:
         """The replays of its CUDA graph that its statistics are of."""
-        if not self._records.replayed:
+        if not self.replayed:
             return frozenset()
         found = (stats.replay for argument in self.args for stats in argument.stats.values())
         return frozenset(replay for replay in found if replay is not None)
@@ -238,76 +281,6 @@ class Launch:
     def argument(self, name: str) -> Argument | None:
         """The argument of a name; None if there is none."""
         return next((argument for argument in self.args if argument.name == name), None)
-
-
-class LaunchRecords:
-    """The records of one launch."""
-
-    begin: journal_records.LaunchBegin | None = None
-    end: journal_records.LaunchEnd | None = None
-    grids: tuple[journal_records.GridRecord, ...] = ()
-    files: tuple[TensorFile, ...] = ()
-    stats: tuple[TensorStats, ...] = ()
-    replayed: tuple[TensorStats, ...] = ()
-    fault: journal_records.FaultRecord | None = None
-    printed: str | None = None
-
-    @property
-    def is_measured(self) -> bool:
-        """True if there is a record of the values of a tensor."""
-        return bool(self.stats or self.files or self.replayed)
-
-    def all_stats(self) -> tuple[TensorStats, ...]:
-        """The statistics of tensors, those of replays last."""
-        return self.stats + self.replayed
-
-    def tensor(self, slot: int) -> Tensor | None:
-        """The tensor of an argument: what the launch left, or what it was passed."""
-        before, changed = self._values()
-        return _tensor(before.get(slot), changed.get(slot))
-
-    def tensors(self, count: int) -> list[Tensor | None]:
-        """The tensors of all arguments."""
-        before, changed = self._values()
-        if changed:
-            return [_tensor(before.get(slot), changed.get(slot)) for slot in range(count)]
-        return [value if isinstance(value, Tensor) else None for value in map(before.get, range(count))]
-
-    def _values(self) -> tuple[Mapping[int, Value], Mapping[int, Value]]:
-        """The values of arguments before the launch, and those that it changed."""
-        before: Mapping[int, Value] = self.begin.values.decode() if self.begin else {}
-        return before, self.end.values.decode() if self.end and self.end.values.length else {}
-
-    def arguments(self, site: Site) -> tuple[Argument, ...]:
-        """The recorded values, one for each of the site's args."""
-        before, changed = self._values()
-        after = {**before, **changed} if changed else before
-        # by name: a tensor that is passed twice is recorded once
-        files: dict[str, dict[Phase, TensorFile]] = {}
-        stats: dict[str, dict[Phase, TensorStats]] = {}
-        for f in self.files:
-            files.setdefault(site.args[f.slot].name, {})[f.phase] = f
-        for s in self.all_stats():
-            stats.setdefault(site.args[s.slot].name, {})[s.phase] = s
-        return tuple(
-            Argument(
-                slot,
-                spec,
-                before.get(slot, Absent.OPAQUE),
-                after.get(slot, Absent.OPAQUE),
-                files.get(spec.name) or {},
-                stats.get(spec.name) or {},
-            )
-            for slot, spec in enumerate(site.args)
-        )
-
-    def status(self) -> LaunchStatus:
-        """The end of the launch on the host."""
-        if self.end is None:
-            return LaunchStatus.FAILED if self.fault else LaunchStatus.OPEN
-        if self.end.not_started:
-            return LaunchStatus.NOT_STARTED
-        return LaunchStatus.FAILED if self.end.status != 0 or self.fault else LaunchStatus.RETURNED
 
 
 def _tensor(before: Value | None, changed: Value | None) -> Tensor | None:

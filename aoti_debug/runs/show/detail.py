@@ -9,14 +9,13 @@ from pathlib import Path, PurePosixPath
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Certainty, Form, ModelLine, Provenance
-from aoti_debug.package.recording.origins import frames
+from aoti_debug.package.recording.origins import frames, own_nodes
 from aoti_debug.package.recording.values import Layout, Value
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.runs.show import terminal_cells, text
 from aoti_debug.runs.show.argument_statistics import HASH_ONLY, Measurer, phases, short_hash
 from aoti_debug.runs.show.calls_and_replays import replay_fact
-from aoti_debug.runs.show.fx_nodes import own_nodes
 
 MAX_STACK_LINES = 8
 _LABEL = 13  # columns

@@ -14,7 +14,6 @@ from aoti_debug.base.errors import ToolchainError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
-from aoti_debug.base.machine.files import free_space
 from aoti_debug.base.machine.steps import Step, StepListener, Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import compare_kernels, join_program, package_manifest, write_package
@@ -41,16 +40,12 @@ from aoti_debug.package.inputs.signature import ModelSignature
 from aoti_debug.package.manifest import Manifest, PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
-from aoti_debug.package.pt2.program_weights import bytes_of_weights
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.recording.site_filter import Unmatched
 from aoti_debug.package.weights_file import WeightsPlace
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-
-
-_DISK_HINT = "free some space, or set XDG_CACHE_HOME to a folder on another disk"
 
 
 @dataclass(frozen=True)
@@ -219,7 +214,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
     checked = check(options)
     tools = Toolchain(find_compiler(), find_torch())
     with cache.scratch() as work:
-        _require_room(checked, work)
+        checked.require_room(work)
         stage = stages.step("lower" if checked.compiled is None else "unpack")
         with stage, runtime_objects.compiled_meanwhile(tools):
             lowered = lower_or_unpack(checked, tools.torch, work)
@@ -320,32 +315,6 @@ def instrumented(
     if not has_inputs:
         require_inputs(model, built)
     return built.package
-
-
-def _require_room(checked: CheckedOptions, work: Path) -> None:
-    """Checks that disks and memory have room for the weights, which are most of what is written.
-
-    Weights that a package will hold are written to `work`, and to the package. torch reads a program as a whole, and
-    lays the weights out in memory once more before they are written.
-
-    Raises:
-        TargetError: they have not.
-    """
-    program = checked.program
-    if not isinstance(program, Artifact):
-        return
-    name, output = f"building {program.path.name}", checked.output.resolve().parent
-    if program.kind is not ArtifactKind.EXPORTED:
-        size = program.path.stat().st_size
-        free_space.require_disk([(work, size), (output, size)], name, hint=_DISK_HINT)
-        return
-    weights = bytes_of_weights(program.path)
-    inside = checked.options.weights is WeightsPlace.INSIDE
-    if inside:
-        hint = f"--weights by-reference copies no weights; {_DISK_HINT}"
-        free_space.require_disk([(work, weights), (output, weights)], name, hint=hint)
-    hint = "--weights by-reference needs half of it" if inside else "lower the model on a larger machine"
-    free_space.require_memory(weights * (2 if inside else 1), name, hint=hint)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import free_space
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import write_package
 from aoti_debug.instrument.frontend.protocol.messages import LeftOut
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 COMPILED = (ArtifactKind.PACKAGE, ArtifactKind.SOURCES)
+_DISK_HINT = "free some space, or set XDG_CACHE_HOME to a folder on another disk"
 TIMEOUT = 3600.0  # seconds; autotuning of a large model takes long
 
 
@@ -116,6 +118,31 @@ class CheckedOptions:
     def compiled(self) -> Artifact | None:
         """The compiled package to build from; None for an exported program."""
         return self.program if isinstance(self.program, Artifact) and self.program.kind in COMPILED else None
+
+    def require_room(self, work: Path) -> None:
+        """Checks that disks and memory have room for the weights, which are most of what is written.
+
+        Weights that a package will hold are written to `work`, and to the package. torch reads a program as a whole,
+        and lays the weights out in memory once more before they are written.
+
+        Raises:
+            TargetError: they have not.
+        """
+        if not isinstance(self.program, Artifact):
+            return
+        path, output = self.program.path, self.output.resolve().parent
+        name = f"building {path.name}"
+        if self.compiled is not None:
+            size = path.stat().st_size
+            free_space.require_disk([(work, size), (output, size)], name, hint=_DISK_HINT)
+            return
+        weights = bytes_of_weights(path)
+        is_inside = self.options.weights is WeightsPlace.INSIDE
+        if is_inside:
+            hint = f"--weights by-reference copies no weights; {_DISK_HINT}"
+            free_space.require_disk([(work, weights), (output, weights)], name, hint=hint)
+        hint = "--weights by-reference needs half of it" if is_inside else "lower the model on a larger machine"
+        free_space.require_memory(weights * (2 if is_inside else 1), name, hint=hint)
 
 
 def check(options: BuildOptions) -> CheckedOptions:

@@ -20,6 +20,7 @@ import aoti_debug
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, TargetError, UsageError
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder import options as build_options
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
 from aoti_debug.instrument.frontend import sources
 from aoti_debug.package.inputs import input_files
@@ -302,7 +303,7 @@ def test_the_versions_agree() -> None:
 
 def test_a_build_that_has_no_room_says_so_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = archives.write(tmp_path / "m.pt2", archives.PROGRAM)
-    monkeypatch.setattr(builder, "bytes_of_weights", lambda _: 1 << 60)
+    monkeypatch.setattr(build_options, "bytes_of_weights", lambda _: 1 << 60)
     options = BuildOptions(program, output=tmp_path / "out.pt2", user_code=UserCode(trusted=True))
     with pytest.raises(TargetError, match=r"building m\.pt2 needs 2147483648\.0 GiB on the disk of ") as caught:
         builder.build_report(options)

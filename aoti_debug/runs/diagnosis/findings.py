@@ -227,36 +227,18 @@ def _kind(value: str, kinds: Mapping[str, FindingKind]) -> FindingKind:
     return kinds[value]
 
 
+_TEXTS = ("launch", "kernel", "operator", "input", "argument")
+
+
 def _place_to_json(place: Place) -> dict[str, Any]:
-    frame = place.frame
-    return asdict(
-        _PlaceJson(
-            launch=place.launch or None,
-            kernel=place.kernel or None,
-            operator=place.operator or None,
-            input=place.input or None,
-            argument=place.argument or None,
-            element=place.element,
-            file=frame.file if frame else None,
-            line=frame.line if frame else None,
-            function=frame.function if frame else None,
-            text=frame.text if frame else None,
-            coordinates=place.coordinates,
-        )
-    )
+    frame = dict.fromkeys(("file", "line", "function", "text")) if place.frame is None else asdict(place.frame)
+    texts = {name: getattr(place, name) or None for name in _TEXTS}
+    return {**texts, "element": place.element, **frame, "coordinates": place.coordinates}
 
 
 def _place(place: _PlaceJson) -> Place:
-    return Place(
-        launch=place.launch or "",
-        kernel=place.kernel or "",
-        operator=place.operator or "",
-        input=place.input or "",
-        argument=place.argument or "",
-        element=place.element,
-        frame=_frame(place),
-        coordinates=place.coordinates,
-    )
+    texts = {name: getattr(place, name) or "" for name in _TEXTS}
+    return Place(**texts, element=place.element, frame=_frame(place), coordinates=place.coordinates)
 
 
 def _frame(place: _PlaceJson) -> ModelLine | None:

@@ -77,25 +77,14 @@ def _classes(values: Values) -> Iterator[Indexed]:
 
 # By the operator's name without a trailing underscore. Those whose rules depend on more are left out.
 RULES: Mapping[str, Rule] = {
-    "aten::index": _advanced,
-    "aten::_unsafe_index": _advanced,
-    "aten::index_put": _advanced,
-    "aten::_unsafe_index_put": _advanced,
-    "aten::_index_put_impl": _advanced,
-    "aten::index_select": _along("self"),
-    "aten::index_add": _along("self"),
-    "aten::index_copy": _along("self"),
+    **dict.fromkeys(("aten::index", "aten::_unsafe_index", "aten::index_put"), _advanced),
+    **dict.fromkeys(("aten::_unsafe_index_put", "aten::_index_put_impl"), _advanced),
+    **dict.fromkeys(("aten::index_select", "aten::index_add", "aten::index_copy"), _along("self")),
+    **dict.fromkeys(("aten::gather", "aten::scatter", "aten::scatter_add", "aten::scatter_reduce"), _along("self")),
+    **dict.fromkeys(("aten::embedding", "aten::embedding_bag", "aten::_embedding_bag"), _rows),
+    **dict.fromkeys(("aten::take", "aten::put"), _flat),
     "aten::index_fill": _along("self", from_end=True),
-    "aten::gather": _along("self"),
-    "aten::scatter": _along("self"),
-    "aten::scatter_add": _along("self"),
-    "aten::scatter_reduce": _along("self"),
-    "aten::embedding": _rows,
-    "aten::embedding_bag": _rows,
-    "aten::_embedding_bag": _rows,
     "aten::_embedding_bag_forward_only": _rows,
-    "aten::take": _flat,
-    "aten::put": _flat,
     "aten::nll_loss_forward": _classes,
 }
 

@@ -18,7 +18,6 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
-from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
 from aoti_debug.compare.compare_sources import FOLDER, compare_sources
@@ -37,7 +36,7 @@ from aoti_debug.package.recording.site_filter import EVERYTHING, SiteFilter
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run import runner
-from aoti_debug.runs.run.options import RunOptions, recording_everything
+from aoti_debug.runs.run.options import ModelCalls, RunOptions, recording_everything
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import ranks_directory, run_directory, run_json
@@ -51,32 +50,27 @@ _COMPILED = (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions:
+class CompareOptions(ModelCalls):
     """The model or run to compare with its program.
 
     Attributes:
         model: an exported program, a compiled or an instrumented package, or a run directory.
         exported: the exported program that a compiled package came from.
-        inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
         random_inputs: the seed of inputs to make, for a first look; None to take given ones.
-        calls: how many times the model is called.
         filters: the launches to compare.
         metric: "FILE.py:FUNCTION"; "" for none.
         out: the directory in which the directory of the comparison is made.
         left_out: operators that are called as they are when the model is built; None to note nothing either.
-        inductor_configs, user_code: as for `build` and `run`.
+        inductor_configs: as for `build` and `run`.
     """
 
     model: Path
     exported: Path | None = None
-    inputs: Path | None = None
     random_inputs: int | None = None
-    calls: int = 1
     filters: SiteFilter = EVERYTHING
     metric: str = ""
     out: Path = Path(BASE)
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
-    user_code: UserCode = UserCode()
     left_out: LeftOut | None = None
 
 

@@ -8,7 +8,6 @@ there are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
@@ -17,7 +16,6 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
-from aoti_debug.compare.bisect.options import BisectOptions
 from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
 from aoti_debug.compare.comparison import BAD
 from aoti_debug.compare.diff.diff_runs import difference_of, differing_inputs, pair_runs
@@ -30,11 +28,27 @@ from aoti_debug.compare.what_if.replacements import is_rounding, program_values,
 from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.compare.what_if.substituted_run import Replace, SubstitutedRun
 from aoti_debug.compare.what_if.what_if import Outputs
-from aoti_debug.runs.run.options import recording_everything
+from aoti_debug.runs.run.options import ModelCalls
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
+
+BASE = "aoti_debug_bisects"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectOptions(ModelCalls):
+    """Two models of one program, a right and a wrong one.
+
+    Attributes:
+        good, bad: each an exported program, a compiled or an instrumented package.
+        out: the directory in which the directory of the bisection is made.
+    """
+
+    good: Path
+    bad: Path
+    out: Path = Path(BASE)
 
 
 @dataclass(frozen=True)
@@ -116,13 +130,7 @@ class _Recorded:
 
 class _Packages:
     def __init__(self, options: BisectOptions, folder: Path, steps: Steps) -> None:
-        template = replace(
-            recording_everything(options.bad, folder / "runs"),
-            inputs=options.inputs,
-            calls=options.calls,
-            user_code=options.user_code,
-        )
-        session = ReplaySession(template, folder, steps)
+        session = ReplaySession(options.recorded(options.bad, folder / "runs"), folder, steps)
         self._good = session.of_model(options.good, "good")
         self._bad = session.of_model(options.bad, "bad")
         self._folder = folder

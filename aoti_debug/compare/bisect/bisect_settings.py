@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect import build_changes
+from aoti_debug.compare.bisect.bisect_packages import BASE
 from aoti_debug.compare.bisect.build_results import BuildFault, BuildTrial, BuildTrials
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
-from aoti_debug.compare.bisect.options import SettingsOptions
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.compare.text import output_text, state_text
@@ -27,6 +27,7 @@ from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailure, 
 from aoti_debug.instrument.frontend.protocol.messages import Applied
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.runs.run.options import ModelCalls
 
 _ON_BY_DEFAULT: tuple[tuple[str, Any, str], ...] = (  # setting, harmless value, what it is
     ("pattern_matcher", False, "the pattern matcher"),
@@ -46,6 +47,21 @@ _OFF_BY_DEFAULT = (  # these matter only where they are asked for: then they are
     *("combo_kernels", "memory_planning"),
 )
 _OF_A_DEVICE = {"cpp.": "cpu", "triton.": "cuda", "cuda.": "cuda"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsOptions(ModelCalls):
+    """A program that is wrong once it is compiled.
+
+    Attributes:
+        program: an exported program.
+        inductor_configs: the settings that it is wrong with.
+        out: the directory for the directory of the bisection, which is named by program and settings.
+    """
+
+    program: Path
+    inductor_configs: Mapping[str, Any] = field(default_factory=dict)
+    out: Path = Path(BASE)
 
 
 def asked_for(configs: Mapping[str, Any]) -> Iterator[build_changes.SettingChange]:

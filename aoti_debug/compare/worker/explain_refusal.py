@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.evaluation import Evaluation
@@ -61,15 +62,7 @@ def refusal_of(source: ExportedSource, error: RefusedError) -> Refusal | StatesF
     if error.call == 0:
         with contextlib.suppress(NotEvaluableError, RuntimeError, TypeError, ValueError, IndexError):
             bad, inputs = _bad_operand(source, exported, error.node)
-    return Refusal(
-        error=refusal.error,
-        words=refusal.words,
-        node=error.node,
-        operator=operator,
-        bad=bad,
-        inputs=inputs,
-        call=error.call,
-    )
+    return replace(refusal, node=error.node, operator=operator, bad=bad, inputs=inputs)
 
 
 def is_about_values(error: BaseException) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from aoti_debug.base.errors import UsageError
@@ -98,6 +98,26 @@ class RunOptions:
     def site_filter(self) -> SiteFilter:
         """The patterns that the options give."""
         return SiteFilter(self.filters or (), self.modules or (), self.lines or ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCalls:
+    """The calls of a model: options of every command that builds a model if necessary, and runs it.
+
+    Attributes:
+        inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
+        calls: how many times the model is called.
+        user_code: as for `build` and `run`.
+    """
+
+    inputs: Path | None = None
+    calls: int = 1
+    user_code: UserCode = UserCode()
+
+    def recorded(self, package: Path, out: Path) -> RunOptions:
+        """The options of a run with these calls that records every launch, whatever the environment and package say."""
+        everything = recording_everything(package, out)
+        return replace(everything, inputs=self.inputs, calls=self.calls, user_code=self.user_code)
 
 
 def recording_everything(package: Path, out: Path) -> RunOptions:

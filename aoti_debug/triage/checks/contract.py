@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from aoti_debug.triage.contracts import contracts
 from aoti_debug.triage.investigation import confirm_by_repro as replay
-from aoti_debug.triage.investigation.investigation import Check, Investigation, Outcome, Suspicion
+from aoti_debug.triage.investigation.investigation import Check, Investigation, Suspicion
 from aoti_debug.triage.results.finding_kinds import CONTRACT
 
 
@@ -26,9 +26,4 @@ def look(investigation: Investigation) -> Suspicion | None:
     return Suspicion(replace(finding, warnings=(*finding.warnings, *others)), first.diagnosed)
 
 
-def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
-    """Replays the launch alone: it has to produce the same tensor again."""
-    return replay.same_values(investigation, suspicion)
-
-
-CHECK = Check(CONTRACT, look, confirm)
+CHECK = Check(CONTRACT, look, replay.same_values)

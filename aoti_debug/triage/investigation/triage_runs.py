@@ -17,12 +17,11 @@ from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.steps import Step, Steps
-from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
 from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.run import runner
-from aoti_debug.runs.run.options import RunOptions, recording_everything
+from aoti_debug.runs.run.options import ModelCalls, RunOptions
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_json
@@ -41,37 +40,32 @@ _ALL_TENSORS = "run, level 1, all"
 
 
 @dataclass(frozen=True)
-class TriageOptions:
+class TriageOptions(ModelCalls):
     """The model, its inputs, and how to run it.
 
     Attributes:
         model: the file of an exported program or of a compiled package, or an instrumented package.
         name: which model of a compiled package that holds several; "" for the only one.
-        inputs: a .pt or .safetensors file; None for those embedded in the program or the package.
         random_inputs: the seed of generated inputs; None for none.
         exported: the exported program that a compiled package came from: supplies model lines.
         out: the directory in which the triage directory is made.
-        calls: how many times the model is called.
         stall: seconds without a launch that begins or ends until the model counts as hung.
         tries: runs to attempt to reproduce a fault.
         infinities: how unintended infinities are reported.
         compare: at the end, compare every launch with what the program says.
         guards: also look for out-of-bounds writes and uninitialised reads.
         build_timeout: seconds that torch may take to lower the program until it counts as hung.
-        inductor_configs, user_code: as for `build` and `run`.
+        inductor_configs: as for `build` and `run`.
     """
 
     model: Path
-    inputs: Path | None = None
     out: Path = Path(BASE)
-    calls: int = 1
     stall: float = 60.0
     tries: int = 3
     infinities: Infinities = Infinities.FAIL
     compare: bool = True
     guards: bool = False
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
-    user_code: UserCode = UserCode()
     name: str = ""
     random_inputs: int | None = None
     exported: Path | None = None
@@ -171,13 +165,10 @@ class TriageRuns:
 
     def __init__(self, package: Path, folder: Path, options: TriageOptions, steps: Steps) -> None:
         self._options = replace(
-            recording_everything(package, folder),
-            inputs=options.inputs,
+            options.recorded(package, folder),
             random_inputs=options.random_inputs,
             level=3,
-            calls=options.calls,
             stall=options.stall,
-            user_code=options.user_code,
             crumb_every=1,
             model=options.name,
             environment=_QUIET,

@@ -14,12 +14,12 @@ from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
-from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.fx_repro.fx_repro import recorded_region
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.package.reference import program
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.run.options import ModelCalls
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.minify.eager_request import REFERENCE, REGION, VALUES, EagerValue, EvaluateRequest
 
@@ -34,30 +34,24 @@ MAX_SCRIPTS = 200
 
 
 @dataclass(frozen=True)
-class MinifyOptions:
+class MinifyOptions(ModelCalls):
     """A program with a finding.
 
     Attributes:
         program: an exported program.
-        inputs: a .pt or .safetensors file; None for the program's example inputs.
         inductor_configs: the settings that it shows the finding with.
-        calls: how many times the triage calls the model.
         stall: seconds after which a model hangs.
         guards: have the triage look for out-of-bounds writes and uninitialised reads, too.
         most_scripts: how many scripts may run, those of an interrupted search among them.
         out: the directory for the directory of the minimisation, which is named by program, settings and inputs.
-        user_code: as for `build` and `run`.
     """
 
     program: Path
-    inputs: Path | None = None
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
-    calls: int = 1
     stall: float = 60.0
     guards: bool = False
     most_scripts: int = MAX_SCRIPTS
     out: Path = Path(BASE)
-    user_code: UserCode = UserCode()
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ aoti_debug_memory/20261120-231501-4711/
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,9 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data, stamped_directories
 from aoti_debug.base.machine.steps import StepListener, Steps
-from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.runs.run import runner
-from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.options import ModelCalls
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import memory_file, run_directory
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
@@ -33,22 +32,16 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class MemoryOptions:
+class MemoryOptions(ModelCalls):
     """The model or run whose memory is shown, and how it is run.
 
     Attributes:
         what: an exported program, a compiled or an instrumented package; or a run directory or its name.
-        inputs: a .pt or .safetensors file; None for those embedded in the package.
-        calls: how many times the model is called.
         out: the directory in which the directory of the run is made.
-        user_code: as for `build` and `run`.
     """
 
     what: Path
-    inputs: Path | None = None
-    calls: int = 1
     out: Path = Path(BASE)
-    user_code: UserCode = UserCode()
 
 
 @dataclass(frozen=True)
@@ -91,16 +84,9 @@ def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:
     with stamped_directories.new_folder(options.out, "runs") as folder:
         package = _built(options, folder, steps)
         with steps.step("run") as note:
-            chosen = RunOptions(
-                package=package,
-                inputs=options.inputs,
+            chosen = replace(
+                options.recorded(package, folder / "runs"),
                 level=Level.NAMES,
-                filters=(),
-                modules=(),
-                lines=(),
-                out=folder / "runs",
-                calls=options.calls,
-                user_code=options.user_code,
                 environment={"AOTI_DEBUG_PRINT": "none"},
                 memory=True,
             )
@@ -110,11 +96,7 @@ def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:
 
 
 def _built(options: MemoryOptions, folder: Path, steps: Steps) -> Path:
-    building = BuildOptions(
-        program=options.what,
-        output=folder / "package.pt2",
-        user_code=options.user_code,
-    )
+    building = BuildOptions(options.what, output=folder / "package.pt2", user_code=options.user_code)
     return instrumented(options.what, building, steps, has_inputs=options.inputs is not None)
 
 

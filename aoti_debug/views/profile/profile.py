@@ -7,7 +7,7 @@ aoti_debug_profiles/20261120-231501-4711/
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from aoti_debug.base import wording
@@ -17,14 +17,13 @@ from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.steps import StepListener, Steps
-from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import has_reference, reference_of
 from aoti_debug.compare.what_if.replay_session import ReplaySession
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.run import configuration, runner
 from aoti_debug.runs.run.device_profiler import MEASURING_ERRORS, CaptureError, DeviceTimes
-from aoti_debug.runs.run.options import RunOptions, recording_everything
+from aoti_debug.runs.run.options import ModelCalls, RunOptions
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import device_activity
@@ -50,25 +49,21 @@ ROUNDS = 10  # processes of each model
 
 
 @dataclass(frozen=True)
-class ProfileOptions:
+class ProfileOptions(ModelCalls):
     """A model to measure, and how.
 
     Attributes:
         model: an exported program, a compiled or an instrumented package.
-        inputs: a .pt or .safetensors file; None for those embedded in the package.
         calls: how many calls are measured, after WARM_UP others; on a GPU, after some without its profiler, too.
         against: an older model of the same program, measured in turn with the model; None for none.
         out: the directory in which the directory of the profile is made.
-        user_code: as for `build` and `run`.
         cuda_graph: measure replays of a CUDA graph that captures a call.
     """
 
     model: Path
-    inputs: Path | None = None
-    calls: int = CALLS
+    calls: int = field(default=CALLS, kw_only=True)
     against: Path | None = None
     out: Path = Path(BASE)
-    user_code: UserCode = UserCode()
     cuda_graph: bool = False
 
 
@@ -82,11 +77,8 @@ def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, s
         ArtifactError, ToolchainError, UsageError: it cannot be built, or is not trusted.
     """
     given = replace(
-        recording_everything(model, folder / name / "runs"),
-        inputs=options.inputs,
+        options.recorded(model, folder / name / "runs"),
         level=3,
-        calls=options.calls,
-        user_code=options.user_code,
         crumb_every=_CRUMB_EVERY,
         device_times=DeviceTimes(WARM_UP, options.cuda_graph),
         environment=_ENVIRONMENT,

@@ -15,10 +15,9 @@ from click.testing import CliRunner, Result
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.bisect.bisect_settings import BASELINE, bisect_settings, key_of, suspects
+from aoti_debug.compare.bisect.bisect_settings import BASELINE, SettingsOptions, bisect_settings, key_of, suspects
 from aoti_debug.compare.bisect.build_changes import Change, LeaveOut, Part
 from aoti_debug.compare.bisect.build_results import NAME, BuildFault, BuildTrial, BuildTrials
-from aoti_debug.compare.bisect.options import SettingsOptions
 from aoti_debug.compare.compare import CompareOptions
 from aoti_debug.instrument.frontend.protocol.build_failure import (
     BuildFailure,

@@ -12,9 +12,8 @@ from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.bisect.bisect_packages import bisect_packages
-from aoti_debug.compare.bisect.bisect_settings import bisect_settings
-from aoti_debug.compare.bisect.options import BASE, BisectOptions, SettingsOptions
+from aoti_debug.compare.bisect.bisect_packages import BASE, BisectOptions, bisect_packages
+from aoti_debug.compare.bisect.bisect_settings import SettingsOptions, bisect_settings
 from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
 
 

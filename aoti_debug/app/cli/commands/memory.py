@@ -49,7 +49,7 @@ def command(
     """
     if output is not None and not plot:
         raise UsageError("-o needs --plot", hint="aoti-debug memory MODEL.pt2 --plot -o FILE")
-    chosen = MemoryOptions(what, inputs, calls, out, user_code)
+    chosen = MemoryOptions(what, out, inputs=inputs, calls=calls, user_code=user_code)
     with StepLines(LastDurations("memory", str(what.resolve()))) as progress:
         found = memory(chosen, progress)
     written = []

@@ -84,7 +84,7 @@ def command(
     """
     if output is not None and not plot:
         raise UsageError("-o needs --plot", hint="aoti-debug profile MODEL.pt2 --plot -o FILE")
-    chosen = ProfileOptions(model, inputs, calls, against, out, user_code, cuda_graph)
+    chosen = ProfileOptions(model, against, out, cuda_graph, inputs=inputs, calls=calls, user_code=user_code)
     with StepLines(LastDurations("profile", str(model.resolve()))) as progress:
         found = profile(chosen, progress)
     if as_json:

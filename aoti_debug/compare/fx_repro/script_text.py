@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base import dtypes
+from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.fx_repro.module_text import CLASS, ModuleText
 from aoti_debug.compare.fx_repro.request import InputTensor
 from aoti_debug.package.recording.values import is_row_major
@@ -157,11 +159,27 @@ def _names(names: Iterable[str]) -> str:
     return f"[{', '.join(literals.text(name) for name in names)}]"
 
 
-def user_statements(folders: Sequence[str], imports: Sequence[str], libraries: Sequence[str]) -> list[str]:
+@dataclass(frozen=True)
+class Surroundings:
+    """The things of the user that a script needs to compile a part of a program as it was.
+
+    Attributes:
+        configs: settings of Inductor.
+        folders: of modules of the user's that are not installed.
+        imports, libraries: modules and libraries that register operators, lowerings and passes.
+    """
+
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+
+
+def user_statements(around: Surroundings) -> list[str]:
     """The statements of a script that find and import the user's modules, and load libraries with operators."""
-    lines = [f"sys.path[1:1] = [{', '.join(map(literals.text, folders))}]"] if folders else []
-    lines += [f"import {name}" for name in imports]
-    return lines + [f"torch.ops.load_library({literals.text(path)})" for path in libraries]
+    lines = [f"sys.path[1:1] = [{', '.join(map(literals.text, around.folders))}]"] if around.folders else []
+    lines += [f"import {name}" for name in around.imports]
+    return lines + [f"torch.ops.load_library({literals.text(path)})" for path in around.libraries]
 
 
 def standard_modules(imports: Sequence[str]) -> list[str]:

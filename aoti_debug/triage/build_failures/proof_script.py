@@ -18,7 +18,7 @@ from aoti_debug.base.machine.processes import child_process, tied_process
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.fx_repro.module_text import module_text
 from aoti_debug.compare.fx_repro.request import InputTensor
-from aoti_debug.compare.fx_repro.script_text import input_text
+from aoti_debug.compare.fx_repro.script_text import Surroundings, input_text
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
 from aoti_debug.instrument.builder.compiling.failed_kernel import SOURCE, error_text
 from aoti_debug.instrument.builder.options import BuildOptions
@@ -37,7 +37,6 @@ from aoti_debug.package.reference.program import Graph, Node, NodeKind, Referenc
 from aoti_debug.triage.build_failures.script_text import (
     SCRIPT,
     ModuleTensors,
-    Surroundings,
     compiler_text,
     loading_text,
     script_text,

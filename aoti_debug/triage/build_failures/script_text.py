@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.fx_repro.module_text import CLASS, ModuleText
-from aoti_debug.compare.fx_repro.script_text import standard_modules, torch_modules, user_statements
+from aoti_debug.compare.fx_repro.script_text import Surroundings, standard_modules, torch_modules, user_statements
 from aoti_debug.repro import literals
 
 SCRIPT = "repro.py"
@@ -45,22 +44,6 @@ if __name__ == "__main__":
         print("it compiles")
     sys.exit(code)
 '''
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """The things of the user that a part is compiled with.
-
-    Attributes:
-        configs: settings of Inductor.
-        folders: of modules of the user's that are not installed.
-        imports, libraries: modules and libraries that register operators, lowerings and passes.
-    """
-
-    configs: Mapping[str, Any] = field(default_factory=dict)
-    folders: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,7 +119,7 @@ def _beginning(
     lines = ["#!/usr/bin/env python3", f'"""{_docstring(header)}', '"""', ""]
     lines += [*(f"import {name}" for name in sorted(set(modules))), "from pathlib import Path", "", "import torch"]
     lines += [f"import {name}" for name in torch_modules(imports)]
-    own = user_statements(around.folders, around.imports, around.libraries)
+    own = user_statements(around)
     return [*lines, *(["", *own] if own else [])]
 
 

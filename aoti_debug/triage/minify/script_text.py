@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from enum import Enum
-from typing import Any
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.compare.fx_repro.module_text import CLASS, ModuleText
-from aoti_debug.compare.fx_repro.script_text import standard_modules, torch_modules, user_statements
+from aoti_debug.compare.fx_repro.script_text import Surroundings, standard_modules, torch_modules, user_statements
 from aoti_debug.repro import literals
 from aoti_debug.runs.diagnosis.findings import Finding
 
@@ -144,21 +142,14 @@ _OF_PROGRAM = (ScriptCheck.PROMISED, ScriptCheck.BUILDS)
 
 
 @dataclass(frozen=True)
-class ScriptSetup:
+class ScriptSetup(Surroundings):
     """The things of the user that a script needs to show a finding.
 
     Attributes:
-        configs: settings of Inductor.
-        folders: of modules of the user's that are not installed.
-        imports, libraries: modules and libraries of the user's.
         seconds: after which a call hangs.
         device: of the module, "cpu" or "cuda".
     """
 
-    configs: Mapping[str, Any] = field(default_factory=dict)
-    folders: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
     seconds: float = 60.0
     device: str = "cpu"
 
@@ -186,7 +177,7 @@ def script_text(
     lines = [f'"""{_docstring(title)}"""', f"import {', '.join(sorted(names))}"]
     lines += ["from pathlib import Path"] if reads_files else []
     lines += ["import torch", *(f"import {name}" for name in torch_modules(module.imports))]
-    lines += user_statements(setting.folders, setting.imports, setting.libraries)
+    lines += user_statements(setting)
     lines += ["torch.set_grad_enabled(False)", "", module.source.replace("\n\n", "\n").rstrip(), ""]
     lines += _make_inputs(inputs)
     device = "" if setting.device == "cpu" else f".to({literals.text(setting.device)})"

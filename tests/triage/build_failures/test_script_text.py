@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.compare.fx_repro.module_text import module_text
+from aoti_debug.compare.fx_repro.script_text import Surroundings
 from aoti_debug.triage.build_failures import proof_script
 from aoti_debug.triage.build_failures.script_text import (
     ModuleTensors,
-    Surroundings,
     compiler_text,
     loading_text,
     script_text,

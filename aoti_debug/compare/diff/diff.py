@@ -124,10 +124,6 @@ class _Recorder:
 
     def _built(self, side: str, model: Path) -> Path:
         options = self._options
-        building = BuildOptions(
-            program=model,
-            output=self._folder / f"{side}.pt2",
-            user_code=options.user_code,
-        )
+        building = BuildOptions(model, output=self._folder / f"{side}.pt2", user_code=options.user_code)
         has_inputs = self._inputs is not None
         return instrumented(model, building, self._steps, name=f"build {side}", has_inputs=has_inputs)

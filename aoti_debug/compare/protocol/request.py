@@ -48,7 +48,7 @@ class Region:
     """The part of a graph that computes what a launch writes from what it, and launches before it, have read.
 
     Attributes:
-        launch: the launch that writes the outputs.
+        launch: the launch that writes the outputs; "" for a part of a graph that no launch stands for.
         launches: all launches of the region, in order: also those whose outputs only exist between them.
         graph, function: the graph; see `Reference.graph`.
         nodes: those to evaluate, in order.
@@ -58,13 +58,13 @@ class Region:
         upstream: recorded values that the inputs of a launch that failed may have been computed from.
     """
 
-    launch: str
-    launches: tuple[str, ...]
+    launch: str = ""
+    launches: tuple[str, ...] = ()
     graph: str
     function: str
     nodes: tuple[str, ...]
     inputs: tuple[KnownValue, ...]
-    outputs: tuple[KnownValue, ...]
+    outputs: tuple[KnownValue, ...] = ()
     symbols: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     upstream: tuple[KnownValue, ...] = ()

@@ -70,13 +70,10 @@ def region_of(graph: Graph, names: Iterable[str]) -> Region:
     begin = tuple(KnownValue(ValueKey(source), _NOWHERE) for source in graph.sorted(inputs))
     symbols = dict.fromkeys(symbols_of(graph.by_name[node] for node in (*nodes, *inputs)), SIZE)
     return Region(
-        launch="",
-        launches=(),
         graph=graph.name,
         function=graph.function,
         nodes=graph.sorted(nodes),
         inputs=begin,
-        outputs=(),
         symbols=symbols,
     )
 

@@ -64,13 +64,10 @@ def of_file(path: str, inputs: str) -> tuple[Reference, Region, dict[ValueKey, A
     nodes = graph.sorted(_needed(graph, output.inputs))
     begin = tuple(KnownValue(key, Recorded("", "", "")) for key in known)
     region = Region(
-        launch="",
-        launches=(),
         graph=graph.name,
         function=graph.function,
         nodes=nodes,
         inputs=begin,
-        outputs=(),
         symbols=symbols.known(),
     )
     return reference, region, known

@@ -179,8 +179,6 @@ def part_of(start: Start, units: Iterable[Unit]) -> Region | None:
     begin = tuple(KnownValue(key, _NOWHERE) for key in inputs)
     region = start.region
     return Region(
-        launch="",
-        launches=(),
         graph=region.graph,
         function=region.function,
         nodes=nodes,

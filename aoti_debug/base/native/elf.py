@@ -7,6 +7,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 from aoti_debug.base.frozen import dataclass
 
@@ -23,7 +24,38 @@ _FUNCTION, _INDIRECT = 2, 10
 _GLOBAL = 1
 _NULL, _STRTAB, _NOTE, _NOBITS = 0, 3, 7, 8
 _DEBUG_SECTION = re.compile(r"(\.rela?)?\.(nv_)?debug_")
+_NOT_IN_FILE = (_NULL, _NOBITS)
 _NO_CONTENT = frozenset({_NULL, _SYMTAB, _STRTAB, _NOTE, _NOBITS})
+
+
+def length(file: IO[bytes], begin: int = 0) -> int:
+    """The bytes of an ELF file that lies in a file from `begin` on, up to the end of the last part that it names.
+
+    Raises:
+        ValueError: it is not a 64-bit ELF file, or is cut off.
+    """
+
+    def read(at: int, size: int) -> bytes:
+        try:
+            file.seek(begin + at)
+            data = file.read(size)
+        except (OSError, OverflowError):
+            data = b""
+        if len(data) < size:
+            raise ValueError("it is cut off or damaged")
+        return data
+
+    head = read(0, _HEADER.size)
+    if head[: len(_IDENTITY)] != _IDENTITY:
+        raise ValueError("no ELF file of 64 bits")
+    header = _HEADER.unpack(head)
+    segments_at, sections_at, n_segments, n_sections = header[5], header[6], header[10], header[12]
+    segments = read(segments_at, n_segments * _SEGMENT.size)
+    sections = read(sections_at, n_sections * _SECTION.size)
+    ends = [_HEADER.size, segments_at + len(segments), sections_at + len(sections)]
+    ends += [segment[2] + segment[5] for segment in _SEGMENT.iter_unpack(segments)]
+    ends += [section[4] + section[5] for section in _SECTION.iter_unpack(sections) if section[1] not in _NOT_IN_FILE]
+    return int(max(ends))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import write_package
 from aoti_debug.instrument.frontend.protocol.messages import LeftOut
 from aoti_debug.package.inputs import input_files
-from aoti_debug.package.pt2 import archive, trust
+from aoti_debug.package.pt2 import archive, extract, trust
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.package.pt2.program_weights import bytes_of_weights
 from aoti_debug.package.recording import levels, site_filter
@@ -134,7 +134,8 @@ class CheckedOptions:
         name = f"building {path.name}"
         if self.compiled is not None:
             size = path.stat().st_size
-            free_space.require_disk([(work, size), (output, size)], name, hint=_DISK_HINT)
+            unpacked = size - extract.bytes_appended(self.compiled, self.model)
+            free_space.require_disk([(work, unpacked), (output, size)], name, hint=_DISK_HINT)
             return
         weights = bytes_of_weights(path)
         is_inside = self.options.weights is WeightsPlace.INSIDE

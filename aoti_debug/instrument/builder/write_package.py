@@ -14,10 +14,10 @@ from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
-from aoti_debug.instrument.frontend.sources import FilePart
 from aoti_debug.package import manifest, weights_file
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import DAMAGED
+from aoti_debug.package.pt2.extract import FilePart, copy_part
 from aoti_debug.package.reference import program
 
 ROOT = "package"
@@ -41,7 +41,7 @@ class LibraryWithWeights:
     @property
     def size(self) -> int:
         """Of the file, in bytes."""
-        return self.library.stat().st_size + len(self.padding) + self.weights.end - self.weights.begin
+        return self.library.stat().st_size + len(self.padding) + self.weights.size
 
 
 Content: TypeAlias = "Path | bytes | LibraryWithWeights"
@@ -157,16 +157,6 @@ def _member(package: zipfile.ZipFile, name: str, size: int) -> IO[bytes]:
     info.external_attr = 0o644 << 16
     info.file_size = size
     return package.open(info, "w")
-
-
-def copy_part(part: FilePart, out: IO[bytes]) -> None:
-    """Copies a part of a file to the end of another."""
-    with part.path.open("rb") as data:
-        data.seek(part.begin)
-        left = part.end - part.begin
-        while left > 0 and (chunk := data.read(min(left, CHUNK))):
-            out.write(chunk)
-            left -= len(chunk)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ weights from it. A package of C++ sources has no such library: its kernels are c
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from aoti_debug.instrument.frontend import compile_commands, sources, torch_mism
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
-from aoti_debug.instrument.frontend.sources import FilePart, Sources
+from aoti_debug.instrument.frontend.sources import Sources
 from aoti_debug.instrument.frontend.worker_process import WITHOUT_LOWERING, run_worker
 from aoti_debug.instrument.wrapper import input_checks, model_variables
 from aoti_debug.instrument.wrapper.callees.operators import proxy_targets
@@ -27,6 +28,7 @@ from aoti_debug.package.inputs import signature
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import compatibility, extract
 from aoti_debug.package.pt2.archive import WEIGHTS_CONFIG, WRAPPER_SOURCE, Artifact, ArtifactKind
+from aoti_debug.package.pt2.extract import FilePart
 from aoti_debug.package.pt2.kernel_hashes import ORIGINAL
 
 WEIGHTS = "_binary_constants_bin_start"
@@ -54,7 +56,7 @@ def prepare_package(package: Artifact, model: str, request: Request, torch: Torc
     folder = Path(request.folder)
     directory = folder / "sources"
     directory.mkdir()
-    extract.unpack(package, model, directory)
+    appended = extract.unpack(package, model, directory)
     holds_sources = package.kind is ArtifactKind.SOURCES
     if not holds_sources and not package.has_source(model):
         raise ArtifactError(
@@ -62,8 +64,10 @@ def prepare_package(package: Artifact, model: str, request: Request, torch: Torc
             hint=f"aoti-debug run and aoti-debug triage take it as it is and name its launches; for more, "
             f"{extract.UNCHANGED_PACKAGE_HINT}",
         )
-    read = _read_sources if holds_sources else _read_compiled
-    package_sources = read(package, directory, torch)
+    if holds_sources:
+        package_sources = _read_sources(package, directory, torch)
+    else:
+        package_sources = _read_compiled(package, directory, appended, torch)
     names = model_variables.inputs(package_sources.wrapper)
     model_signature = input_checks.signature(package_sources.wrapper, names, package_sources.device)
     (folder / messages.SIGNATURE).write_text(signature.to_json(model_signature))
@@ -100,8 +104,12 @@ def _read_sources(package: Artifact, directory: Path, torch: Torch) -> Sources:
     )
 
 
-def _read_compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
-    """Reads the sources of a compiled package, and renames its library, which the new package keeps."""
+def _read_compiled(package: Artifact, directory: Path, appended: Mapping[str, FilePart], torch: Torch) -> Sources:
+    """Reads the sources of a compiled package, and renames its library, which the new package keeps.
+
+    Args:
+        appended: to a library, by its name (`extract.unpack`).
+    """
     wrapper_path = extract.single_file(package, directory, WRAPPER_SOURCE)
     library = extract.single_file(package, directory, ".wrapper.so")
     text = extract.read_text(wrapper_path)
@@ -117,10 +125,14 @@ def _read_compiled(package: Artifact, directory: Path, torch: Torch) -> Sources:
     torch_mismatch.check(package.path, text, library, torch)
     flags, note = torch_mismatch.use_installed_standard(commands.compile, torch)
     stem = wrapper_path.stem
+    mapped, rest = None, appended.get(library.name)
+    if _MAPPED_WEIGHTS_MACRO in commands.compile.definitions:
+        mapped = _mapped_weights(library, rest)
+    elif rest is not None:
+        extract.append(package, rest, library)
     original = library.with_name(f"{stem}-{_digest(library)[:16]}{ORIGINAL}")
     library.rename(original)
     kernels = "".join(extract.read_text(path) for path in sorted(directory.glob(f"*{_KERNEL_TEXT}")))
-    mapped = _cut_off_mapped_weights(original) if _MAPPED_WEIGHTS_MACRO in commands.compile.definitions else None
     return Sources(
         directory=directory,
         stem=stem,
@@ -168,14 +180,20 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _cut_off_mapped_weights(library: Path) -> FilePart:
-    """Cuts the weights off the end of a library; the new library expects them appended to itself."""
+def _mapped_weights(library: Path, appended: FilePart | None) -> FilePart:
+    """The weights that a library expects appended to itself, as the new one does; they are cut off its end.
+
+    Args:
+        appended: in the package, where they stay; None if the library was compressed, and has been unpacked with them.
+    """
     with Library(library) as elf:
         size = int.from_bytes(elf.bytes_at(WEIGHTS, 8), "little")
-    if size > library.stat().st_size:
+    if size > (library.stat().st_size if appended is None else appended.size):
         raise ArtifactError(
             f"{library.name} lacks the weights that should be appended to it", hint="copy or compile the package again"
         )
+    if appended is not None:
+        return appended.last(size)
     whole = library.rename(library.with_name(WHOLE))
     end = whole.stat().st_size
     with whole.open("rb") as source:

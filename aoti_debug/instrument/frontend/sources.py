@@ -12,6 +12,7 @@ from aoti_debug.base.errors import ArtifactError, ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.instrument.frontend.protocol import messages
+from aoti_debug.package.pt2.extract import FilePart
 
 T = TypeVar("T")
 
@@ -37,15 +38,6 @@ class Flags:
 @dataclass(frozen=True)
 class _Metadata:
     AOTI_DEVICE_KEY: str
-
-
-@dataclass(frozen=True)
-class FilePart:
-    """The bytes [begin, end) of a file."""
-
-    path: Path
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True)

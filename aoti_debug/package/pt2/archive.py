@@ -11,12 +11,14 @@ import contextlib
 import functools
 import os
 import stat
+import struct
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
@@ -24,6 +26,7 @@ from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.package import manifest
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError)  # raised by reading a member whose bytes are damaged
+_LOCAL_HEADER = struct.Struct("<26xHH")  # of a member, before its name; its end holds two lengths
 UNTRUSTED_HINT = "do not use this file: no torch writes such an archive"
 _MAX_RATIO = 200  # unpacked bytes per stored byte; torch stores weights uncompressed
 _RATIO_CHECKED_FROM = 1 << 24  # bytes; smaller members may have any compression ratio
@@ -32,6 +35,16 @@ _MAX_NAME_BYTES = 255  # of a file
 _PRINTED_CHARACTERS = 60  # of a name
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED, _PATCHED, _STRONGLY_ENCRYPTED = 1, 1 << 5, 1 << 6  # bits of a member's flags
+
+
+def member_begin(file: IO[bytes], member: zipfile.ZipInfo) -> int | None:
+    """The byte of an archive at which the content of a member begins; None if its header is cut off."""
+    file.seek(member.header_offset)
+    header = file.read(_LOCAL_HEADER.size)
+    if len(header) < _LOCAL_HEADER.size:
+        return None
+    name, extra = _LOCAL_HEADER.unpack(header)
+    return int(member.header_offset + _LOCAL_HEADER.size + name + extra)
 
 
 def check(path: Path, members: Sequence[zipfile.ZipInfo]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.native.elf import Library
 from aoti_debug.package.manifest import KernelMatch
+from aoti_debug.package.pt2 import extract
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, KERNEL_BINARIES, Artifact
 
 ORIGINAL = ".original"  # suffix of the library that an instrumented package takes its kernels from
@@ -93,10 +93,9 @@ def _hash_member(package: Artifact, member: str) -> Mapping[str, str]:
     try:
         with (
             zipfile.ZipFile(package.path) as archive,
-            archive.open(f"{package.root}/{member}") as data,
             tempfile.NamedTemporaryFile(prefix="aoti-debug-") as file,
         ):
-            shutil.copyfileobj(data, file, 1 << 20)
+            extract.copy_member(archive, archive.getinfo(f"{package.root}/{member}"), file)
             file.flush()
             return hash_library(Path(file.name))
     except (*DAMAGED, OSError) as error:

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import math
-import struct
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.base import dtypes
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.pt2.archive import DAMAGED
+from aoti_debug.package.pt2.archive import DAMAGED, member_begin
 from aoti_debug.package.recording.values import extent_elements
 from aoti_debug.package.weights_file import WeightsFile
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     import torch
 
 _CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
-_LOCAL_HEADER = struct.Struct("<26xHH")  # of a member in a zip file, before its name; its end holds two lengths
 _LARGEST_CONFIG = 256 << 20  # bytes
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of a configuration
 _MAX_ELEMENTS = 1 << 48
@@ -214,11 +212,7 @@ def _places(path: Path, members: Mapping[str, zipfile.ZipInfo]) -> Mapping[str, 
                 continue
             if not 0 <= member.header_offset < size:
                 continue
-            file.seek(member.header_offset)
-            header = file.read(_LOCAL_HEADER.size)
-            if len(header) < _LOCAL_HEADER.size:
-                continue
-            begin = member.header_offset + _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack(header))
-            if begin % _ALIGNMENT == 0 and begin + member.file_size <= size:
+            begin = member_begin(file, member)
+            if begin is not None and begin % _ALIGNMENT == 0 and begin + member.file_size <= size:
                 places[name] = begin, member.file_size
     return places

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from aoti_debug.base.native import elf
 from aoti_debug.base.native.elf import Library
 
 SOURCE = """
@@ -112,3 +114,22 @@ def test_files_that_are_not_libraries(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.so").write_bytes(data)
     with pytest.raises(ValueError, match=r"x\.so|no ELF file"):
         Library(tmp_path / "x.so")
+
+
+def test_the_length_of_a_library_with_something_appended(tmp_path: Path) -> None:
+    path = compiled(tmp_path, "-g")
+    data = path.read_bytes()
+    assert elf.length(io.BytesIO(data + bytes(1000))) == len(data)
+    assert elf.length(io.BytesIO(b"before" + data), 6) == len(data)
+
+
+@pytest.mark.parametrize("kept", [0, 3, 63, 1000])
+def test_a_library_that_is_cut_off_has_no_length(tmp_path: Path, kept: int) -> None:
+    data = compiled(tmp_path).read_bytes()
+    with pytest.raises(ValueError, match="cut off"):
+        elf.length(io.BytesIO(data[:kept]))
+    no_end = data[:40] + b"\xff" * 8 + data[48:]  # where its table of sections lies
+    with pytest.raises(ValueError, match="cut off"):
+        elf.length(io.BytesIO(no_end))
+    with pytest.raises(ValueError, match="no ELF file"):
+        elf.length(io.BytesIO(bytes(100)))

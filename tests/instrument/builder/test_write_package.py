@@ -15,6 +15,7 @@ from aoti_debug.instrument.frontend.protocol.messages import Answer
 from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive as pt2_archive
 from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.package.pt2.extract import FilePart
 from tests import archives
 from tests.unpacked_archive import KERNELS, WRAPPER, unpacked
 
@@ -139,7 +140,7 @@ def test_weights_that_are_mapped_follow_the_library_page_aligned(
 ) -> None:
     weights = tmp_path / "weights.bin"
     weights.write_bytes(b"before" + b"weights" * 500_000 + b"after")  # more than one block of the copying loop
-    part = sources.FilePart(weights, 6, 6 + 7 * 500_000)
+    part = FilePart(weights, 6, 6 + 7 * 500_000)
     mapped = replace(lowered, sources=replace(lowered.sources, mapped_weights=part))
     write_package.write_plain(tmp_path / "out.pt2", mapped, library)
     written = content(tmp_path / "out.pt2")[f"{MODEL}c1.wrapper.so"]

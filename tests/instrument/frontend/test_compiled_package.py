@@ -22,6 +22,7 @@ from torch.export.pt2_archive._package import load_pt2
 
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder import write_package
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
 from aoti_debug.package.inputs import input_files as inputs
 from aoti_debug.package.manifest import Certainty, PackageOrigin
@@ -158,6 +159,30 @@ def test_mapped_weights_are_kept_once(packages: Path, instrumented: Callable[...
         with zipfile.ZipFile(packages / "mapped.pt2") as archive:
             (name,) = (name for name in archive.namelist() if name.endswith(".so"))
             assert (archive.read(name)[-16:] == tail) == (member == ".wrapper.so")
+
+
+def test_mapped_weights_stay_in_the_package_until_they_are_copied(
+    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    write = write_package.write_instrumented
+
+    def watched(*arguments: Any) -> None:
+        directory = arguments[1].sources.directory
+        sizes.append(sum(path.stat().st_size for path in directory.iterdir()))
+        write(*arguments)
+
+    monkeypatch.setattr(write_package, "write_instrumented", watched)
+    stored = packages / "mapped.pt2"
+    compressed = tmp_path / "compressed.pt2"
+    with zipfile.ZipFile(stored) as source, zipfile.ZipFile(compressed, "w", zipfile.ZIP_DEFLATED) as target:
+        for info in source.infolist():
+            target.writestr(info.filename, source.read(info))
+    for package in (stored, compressed):
+        built = builder.build(package, output=tmp_path / f"{package.stem}.instrumented.pt2")
+        assert equal(outputs(load_package(str(built))), outputs(load_package(str(stored))))
+    with zipfile.ZipFile(stored) as archive:
+        assert sizes[0] < sum(info.file_size for info in archive.infolist()) < sizes[1]
 
 
 def test_a_package_loaded_twice_keeps_its_buffers_apart(instrumented: Callable[..., BuildSummary]) -> None:

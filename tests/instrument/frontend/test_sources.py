@@ -8,6 +8,7 @@ import pytest
 from aoti_debug.base.errors import ArtifactError, ToolchainError
 from aoti_debug.instrument.frontend import sources
 from aoti_debug.instrument.frontend.sources import Flags
+from aoti_debug.package.pt2.extract import FilePart
 from tests.unpacked_archive import COMMANDS, KERNELS, WRAPPER, unpacked
 from tests.wrong_types import assert_refused
 
@@ -42,7 +43,7 @@ def test_weights_above_two_gigabytes_lie_apart(tmp_path: Path) -> None:
     (folder / "c1.wrapper_serialized_weights.bin").write_bytes(b"w")
     unpacked_sources = sources.read(folder, wrapper_opt="O1")
     path = folder / "c1.wrapper_serialized_weights.bin"
-    assert unpacked_sources.mapped_weights == sources.FilePart(path, 0, 1)
+    assert unpacked_sources.mapped_weights == FilePart(path, 0, 1)
     assert path not in unpacked_sources.shipped
 
 

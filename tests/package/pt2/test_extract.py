@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import stat
+import subprocess
 import warnings
 import zipfile
 from pathlib import Path
@@ -146,3 +148,51 @@ def test_an_encrypted_member_is_reported(tmp_path: Path) -> None:
         ArtifactError, match=r"has a password on model/data/aotinductor/model/w\.so; nothing was unpacked"
     ):
         unpacked(path, tmp_path / "out")
+
+
+WEIGHTS = b"padding" + b"weights" * 1000
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "kernel.c").write_text("int cpp_fused_0(int x) { return x * 3; }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", folder / "kernel.c", "-o", folder / "kernel.so"], check=True)
+    return (folder / "kernel.so").read_bytes()
+
+
+def test_what_is_appended_to_a_library_stays_in_the_archive(tmp_path: Path, library: bytes) -> None:
+    path = write(tmp_path / "m.pt2", [(info(f"{MODEL}w.so"), library + WEIGHTS), (info(f"{MODEL}x.so"), library)])
+    package = pt2_archive.inspect(path)
+    (tmp_path / "out").mkdir()
+    appended = extract.unpack(package, "model", tmp_path / "out")
+    assert (list(appended), extract.bytes_appended(package, "model")) == (["w.so"], len(WEIGHTS))
+    for name in ("w.so", "x.so"):
+        assert (tmp_path / "out" / name).read_bytes() == library
+    out = io.BytesIO()
+    extract.copy_part(appended["w.so"].last(7000), out)
+    assert out.getvalue() == b"weights" * 1000
+    extract.append(package, appended["w.so"], tmp_path / "out" / "w.so")
+    assert (tmp_path / "out" / "w.so").read_bytes() == library + WEIGHTS
+
+
+def test_a_compressed_library_is_unpacked_whole(tmp_path: Path, library: bytes) -> None:
+    path = write(tmp_path / "m.pt2", [(info(f"{MODEL}w.so"), library + WEIGHTS)], zipfile.ZIP_DEFLATED)
+    (tmp_path / "out").mkdir()
+    assert extract.unpack(pt2_archive.inspect(path), "model", tmp_path / "out") == {}
+    assert (tmp_path / "out" / "w.so").read_bytes() == library + WEIGHTS
+
+
+def test_damage_in_what_is_appended_is_reported(tmp_path: Path, library: bytes) -> None:
+    path = write(tmp_path / "m.pt2", [(info(f"{MODEL}w.so"), library + WEIGHTS)])
+    data = bytearray(path.read_bytes())
+    data[data.index(b"weightsweights")] ^= 1
+    path.write_bytes(data)
+    package = pt2_archive.inspect(path)
+    (tmp_path / "out").mkdir()
+    appended = extract.unpack(package, "model", tmp_path / "out")
+    with pytest.raises(ArtifactError, match="is damaged: Bad CRC-32"):
+        extract.append(package, appended["w.so"], tmp_path / "out" / "w.so")
+    path.write_bytes(data[:-8000])
+    with pytest.raises(ArtifactError, match="is damaged: it is cut off"):
+        extract.append(package, appended["w.so"], tmp_path / "out" / "w.so")

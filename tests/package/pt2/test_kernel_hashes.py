@@ -70,6 +70,12 @@ def test_files_have_the_hashes_of_their_members(folder: Path, tmp_path: Path) ->
     )
 
 
+def test_what_is_appended_to_a_library_is_not_read(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "long.so").write_bytes((folder / "first.so").read_bytes() + b"weights" * 1000)
+    before = kernel_hashes.hash_package(package(folder, tmp_path, "first.so", b"code"), "model")
+    assert kernel_hashes.hash_package(package(tmp_path, tmp_path, "long.so", b"code"), "model") == before
+
+
 @pytest.mark.parametrize("suffix", archive.KERNEL_BINARIES)
 def test_kernel_binaries_of_every_kind_count(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"c2{suffix}").write_bytes(b"code")

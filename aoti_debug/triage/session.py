@@ -18,7 +18,7 @@ from aoti_debug.compare.outcome import incomplete_text
 from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import require_inputs
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
-from aoti_debug.package.manifest import Manifest
+from aoti_debug.package.manifest import Manifest, PackageOrigin
 from aoti_debug.package.pt2 import archive, extract
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind
@@ -27,6 +27,7 @@ from aoti_debug.runs.run import configuration
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.show.fault import argument_sentences
+from aoti_debug.triage import compiled_beside
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.checks import contract, faults, guards, nonfinite, wrong_value
@@ -69,6 +70,8 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
     if server.failure:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
     finding = outcome.finding if outcome.run is None else with_coordinates(outcome.finding, outcome.run)
+    if built.summary is not None and built.summary.manifest.source is PackageOrigin.EXPORTED and not built.left_out:
+        finding = compiled_beside.with_remark(finding, options.model, built.summary)
     if built.failures:
         finding = with_failures(finding, built.failures, built.left_out)
     return replace(outcome, finding=_with_notes(finding, built.notes), opened=runs.opened)

@@ -66,6 +66,7 @@ def test_launch_index_and_origin_are_the_same(models: tuple[Path, Path], tmp_pat
     assert (alone.origin.element, whole.origin.input) == (3, "index")
     assert f"model lines: {NO_MODEL_LINES}" in alone.warnings
     assert not any("model lines" in warning for warning in whole.warnings)
+    assert "1 of 1 kernels identical to those of theirs.pt2" in whole.warnings
     assert (
         found[compiled]
         .record.steps[0]

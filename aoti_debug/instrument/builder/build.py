@@ -59,6 +59,7 @@ class BuildSummary:
         missing_inputs_reason: why no inputs are embedded; "" if there are some.
         unmatched: patterns that match no launch site.
         signature: the inputs that the model takes.
+        kernels: its kernels, and how those in C++ were compiled.
         comparison: its kernels compared with those of the package given by `against`; None without one.
         joined_sites: number of launch sites that got a model line from the exported program; None without one.
         program_difference: the first launch site that the package and a new lowering of the exported program do not
@@ -74,6 +75,7 @@ class BuildSummary:
     missing_inputs_reason: str
     unmatched: tuple[Unmatched, ...]
     signature: ModelSignature
+    kernels: KernelSet = KernelSet()
     comparison: KernelComparison | None = None
     joined_sites: int | None = None
     program_difference: str = ""
@@ -248,7 +250,8 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                 compilation.wait()
             with stages.step("link"):
                 compilation.link(library)
-        comparison = _compare(checked, lowered, new_manifest, tools.torch, work)
+        kernel_set = KernelSet(new_manifest.kernels, compare_kernels.relevant_flags(lowered.sources.compile_flags))
+        comparison = _compare(checked, kernel_set, tools.torch, work)
         if options.random_inputs is not None:
             with stages.step("inputs"):
                 inputs = make_random_inputs(lowered, manifest_json, options.random_inputs, tools.torch, options.timeout)
@@ -272,6 +275,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         missing_inputs_reason=inputs.missing_reason,
         unmatched=site_filter.unmatched(new_manifest, options.site_filter),
         signature=signature,
+        kernels=kernel_set,
         comparison=comparison,
         joined_sites=joined_sites,
         program_difference=difference,
@@ -347,16 +351,13 @@ def _explained_errors(lowered: LoweredModel, tools: Toolchain, work: Path) -> It
         raise torch_mismatch.explain_compile_error(error, lowered.sources, tools.compiler, tools.torch) from error
 
 
-def _compare(
-    checked: CheckedOptions, lowered: LoweredModel, fresh: Manifest, torch: Torch, work: Path
-) -> KernelComparison | None:
+def _compare(checked: CheckedOptions, fresh: KernelSet, torch: Torch, work: Path) -> KernelComparison | None:
     if checked.against is None:
         return None
     directory = work / "against"
     directory.mkdir()
     package_kernels = compare_kernels.read_kernels(checked.against, checked.model, directory, torch)
-    flags = compare_kernels.relevant_flags(lowered.sources.compile_flags)
-    return compare_kernels.compare(checked.against.path, KernelSet(fresh.kernels, flags), package_kernels)
+    return compare_kernels.compare(checked.against.path, fresh, package_kernels)
 
 
 def _build_plain(output: Path, tools: Toolchain, lowered: LoweredModel, work: Path, kernels: Sequence[Path]) -> None:

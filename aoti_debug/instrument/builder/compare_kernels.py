@@ -121,8 +121,8 @@ class KernelSet:
         flags: the compiler flags of its C++ kernels.
     """
 
-    kernels: tuple[Kernel, ...]
-    flags: frozenset[str]
+    kernels: tuple[Kernel, ...] = ()
+    flags: frozenset[str] = frozenset()
 
 
 def relevant_flags(flags: Flags) -> frozenset[str]:
@@ -143,7 +143,7 @@ def read_kernels(package: Artifact, model: str, directory: Path, torch: Torch) -
     Raises:
         ArtifactError: it holds no sources, or is damaged.
     """
-    extract.unpack(package, model, directory)
+    extract.unpack(package, model, directory, left_out=".so")
     if package.kind is ArtifactKind.SOURCES:
         unpacked = sources.read(directory, wrapper_opt="")
         text, kernels, flags = unpacked.wrapper, unpacked.kernels, relevant_flags(unpacked.compile_flags)

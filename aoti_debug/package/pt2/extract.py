@@ -75,8 +75,11 @@ def copy_part(part: FilePart, out: IO[bytes]) -> int:
     return crc
 
 
-def unpack(package: Artifact, model: str, directory: Path) -> Mapping[str, FilePart]:
+def unpack(package: Artifact, model: str, directory: Path, *, left_out: str = "") -> Mapping[str, FilePart]:
     """Writes the model's files into an empty directory, libraries without what is appended to them.
+
+    Args:
+        left_out: the end of names of files that are not needed.
 
     Returns:
         What is appended to a library, by its name; a member that is compressed is unpacked whole.
@@ -92,6 +95,7 @@ def unpack(package: Artifact, model: str, directory: Path) -> Mapping[str, FileP
             infos = [info for info in archive.infolist() if info.filename.startswith(prefix) and not info.is_dir()]
             for info in infos:
                 _check_name(package.path, info, prefix)
+            infos = [info for info in infos if not left_out or not info.filename.endswith(left_out)]
             unpacked = sum(info.file_size for info in infos) - sum(part.size for part in _appended(archive, infos))
             free_space.require_disk([(directory, unpacked)], f"unpacking {package.path}", hint=_SPACE_HINT)
             appended: dict[str, FilePart] = {}

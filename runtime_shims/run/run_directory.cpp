@@ -129,9 +129,9 @@ int RunDirectory::create_of_rank(const std::string& base, const Rank& rank) {
 }
 
 int RunDirectory::create_inside(const std::string& parent_run) {
+  const std::string stem = parent_run + "/process-" + std::to_string(getpid());  // parent_run may be path_
   for (int attempt = 1; attempt < kMaxAttempts; ++attempt) {
-    path_ = parent_run + "/process-" + std::to_string(getpid());
-    if (attempt > 1) path_ += "-" + std::to_string(attempt);
+    path_ = attempt == 1 ? stem : stem + "-" + std::to_string(attempt);
     if (mkdir(path_.c_str(), 0777) == 0) return 0;
     if (errno != EEXIST) return errno;
   }

@@ -104,6 +104,21 @@ def test_two_packages_in_one_process(load: Load, run: Path) -> None:
     assert json.loads((inner / "run.json").read_text())["host"] == "embedded"
 
 
+def test_more_packages_lie_side_by_side(load: Load, run: Path) -> None:
+    packages = [load(PRINT="none") for _ in range(4)]
+    for package in packages:
+        one_launch(package)
+    for package in packages:
+        package.unload()
+    name = f"process-{os.getpid()}"
+    assert sorted(str(path.parent.relative_to(run)) for path in run.rglob("journal.bin")) == [
+        ".",
+        name,
+        f"{name}-2",
+        f"{name}-3",
+    ]
+
+
 @pytest.mark.parametrize("parent", [True, False])
 def test_directory_that_cannot_be_made(
     load: Load, tmp_path: Path, capfd: pytest.CaptureFixture[str], parent: bool

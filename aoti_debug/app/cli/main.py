@@ -27,6 +27,7 @@ VERBS = {
     "minify": "Find the smallest part of a program that still shows its fault, as a script.",
     "build": "Make an instrumented package of an exported or compiled model.",
     "run": "Run an instrumented package and record every kernel launch.",
+    "exec": "Run an unmodified script and record the packages that it loads.",
     "show": "Show what a run recorded: all launches, or one in full.",
     "memory": "Show the peak of a model's memory, and which buffers make it.",
     "profile": "Show where the time goes, launch by launch, and how close each is to the machine's limits.",
@@ -39,6 +40,7 @@ VERBS = {
 # Their processes are forked from one that imports torch while this one imports the command.
 _RUN_MODELS = frozenset({"triage", "compare", "diff", "profile"})
 _MODEL = ".pt2"
+_FOR_FILES = {_MODEL: "build", ".py": "exec"}
 _USER_MODULE = "--import"  # their fork server imports it as well
 INTERRUPTED = 130
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk
@@ -61,14 +63,15 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments name; a .pt2 file in its place gets a hint."""
+        """The command that the arguments name; a file in its place gets a hint."""
         if _imports_torch(args) and not _only_describes(ctx, args):
             _import_torch(ctx)
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            if Path(args[0]).suffix == _MODEL:
-                raise click.UsageError(f"no command is given; perhaps: aoti-debug build {args[0]}", ctx) from error
+            command = _FOR_FILES.get(Path(args[0]).suffix)
+            if command is not None:
+                raise click.UsageError(f"no command is given; perhaps: aoti-debug {command} {args[0]}", ctx) from error
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -134,6 +137,7 @@ def group(context: click.Context) -> None:
     """Debugger for PyTorch AOTInductor models.
 
     \b
+    aoti-debug exec serve.py               # runs a script, records its packages
     aoti-debug triage model.pt2            # why it crashes, hangs or computes NaN
     aoti-debug build model.pt2             # writes model.instrumented.pt2
     aoti-debug run model.instrumented.pt2  # runs it; a crash names its launch

@@ -150,7 +150,7 @@ def write_package(program: ExportedProgram, folder: Path, inductor_configs: Mapp
     if not _is_cacheable(program):
         build(folder)
         return False
-    key = _key(program, inductor_configs)
+    key = program_key(program, inductor_configs)
     is_cached = cache.find(_CACHE, key) is not None
     atomic_write.write(folder / PACKAGE, (cache.entry(_CACHE, key, build, _KEPT) / PACKAGE).read_bytes())
     trust.remember(archive.inspect(folder / PACKAGE))
@@ -177,8 +177,8 @@ def _graphs(program: ExportedProgram) -> list[torch.fx.GraphModule]:
     return [module for _, module in program.graph_module.named_modules() if isinstance(module, torch.fx.GraphModule)]
 
 
-def _key(program: ExportedProgram, inductor_configs: Mapping[str, Any]) -> str:
-
+def program_key(program: ExportedProgram, inductor_configs: Mapping[str, Any]) -> str:
+    """A hash of all that the package of a program depends on."""
     inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
     nodes = (node for graph in _graphs(program) for node in graph.graph.nodes)
     lines = [_NUMBERED.sub("", str(node.meta.get("stack_trace", ""))) for node in nodes]

@@ -113,17 +113,21 @@ def lower_or_unpack(checked: CheckedOptions, torch: Torch, work: Path) -> Lowere
     return exported_program.lower(request, torch, timeout=options.timeout)
 
 
-def lower_exported(exported: Artifact, options: BuildOptions, torch: Torch, work: Path) -> LoweredModel:
+def lower_exported(
+    exported: Artifact | ExportedProgram, options: BuildOptions, torch: Torch, work: Path
+) -> LoweredModel:
     """Lowers the exported program that a compiled package came from. Raises like `lower_or_unpack`."""
     folder = work / "exported"
     folder.mkdir()
     request = Request(
-        program=str(exported.path.resolve()),
+        program=str(exported.path.resolve()) if isinstance(exported, Artifact) else "",
         folder=str(folder),
         imports=options.user_code.imports,
         libraries=options.user_code.library_paths,
         configs=name_operators(options.inductor_configs),
     )
+    if not isinstance(exported, Artifact):
+        return exported_program.lower_program(exported, request, torch, timeout=options.timeout)
     return exported_program.lower(request, torch, timeout=options.timeout)
 
 
@@ -224,7 +228,8 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
         if checked.exported is not None:
             with stages.step("exported"):
                 program = lower_exported(checked.exported, options, tools.torch, work)
-                inputs = lowered_model.choose_inputs(lowered, program, checked.exported.path)
+                name = checked.exported.path if isinstance(checked.exported, Artifact) else Path("the program")
+                inputs = lowered_model.choose_inputs(lowered, program, name)
         joined_sites, difference = None, ""
         library = work / f"{lowered.sources.stem}.so"
         with _explained_errors(lowered, tools, work), _compilation(tools, lowered, work) as (compilation, kernels):

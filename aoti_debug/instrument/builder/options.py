@@ -45,7 +45,7 @@ class BuildOptions:
         inputs: a file of inputs to embed instead of the program's own example inputs.
         random_inputs: seed of random inputs to embed; None for none.
         against: a compiled package to compare an exported program's kernels with.
-        exported: the exported program that a compiled package came from; adds model lines.
+        exported: the exported program that a compiled package came from, its file or itself; adds model lines.
         inductor_configs: settings of torch._inductor.config. In custom_ops_to_c_shims, an operator may be given by its
             name: "mylib::op" or "mylib::op.default".
         user_code: what to load before the program, which is kept in the manifest, libraries as absolute paths.
@@ -71,7 +71,7 @@ class BuildOptions:
     model: str = ""
     random_inputs: int | None = None
     against: Path | None = None
-    exported: Path | None = None
+    exported: Path | ExportedProgram | None = None
     left_out: LeftOut | None = None
     weights: WeightsPlace = WeightsPlace.INSIDE
 
@@ -111,7 +111,7 @@ class CheckedOptions:
     program: Artifact | ExportedProgram
     model: str
     against: Artifact | None
-    exported: Artifact | None
+    exported: Artifact | ExportedProgram | None
     output: Path
 
     @property
@@ -204,18 +204,20 @@ def _inspect_against(program: Artifact | ExportedProgram, options: BuildOptions)
     return against
 
 
-def _inspect_exported(package: Artifact, options: BuildOptions) -> Artifact | None:
+def _inspect_exported(package: Artifact, options: BuildOptions) -> Artifact | ExportedProgram | None:
     """The exported program that a compiled package came from; None if the options name none."""
     if options.against is not None:
         raise UsageError(
             f"{package.path} is compiled already: its kernels are its own",
             hint="--against compares an exported program",
         )
-    if options.exported is not None:
+    if isinstance(options.exported, Path):
         exported = archive.inspect(options.exported)
         archive.require_kind(exported, ArtifactKind.EXPORTED)
         trust.require(exported, trusted=options.user_code.trusted)
         return exported
+    if options.exported is not None:
+        return options.exported
     if options.inductor_configs:
         raise UsageError(
             f"{package.path} is compiled already: --inductor-config changes nothing in it",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shlex
 import stat
 import struct
 import zipfile
@@ -246,6 +247,7 @@ def resolve_model(package: Artifact, name: str) -> str:
     return package.models[0]
 
 
+_SCRIPT = ".py"
 _INPUT_HINT = "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
 
 _REBUILD = "pass the exported program that it was compiled from (torch.export.save(torch.export.export(...), path))"
@@ -296,7 +298,7 @@ def _directory(path: Path) -> list[zipfile.ZipInfo]:
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}", hint=_INPUT_HINT) from error
     if not head.startswith(b"PK"):
-        raise ArtifactError(f"{path} is {_looks_like(head)}, not a .pt2", hint=_INPUT_HINT)
+        raise ArtifactError(f"{path} is {_looks_like(path, head)}, not a .pt2", hint=_hint(path))
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
@@ -316,7 +318,13 @@ def _directory(path: Path) -> list[zipfile.ZipInfo]:
     return infos
 
 
-def _looks_like(head: bytes) -> str:
+def _hint(path: Path) -> str:
+    return f"aoti-debug exec {shlex.quote(str(path))}" if path.suffix == _SCRIPT else _INPUT_HINT
+
+
+def _looks_like(path: Path, head: bytes) -> str:
+    if path.suffix == _SCRIPT:
+        return "a Python script"
     if not head:
         return "empty"
     if head.startswith(b"\x7fELF"):

@@ -108,7 +108,7 @@ def run_info(manifest: Manifest, options: RunOptions) -> RunInfo:
     poison = run_json.poison_in_force(options.poison, guards=options.guards)
     return RunInfo(
         tool_version=__version__,
-        torch_version=_torch_version(),
+        torch_version=installed_torch(),
         pid=os.getpid(),
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
         level=level_in_force(manifest, options),
@@ -132,7 +132,7 @@ def _rank_info(rank: Rank | None) -> RankInfo | None:
     return None if rank is None else RankInfo(rank.number, rank.world_size, ranks_directory.machine_name())
 
 
-def _torch_version() -> str | None:
+def installed_torch() -> str | None:
     """The version of the torch that the process will import, read without importing it."""
     try:
         return metadata.version("torch")
@@ -142,11 +142,17 @@ def _torch_version() -> str | None:
 
 def level_in_force(manifest: Manifest, options: RunOptions) -> int:
     """The level in force: the option's, the environment's, or the package's."""
+    level = level_given(options)
+    return manifest.level if level is None else level
+
+
+def level_given(options: RunOptions) -> int | None:
+    """The option's level, or the environment's; None if neither gives one."""
     if options.level is not None:
         return options.level
     given = [value for name in (Variable.LEVEL, Variable.PRINTER_LEVEL) if (value := os.environ.get(name.value))]
     known = {str(levels.written(level)): level.value for level in levels.LEVELS}
-    return known.get(given[0], manifest.level) if given else manifest.level
+    return known.get(given[0]) if given else None
 
 
 def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOptions) -> RunRequest:
@@ -182,12 +188,8 @@ def _print(options: RunOptions) -> str | None:
     return None if options.summaries is None or is_asked else "none"
 
 
-def run_environment(path: Path, options: RunOptions, temporary: Path) -> dict[str, str]:
-    """This process's environment and the variables that configure the runtime.
-
-    Args:
-        temporary: where torch unpacks the package; a process that dies leaves it there.
-    """
+def recording_variables(path: Path, options: RunOptions) -> dict[str, str]:
+    """The variables that configure the runtime, which writes to a run directory."""
     variables = {
         Variable.RUN: path,
         Variable.LEVEL: None if options.level is None else levels.written(options.level),
@@ -208,13 +210,22 @@ def run_environment(path: Path, options: RunOptions, temporary: Path) -> dict[st
         Variable.SUBSTITUTE: options.substitute,
         Variable.POISON: None if options.poison is None else f"{options.poison:02x}",
     }
+    return {name.value: str(value) for name, value in variables.items() if value is not None}
+
+
+def run_environment(path: Path, options: RunOptions, temporary: Path) -> dict[str, str]:
+    """This process's environment and the variables that configure the runtime.
+
+    Args:
+        temporary: where torch unpacks the package; a process that dies leaves it there.
+    """
     return {
         **os.environ,
         **_gpu_of(options.rank),
         **options.environment,
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(temporary),
-        **{name.value: str(value) for name, value in variables.items() if value is not None},
+        **recording_variables(path, options),
     }
 
 

@@ -181,7 +181,11 @@ def check(options: RunOptions) -> None:
 
 def command(options: RunOptions) -> tuple[str, ...]:
     """The command line that repeats the run."""
-    words = ["aoti-debug", "run", str(options.package)]
+    return ("aoti-debug", "run", str(options.package), *words_of(options))
+
+
+def words_of(options: RunOptions) -> tuple[str, ...]:
+    """The options as words of a command line."""
     single = {
         "--inputs": options.inputs,
         "--random-inputs": options.random_inputs,
@@ -202,7 +206,7 @@ def command(options: RunOptions) -> tuple[str, ...]:
         "--ranks": options.ranks or None,
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
-    words += ["--guards"] if options.guards else []
+    words = ["--guards"] if options.guards else []
     words += ["--summaries"] if options.summaries is not None else []
     for option, value in single.items():
         words += [] if value is None else [option, str(value)]

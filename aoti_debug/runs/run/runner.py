@@ -163,17 +163,17 @@ def _run_in(
             linker = _LatestLinker(observer, path, options.rank)
             report = process.watch(linker, Limits(options.timeout, options.stall), stopwatch)
     except KeyboardInterrupt:
-        rescue.rescued(_finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted"))))
+        rescue.rescued(finish(path, replace(info, exit=Exit(ExitKind.ABORTED, "interrupted"))))
         raise
     except SystemExit:  # SIGTERM: torchrun ends the other ranks with it when one has failed
         killed = Exit(ExitKind.ABORTED, "killed by SIGTERM", signal="SIGTERM", unix_time=time.time())
-        rescue.rescued(_finish(path, replace(info, exit=killed)))
+        rescue.rescued(finish(path, replace(info, exit=killed)))
         raise
     stopwatch.next("read")
-    exit_ = replace(_exit(report), unix_time=report.unix_time)
+    exit_ = replace(exit_of(report), unix_time=report.unix_time)
     torch_version = report.torch_version or info.torch_version
     info = replace(info, torch_version=torch_version, exit=exit_, tool_calls=report.tool_calls)
-    ended = _finish(path, info)
+    ended = finish(path, info)
     if (
         report.stage in (RunStage.IMPORT, RunStage.INPUTS, RunStage.LOAD)
         and not ended.run.launches
@@ -182,9 +182,18 @@ def _run_in(
         rescue.release(path)
         raise _start_error(path, report, manifest)
     _link_latest(path, options.rank)
+    return completed(ended, report, began)
+
+
+def completed(ended: DiagnosedRun, report: Report, began: float) -> RunResult:
+    """The result of a run that has ended: what survives only in memory is saved.
+
+    Args:
+        began: when its process started, by the monotonic clock.
+    """
     ended, rescued = rescue.rescued(ended)
     lost = report.log_failure or rescued.failure or _keep_summaries(ended.run)
-    ended, failure = _with_timings(ended, stopwatch)
+    ended, failure = _with_timings(ended, report.stopwatch)
     return RunResult(ended, time.monotonic() - began, lost or failure)
 
 
@@ -239,7 +248,7 @@ class _LatestLinker(Observer):
         self._observer.tick()
 
 
-def _finish(path: Path, info: RunInfo) -> DiagnosedRun:
+def finish(path: Path, info: RunInfo) -> DiagnosedRun:
     """Writes down how the run ended. A clean exit in which a launch reported an error is a fault."""
     breadcrumbs.preserve(path)
     crash_stacks.preserve(path)
@@ -265,7 +274,7 @@ def _recorded_exit(timeline: Timeline, exit_: Exit) -> Exit:
     return exit_
 
 
-def _exit(report: Report) -> Exit:
+def exit_of(report: Report) -> Exit:
     """The end of the process. An exception comes first: on a broken device, the exit status that follows says less."""
     error = report.error
     if error is not None:
@@ -296,7 +305,7 @@ def _start_error(path: Path, report: Report, manifest: Manifest) -> AotiDebugErr
     }
     activity = loading.get(report.stage, "while the package was loaded")
     stderr_lines = (path / "stderr.log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
-    ending = _exit(report).detail
+    ending = exit_of(report).detail
     lines = [f"the model never started: {ending}, {activity}", *(stderr_lines if error is None else [])]
     hint = "custom operators need --import MODULE or --load-library PATH"
     if report.torch_version is not None and report.torch_version != manifest.torch_version:

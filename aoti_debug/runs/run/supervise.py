@@ -156,7 +156,7 @@ class ModelProcess:
         report = Report(stopwatch)
         watchdog = Watchdog(limits, self._run)
         exit_deadline: float | None = None
-        with _Output(self._run, self._pipes(), report, observer) as output:
+        with ProcessOutput(self._run, self._pipes(), report, observer) as output:
             while output.is_open:
                 ended = self._child.poll() is not None
                 if (ended or report.kill_reason) and report.unix_time is None:
@@ -194,8 +194,8 @@ class ModelProcess:
         return reason
 
 
-class _Output:
-    """What the process writes: output goes to its log and the observer, a message into the report."""
+class ProcessOutput:
+    """The pipes that a process writes to: output goes to its log and the observer, a message into the report."""
 
     def __init__(self, run: Path, pipes: Mapping[str, int], report: Report, observer: Observer) -> None:
         self._report = report
@@ -206,7 +206,7 @@ class _Output:
         for name, pipe in pipes.items():
             self._selector.register(pipe, selectors.EVENT_READ, name)
 
-    def __enter__(self) -> _Output:
+    def __enter__(self) -> ProcessOutput:
         return self
 
     def __exit__(self, *_: object) -> None:

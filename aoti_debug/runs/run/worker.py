@@ -6,7 +6,6 @@ REQUEST a JSON object; protocol.py describes messages and request.
 
 from __future__ import annotations
 
-import faulthandler
 import functools
 import gc
 import importlib
@@ -23,7 +22,7 @@ from aoti_debug.base.machine import current_rank, user_code
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes import tied_process
 from aoti_debug.base.machine.processes.messages import ErrorData
-from aoti_debug.base.native import crash_stacks
+from aoti_debug.base.native import crash_stacks, python_stacks
 from aoti_debug.package.inputs import input_files, random_inputs
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
@@ -55,7 +54,7 @@ def main() -> int:
     descriptor, parent, text = sys.argv[1:]
     tied_process.end_with(int(parent))
     request = json_data.parse(RunRequest, text)
-    _enable_python_stacks(Path(request.run) / crash_stacks.PYTHON)
+    python_stacks.enable(Path(request.run) / crash_stacks.PYTHON, REQUEST)
     with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
         try:
             _run(request, pipe)
@@ -244,18 +243,6 @@ def _raw_inputs(request: RunRequest) -> tuple[Path, Any]:
 
 def _send(pipe: TextIO, message: Message) -> None:
     pipe.write(message_line(message) + "\n")
-
-
-def _enable_python_stacks(path: Path) -> None:
-    """Writes Python's call stack to a file on a fatal signal or on request; the user's own faulthandler is kept."""
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)  # stays open
-    except OSError as error:
-        print(f"aoti-debug: the call stacks of Python cannot be written: {error}", file=sys.stderr)
-        return
-    if not faulthandler.is_enabled():
-        faulthandler.enable(file, all_threads=False)
-    faulthandler.register(REQUEST, file, all_threads=False)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ BASE = "aoti_debug_runs"
 JOURNAL = "journal.bin"
 MANIFEST = "manifest.json"
 PACKAGE = "package.pt2"
+PACKAGES = "packages"  # the folder of those that a script loaded
 RANDOM_INPUTS = "inputs.pt"  # generated for the run
 
 _LAUNCH_ID = re.compile(r"(?:(c?)(\d+)\.)?(\d+)\Z")

@@ -33,7 +33,7 @@ class Scaled(nn.Module):
 
 
 def key(model: nn.Module, x: Tensor, **configs: object) -> str:
-    return cached_build._key(torch.export.export(model, (x,)), configs)
+    return cached_build.program_key(torch.export.export(model, (x,)), configs)
 
 
 def test_everything_that_a_package_depends_on_is_in_the_key() -> None:

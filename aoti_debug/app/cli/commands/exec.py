@@ -1,0 +1,126 @@
+"""`aoti-debug exec`: runs an unmodified script that uses AOTInductor, and records its packages."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.commands.run import summary
+from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.options import modules_and_lines
+from aoti_debug.app.execute.execute import ExecutedScript, execute, is_recorded
+from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
+from aoti_debug.package.recording import levels
+from aoti_debug.runs.diagnosis import suggested_commands
+from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES, RunOptions
+from aoti_debug.runs.run.script_process import UserScript
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.show.fault import verdict_lines
+
+
+class _PassedThrough(Observer):
+    """Writes the script's stderr to that of this process."""
+
+    def output(self, stream: str, data: bytes) -> None:
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()
+
+
+@click.command("exec", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@click.option("-m", "is_module", is_flag=True, help="SCRIPT.py is the name of a module, as for Python's -m.")
+@click.option(
+    "--level",
+    metavar="LEVEL",
+    type=options.LevelType(),
+    help=f"{levels.MEANINGS}. At 0, nothing is replaced.  [default: AOTI_DEBUG_LEVEL, or 3]",
+)
+@options.filters(
+    "Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. All launches stay in the journal."
+)
+@modules_and_lines("Print and save only launches")
+@click.option(
+    "--phase",
+    type=click.Choice(PHASES),
+    help="Values to print and save.  [default: level 2 inputs before and outputs after a launch, level 1 both]",
+)
+@click.option(
+    "--flight",
+    metavar="K",
+    type=click.IntRange(0, MAX_FLIGHT),
+    help="Flight recorder: keep the inputs of the last K launches in shared memory; after a crash they are saved.",
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=options.FilePath(file_okay=False),
+    help=f"Where the run directory is made.  [default: {run_directory.BASE}]",
+)
+@click.argument("script", metavar="SCRIPT.py")
+@click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    is_module: bool,
+    level: int | None,
+    filters: tuple[str, ...],
+    modules: tuple[str, ...],
+    lines: tuple[str, ...],
+    phase: str | None,
+    flight: int | None,
+    out: Path | None,
+    script: str,
+    arguments: tuple[str, ...],
+) -> None:
+    """Run the script SCRIPT.py, unmodified, and record the AOTInductor packages that it compiles or loads.
+
+    Each package is instrumented when it is loaded. What the script prints, its exit code and its arguments are its own;
+    what aoti-debug says is on stderr. If a model crashes it, the guilty launch is named and the exit code is 1.
+    """
+    if not is_module:
+        _require_script(script)
+    chosen_script = UserScript(script, arguments, is_module)
+    chosen = RunOptions(
+        package=Path(script),
+        level=level,
+        filters=filters or None,
+        modules=modules or None,
+        lines=lines or None,
+        phase=phase,
+        flight=flight,
+        out=out,
+    )
+    if not is_recorded(chosen):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execv(sys.executable, chosen_script.python_command)
+    executed = execute(chosen_script, chosen, _PassedThrough())
+    print_lines(_outcome(executed), err=True)
+    context.exit(executed.exit_code)
+
+
+def _require_script(script: str) -> None:
+    if not Path(script).exists():
+        raise UsageError(f"{script} does not exist", hint="aoti-debug exec SCRIPT.py, or -m MODULE")
+    if Path(script).suffix == ".pt2":
+        raise UsageError(f"{script} is no script", hint=f"aoti-debug triage {script}")
+
+
+def _outcome(executed: ExecutedScript) -> list[str]:
+    result, columns = executed.result, width(err=True)
+    if result is None:
+        note = "note: nothing was recorded: this process of the script called no AOTInductor package that was replaced"
+        return wording.wrapped(note, columns)
+    lines = ["", *summary(result, columns)]
+    for run in executed.others:
+        launches = wording.pluralize(len(run.launches), "launch")
+        lines.append(f"also: {launches} of another package: {suggested_commands.show(run)}")
+    if result.verdict is not None:
+        lines += ["", *verdict_lines(result.verdict, columns)]
+    return lines

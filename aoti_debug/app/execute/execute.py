@@ -1,0 +1,205 @@
+"""Runs an unmodified script, whose packages are recorded in one run directory."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from aoti_debug.base.abi import Level
+from aoti_debug.base.errors import EXIT_FINDING, TargetError
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.steps import Stopwatch
+from aoti_debug.base.native import crash_stacks
+from aoti_debug.base.version import __version__
+from aoti_debug.package.manifest import MEMBER
+from aoti_debug.package.pt2 import archive
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.run import configuration, runner
+from aoti_debug.runs.run import options as run_options
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.runner import RunResult
+from aoti_debug.runs.run.script_process import ScriptProcess, UserScript
+from aoti_debug.runs.run.supervise import Observer, Report
+from aoti_debug.runs.rundir import run_directory, run_json
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_json import EMBEDDED, Exit, ExitKind, RunInfo
+from aoti_debug.runs.rundir.timeline import LaunchStatus
+
+STARTUP = Path(__file__).with_name("startup")
+_USERS = "_AOTI_DEBUG_PYTHONPATH"  # which startup/sitecustomize.py restores
+_SHARED = ("stderr.log", crash_stacks.PYTHON, run_directory.PACKAGES)  # by the runs of a process
+_KILLED = 128  # and the number of the signal: what a shell says
+
+
+@dataclass(frozen=True)
+class ExecutedScript:
+    """A script that has ended.
+
+    Attributes:
+        exit_code: its own; of one that a fault ended, that of a finding.
+        result: the run of the package that failed, or of the first one that was called; None if none was.
+        others: the runs of its other packages.
+    """
+
+    exit_code: int
+    result: RunResult | None = None
+    others: tuple[RunDir, ...] = ()
+
+
+def execute(script: UserScript, options: RunOptions, observer: Observer) -> ExecutedScript:
+    """Runs a script to its end, and diagnoses how it ended.
+
+    Args:
+        options: of what is recorded.
+
+    Raises:
+        UsageError: an option is wrong, or the directory for runs cannot be written.
+        TargetError: it cannot be started.
+    """
+    stopwatch = Stopwatch("prepare")
+    run_options.check(options)
+    base = options.out or run_directory.base_directory()
+    runner.reclaim()
+    is_new_base = not base.exists()
+    path = stamped_directories.make(base)
+    info = _info(script, options)
+    run_json.write(info, path)
+    began = time.monotonic()
+    stopwatch.next("script")
+    try:
+        process = ScriptProcess(script.python_command, _environment(path, options), path)
+    except OSError as error:
+        stamped_directories.remove(path, base if is_new_base else None)
+        raise TargetError(f"Python cannot be started: {error.strerror}") from error
+    info = replace(info, pid=process.pid)
+    run_json.write(info, path)
+    report = process.watch(_LatestLinker(observer, path), stopwatch)
+    stopwatch.next("read")
+    if not (path / run_directory.MANIFEST).exists():
+        stamped_directories.remove(path, base if is_new_base else None)
+        return ExecutedScript(_exit_code(report, has_finding=False))
+    ended, others = _ended_runs(path, info, report)
+    stamped_directories.link_latest(path)
+    result = runner.completed(ended, report, began)
+    return ExecutedScript(_exit_code(report, has_finding=result.verdict is not None), result, others)
+
+
+def is_recorded(options: RunOptions) -> bool:
+    """True if anything is to be recorded: the level is not 0."""
+    return configuration.level_given(options) != 0
+
+
+class _LatestLinker(Observer):
+    """Links `latest` to the run when the first package is called, and forwards every event."""
+
+    def __init__(self, observer: Observer, path: Path) -> None:
+        self._observer = observer
+        self._path = path
+        self._is_linked = False
+
+    def output(self, stream: str, data: bytes) -> None:
+        self._observer.output(stream, data)
+
+    def tick(self) -> None:
+        if not self._is_linked and (self._path / run_directory.MANIFEST).exists():
+            stamped_directories.link_latest(self._path)
+            self._is_linked = True
+        self._observer.tick()
+
+
+def _info(script: UserScript, options: RunOptions) -> RunInfo:
+    level = configuration.level_given(options)
+    return RunInfo(
+        tool_version=__version__,
+        torch_version=configuration.installed_torch(),
+        pid=os.getpid(),
+        started=datetime.now().astimezone().isoformat(timespec="seconds"),
+        level=Level.NAMES.value if level is None else level,
+        filters=options.filters or (),
+        module_filters=options.modules or (),
+        line_filters=options.lines or (),
+        phase=options.phase or "",
+        device="cpu",
+        command=("aoti-debug", "exec", *run_options.words_of(options), *script.words),
+        host=EMBEDDED,
+    )
+
+
+def _environment(path: Path, options: RunOptions) -> dict[str, str]:
+    """This process's environment, the variables of the runtime, and what has Python import sitecustomize."""
+    users = os.environ.get("PYTHONPATH")
+    search = os.pathsep.join([str(STARTUP), *([users] if users else [])])
+    hidden = {} if users is None else {_USERS: users}
+    return {**os.environ, **configuration.recording_variables(path, options), "PYTHONPATH": search, **hidden}
+
+
+def _exit_code(report: Report, *, has_finding: bool) -> int:
+    if report.returncode >= 0:
+        return report.returncode
+    is_fault = runner.exit_of(report).kind is ExitKind.FAULT
+    return EXIT_FINDING if has_finding and is_fault else _KILLED - report.returncode
+
+
+def _exit(report: Report) -> Exit:
+    """The end of the script. One that ends itself, with whatever exit code, is no fault of a model."""
+    if report.returncode > 0:
+        return Exit(ExitKind.CLEAN, f"the script ended with exit code {report.returncode}")
+    return replace(runner.exit_of(report), unix_time=report.unix_time)
+
+
+def _ended_runs(path: Path, info: RunInfo, report: Report) -> tuple[DiagnosedRun, tuple[RunDir, ...]]:
+    """Writes down how the runs of the process ended.
+
+    The run of a package that failed takes the place of the first one.
+
+    Returns:
+        The run in the directory, and the others, which lie in it.
+    """
+    first = _finished(path, info, report)
+    inner = [_finished(folder, run_json.read(folder), report) for folder in _inner_runs(path, info.pid)]
+    failed = next((run for run in (first, *inner) if run.verdict is not None and run.verdict.suspects), first)
+    if failed is not first:
+        _swap(path, failed.run.path)
+    packages = _packages(path)
+    for folder in (path, *_inner_runs(path, info.pid)):
+        package = packages.get((folder / run_directory.MANIFEST).read_bytes())
+        if package is not None and not (folder / run_directory.PACKAGE).exists():
+            (folder / run_directory.PACKAGE).symlink_to(package)
+    others = tuple(run_directory.open_run(folder) for folder in _inner_runs(path, info.pid))
+    return DiagnosedRun(run_directory.open_run(path)), others
+
+
+def _inner_runs(path: Path, pid: int) -> list[Path]:
+    """The runs of the other packages of a process."""
+    found = [*path.glob(f"process-{pid}"), *path.glob(f"process-{pid}-*")]
+    return sorted(folder for folder in found if stamped_directories.has(folder, run_json.NAME))
+
+
+def _finished(path: Path, info: RunInfo, report: Report) -> DiagnosedRun:
+    opened = run_directory.open_run(path)
+    ended = _exit(report)
+    is_open = any(launch.status is LaunchStatus.OPEN for launch in opened.launches)
+    if report.returncode > 0 and is_open:
+        ended = replace(runner.exit_of(report), unix_time=report.unix_time)
+    return runner.finish(path, replace(info, device=opened.manifest.device, exit=ended))
+
+
+def _packages(path: Path) -> dict[bytes, Path]:
+    """The instrumented packages of a process by their manifests."""
+    files = sorted((path / run_directory.PACKAGES).glob("*.pt2"))
+    return {archive.inspect(file).read(MEMBER): file for file in files}
+
+
+def _swap(path: Path, inner: Path) -> None:
+    """Lets the run in an inner directory take the place of the run that it lies in."""
+    moved = path.with_name(f".{path.name}")
+    inner.rename(moved)
+    for name in (*_SHARED, *(folder.name for folder in path.glob("process-*"))):
+        if (path / name).exists():
+            (path / name).rename(moved / name)
+    path.rename(moved / inner.name)
+    moved.rename(path)

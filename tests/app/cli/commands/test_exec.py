@@ -1,0 +1,228 @@
+"""`aoti-debug exec`, in processes of its own: what a script sees, and what is recorded of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from aoti_debug.app.cli import main
+from aoti_debug.runs.diagnosis.diagnose import diagnose
+from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_json import ExitKind
+from tests.paths import ROOT
+
+SEEN = """
+import json, os, sys
+import __main__
+print(json.dumps({
+    "argv": sys.argv, "name": __name__, "file": __file__, "path": sys.path[0], "cwd": os.getcwd(),
+    "main": vars(__main__) is globals(), "PYTHONPATH": os.environ.get("PYTHONPATH"), "stdin": sys.stdin.read(),
+}))
+match sys.argv[1:]:
+    case ["raise"]: raise ValueError("of the script")
+    case ["kill"]: os.kill(os.getpid(), 15)
+    case ["exit", code]: sys.exit(int(code))
+"""
+
+COMPILES = """
+import sys
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        y = x.sin().relu()
+        return y.softmax(-1)
+
+if __name__ == "__main__":
+    x = torch.linspace(-1, 1, 32).reshape(4, 8)
+    program = torch.export.export(Model(), (x,))
+    path = torch._inductor.aoti_compile_and_package(program, package_path="model.pt2")
+    print(torch._inductor.aoti_load_package(path)(x).sum().item())
+    sys.exit(3)
+"""
+
+LOADS = """
+import torch
+from torch._inductor.package import load_package
+x = torch.linspace(-1, 1, 32).reshape(4, 8)
+models = [load_package("model.pt2") for _ in range(3)]
+print(*(model(x).sum().item() for model in models))
+"""
+
+CRASHES = """
+import torch
+from tests import faulty_ops
+x = torch.linspace(-1, 1, 8).reshape(2, 4)
+program = torch.export.export(faulty_ops.Model().eval(), (x,))
+faulty = torch._inductor.aoti_compile_and_package(program, package_path="faulty.pt2")
+healthy = torch._inductor.aoti_load_package("model.pt2")
+model = torch._inductor.aoti_load_package(faulty)
+healthy(torch.ones(4, 8))
+print("before", flush=True)
+model(x)
+print("after")
+"""
+
+
+def environment(**variables: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG_")}
+    return {**kept, "PYTHONPATH": str(ROOT), **variables}
+
+
+def executed(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "aoti_debug", "exec", *words],
+        cwd=folder,
+        env=environment(**variables),
+        input="what is read\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "seen.py"
+    path.write_text(SEEN)
+    return path
+
+
+@pytest.mark.parametrize("before", [(), ("--level", "0"), ("-m",)])
+def test_a_script_sees_what_it_sees_without(script: Path, before: Sequence[str]) -> None:
+    target = "seen" if before == ("-m",) else "seen.py"
+    words = ["-m", target] if before == ("-m",) else [target]
+    arguments = ["--level", "-m", "--out=there", "exit"]
+    plain = subprocess.run(
+        [sys.executable, *words, *arguments],
+        cwd=script.parent,
+        env=environment(),
+        input="what is read\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    debugged = executed(script.parent, *before, target, *arguments)
+    assert json.loads(debugged.stdout) == json.loads(plain.stdout)
+    assert debugged.returncode == 0
+    recorded = "--level" not in before
+    assert debugged.stderr.startswith("note: nothing was recorded: ") if recorded else debugged.stderr == ""
+    assert not (script.parent / "aoti_debug_runs").exists()
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(("exit", "3"), 3), (("raise",), 1), (("kill",), 143)])
+def test_how_a_script_ends(script: Path, arguments: Sequence[str], code: int) -> None:
+    done = executed(script.parent, "seen.py", *arguments)
+    assert done.returncode == code
+    assert ("ValueError: of the script" in done.stderr) == (arguments == ("raise",))
+    assert "exec" not in done.stderr
+
+
+def test_a_users_own_sitecustomize_and_no_python_path(script: Path) -> None:
+    (script.parent / "sitecustomize.py").write_text("import sys\nsys.argv_of_users = __file__\n")
+    script.write_text("import os, sys\nprint(sys.argv_of_users, os.environ['PYTHONPATH'])\n")
+    search = os.pathsep.join([str(script.parent), str(ROOT)])
+    done = executed(script.parent, "seen.py", PYTHONPATH=search)
+    assert done.stdout.split() == [str(script.parent / "sitecustomize.py"), search]
+
+
+def test_a_signal_is_passed_on(script: Path) -> None:
+    script.write_text(
+        textwrap.dedent("""
+            import signal, sys, time
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+            print("ready", flush=True)
+            time.sleep(60)
+        """)
+    )
+    command = [sys.executable, "-m", "aoti_debug", "exec", "seen.py"]
+    with subprocess.Popen(
+        command, cwd=script.parent, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 5
+
+
+@pytest.mark.parametrize("command", ["run", "build", "triage"])
+def test_a_script_given_to_another_command(
+    script: Path, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(script.parent)
+    assert main.run([command, "seen.py"]) == 3
+    assert capsys.readouterr().err.splitlines() == [
+        "error: seen.py is a Python script, not a .pt2",
+        "hint: aoti-debug exec seen.py",
+    ]
+
+
+def test_wrong_usage(script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(script.parent)
+    assert main.run(["seen.py"]) == 2
+    assert "perhaps: aoti-debug exec seen.py" in capsys.readouterr().err
+    assert main.run(["exec", "other.py"]) == 2
+    assert "other.py does not exist" in capsys.readouterr().err
+    Path("model.pt2").touch()
+    assert main.run(["exec", "model.pt2"]) == 2
+    assert "hint: aoti-debug triage model.pt2" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
+    for name, text in (("compiles", COMPILES), ("loads", LOADS), ("crashes", CRASHES)):
+        (tmp_path / f"{name}.py").write_text(text)
+    base = tmp_path / "aoti_debug_runs"
+
+    compiled = executed(tmp_path, "--filter", "cpp_*", "compiles.py")
+    assert compiled.returncode == 3
+    assert float(compiled.stdout) == pytest.approx(4)
+    run = open_run(base=base)
+    assert run.state is ExitKind.CLEAN
+    assert run.info.exit.detail == "the script ended with exit code 3"
+    assert run.info.command == ("aoti-debug", "exec", "--filter", "cpp_*", "compiles.py")
+    places = {(Path(line.file).name, line.line) for site in run.manifest.sites for line in site.provenance.source}
+    assert places <= {("compiles.py", 7), ("compiles.py", 8)}
+    assert places
+    assert run.launches
+    assert run.required_package.is_file()
+    assert run.is_made_here
+    assert "instrumenting model.pt2" in compiled.stderr
+
+    loaded = executed(tmp_path, "--level", "hash", "loads.py")
+    assert (loaded.returncode, len(loaded.stdout.split())) == (0, 3)
+    run = open_run(base=base)
+    assert run.level == 4
+    assert len(list(run.path.glob("process-*"))) == 2
+    assert loaded.stderr.count("also: 1 launch of another package: aoti-debug show --run ") == 2
+    assert "model.pt2 was instrumented before" in executed(tmp_path, "loads.py").stderr
+
+    crashed = executed(tmp_path, "--flight", "4", "crashes.py", FAULTY_OPS="segv")
+    assert (crashed.returncode, crashed.stdout) == (1, "before\n")
+    assert "FAULT SIGSEGV (Segmentation fault)" in crashed.stderr
+    run = open_run(base=base)
+    verdict = diagnose(run)
+    assert verdict is not None
+    assert [launch.kernel for launch in verdict.suspects] == ["faulty::act.default"]
+    assert run.required_package.name.startswith("faulty-")
+    (other,) = run.path.glob("process-*")
+    assert open_run(other).required_package.name.startswith("model-")
+    assert all(site.provenance.source for site in run.manifest.sites)
+
+    raised = executed(tmp_path, "crashes.py", FAULTY_OPS="raise")
+    assert raised.returncode == 1
+    assert "FAULT ValueError: the answer is not 42" in raised.stderr
+    assert "Traceback" in raised.stderr
+
+    (tmp_path / "model.pt2").write_text("damaged")
+    damaged = executed(tmp_path, "loads.py")
+    assert damaged.returncode == 1
+    assert damaged.stderr.count("aoti-debug: model.pt2 is not recorded: ") == 1

@@ -21,7 +21,8 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.regions.regions import UNRETURNED
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.recording.site_filter import SiteFilter
-from aoti_debug.repro.evidence import FAILED, Mode, gather, modes, this_machine
+from aoti_debug.repro.evidence import FAILED, gather
+from aoti_debug.repro.modes import Mode, modes, this_machine
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.rundir.run_directory import RunDir

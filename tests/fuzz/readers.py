@@ -40,7 +40,6 @@ from aoti_debug.runs.kernel_source import cpp_text, model_lines, result_slices
 from aoti_debug.runs.rundir import device_activity, memory_file, rescued_tensors, run_directory
 from aoti_debug.runs.rundir.formats import journal
 from aoti_debug.views.profile import model_profile as profile_document
-from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.text import profile_lines
 from aoti_debug.views.profile.trace import slices, trace_text
@@ -49,6 +48,7 @@ from tests.factories import JournalWriter, arg, make_manifest, site, tensor
 from tests.instrument.wrapper import texts
 from tests.triage import kernel_sources
 from tests.views.profile import on_gpu
+from tests.views.profile.measured import profile_of
 from tests.views.profile.on_gpu import Recorder
 
 MAX_LINE = 2000  # characters of an error

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from aoti_debug.base.machine.fork_server import python_process
-from aoti_debug.repro.evidence import Evidence, Mode
+from aoti_debug.repro.evidence import Evidence
+from aoti_debug.repro.modes import Mode
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind, place_of
 from aoti_debug.runs.run.runner import RunResult

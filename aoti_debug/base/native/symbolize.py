@@ -11,7 +11,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.untrusted_files import complete_lines
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.native.elf import Library
-from aoti_debug.base.native.frames import StackFrame, demangle
+from aoti_debug.base.native.frames import StackFrame
+from aoti_debug.base.native.function_names import demangle
 
 _ADDR2LINE_SECONDS = 20
 _EXECUTABLE = re.compile(

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.compare.bisect.delta_debugging import SearchState, SearchTrials, SetOutcome
+from aoti_debug.compare.bisect.delta_debugging import SetOutcome
+from aoti_debug.compare.bisect.search_trials import SearchState, SearchTrials
 from aoti_debug.instrument.frontend.protocol.messages import Applied
 
 FORMAT = 2

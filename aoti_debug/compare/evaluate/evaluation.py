@@ -34,7 +34,8 @@ from aoti_debug.compare.evaluate.functions import (
     implementation_of,
     is_random,
 )
-from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise, largest_of, terms_of
+from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
+from aoti_debug.compare.evaluate.sums import largest_of, terms_of
 from aoti_debug.compare.evaluate.weights import ExportedWeights
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, ValueKey
 

@@ -1,27 +1,21 @@
-"""An evaluation in which everything is rounded otherwise: how far do the results move? Runs in a child process.
-
-Kernels round elsewhere than eager does, add in another order, and approximate functions. In float64 none of that is to
-be seen; instead inputs, weights, results, and the terms of sums are moved at random by as much, results of functions by
-their bounds (aoti_debug.compare.evaluate.function_bounds). How far rounding adds up depends on the terms of a sum.
-"""
+"""An evaluation in which everything is rounded otherwise: how far do the results move? Runs in a child process."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.compare.evaluate.arguments import is_floating
-from aoti_debug.compare.evaluate.arithmetic import LARGE, Narrow, split, unit
+from aoti_debug.compare.evaluate.arithmetic import LARGE, Narrow, unit
 from aoti_debug.compare.evaluate.function_bounds import bound_of
 from aoti_debug.package.reference.program import Node
 
 if TYPE_CHECKING:
     import torch
 
+
 _PART = 1 << 20  # elements
-_BYTES = 8 << 20  # bytes of a tensor that are looked at together
 _UNITS: Mapping[str, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": 2.0**-52, "complex128": 2.0**-52}
 _UNIT = 2.0**-23  # of any other dtype
 
@@ -120,37 +114,3 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _tensors(item)
-
-
-def terms_of(node: Node, args: list[Any]) -> int:
-    """The length of the longest sum that an operator computes: how far rounding can add up."""
-    import torch
-
-    tensors = [item for item in args if isinstance(item, torch.Tensor)]
-    if not tensors:
-        return 1
-    name = node.target.split(".")[1] if node.target.count(".") else node.target
-    sizes = [int(size) for t in node.types[:1] if t is not None for size in t.shape if size.isdigit()]
-    outputs = functools.reduce(lambda a, b: a * b, sizes, 1)
-    if name in ("addmm", "baddbmm", "mm", "bmm", "linear", "addmv", "mv", "dot"):
-        terms = tensors[1 if name in ("addmm", "baddbmm", "addmv") else 0].shape[-1]
-    elif "convolution" in name and len(tensors) > 1:
-        terms = tensors[1].numel() // max(tensors[1].shape[0], 1)
-    elif "attention" in name and len(tensors) > 1:
-        terms = tensors[0].shape[-1] + tensors[1].shape[-2]
-    else:
-        terms = max(t.numel() for t in tensors) // max(outputs, 1)
-    return int(terms)
-
-
-def largest_of(args: list[Any]) -> float:
-    """The product of the largest finite magnitudes of the tensors that an operator reads, those below 1 as 1."""
-    import torch
-
-    largest = 1.0
-    for item in args:
-        if isinstance(item, torch.Tensor | Narrow) and item.dtype == torch.float64:
-            parts = item.pieces(0, _BYTES) if isinstance(item, Narrow) else split(item, _BYTES)
-            found = [float(torch.nan_to_num(part.abs(), 0.0, 0.0).amax()) for part in parts if part.numel()]
-            largest *= max([1.0, *found])
-    return largest

@@ -20,7 +20,8 @@ from aoti_debug.compare.fx_repro.module_text import HINT, ModuleText, module_tex
 from aoti_debug.compare.fx_repro.request import Saved, SaveRequest
 from aoti_debug.compare.fx_repro.script_text import DIFFERS, LAUNCHER, SCRIPT, launcher_text, script_text
 from aoti_debug.compare.protocol.request import Region
-from aoti_debug.compare.regions.regions import UNRETURNED, fault_region, find_regions
+from aoti_debug.compare.regions.fault_region import fault_region
+from aoti_debug.compare.regions.regions import UNRETURNED, find_regions
 from aoti_debug.package.recording import levels
 from aoti_debug.package.reference.program import Reference
 from aoti_debug.repro.folder import check_free, default_folder, unfinished

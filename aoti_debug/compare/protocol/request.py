@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import Enum
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.user_code import UserFunction
+from aoti_debug.base.machine.user_function import UserFunction
 from aoti_debug.compare.protocol.bad_elements import TracedElement
 from aoti_debug.package.reference.program import ValueKey
 

@@ -16,7 +16,7 @@ from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.base.machine.steps import Step, StepListener, Steps
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.instrument.builder import compare_kernels, join_program, package_manifest, write_package
+from aoti_debug.instrument.builder import compare_kernels, join_program, join_reference, package_manifest, write_package
 from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelSet
 from aoti_debug.instrument.builder.compiling import failed_kernel, runtime_objects
 from aoti_debug.instrument.builder.compiling.compile_library import LibraryCompilation, build_plain_library
@@ -241,7 +241,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                     difference = matched.difference
                     analysis, joined_sites = join_program.join_model_lines(analysis, fresh)
                     if not difference:
-                        lowered = join_program.add_reference(lowered, program, matched.names, work)
+                        lowered = join_reference.add_reference(lowered, program, matched.names, work)
                 original_hashes = compare_kernels.original_hashes(lowered)
                 new_manifest = package_manifest.make_manifest(
                     options, lowered, tools, analysis, original_hashes, None if program is None else program.signature

@@ -1,9 +1,9 @@
-"""Model lines and a reference for a package that torch has compiled, from a new lowering of its exported program.
+"""Joins the model lines of a new lowering of an exported program to a package that torch has compiled from it.
 
 Two lowerings of one program need not make the same kernels under the same names. For model lines, launch sites are
 matched by content: generated kernels by their source, calls of operators by the operator; first in order, then unique
 ones anywhere. The same torch with the same settings makes the same launches of the same kernels in the same order; only
-names may differ. Then the buffers of the new lowering hold what those of the package hold: they give its reference.
+names may differ.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from difflib import SequenceMatcher
-from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.builder.compare_kernels import normalised_source
-from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.wrapper.analysis import Analysis
-from aoti_debug.package.manifest import Arg, Certainty, Manifest, PackageOrigin, Promise, Site
+from aoti_debug.package.manifest import Arg, Certainty, Manifest, PackageOrigin, Site
 from aoti_debug.package.reference import program
-from aoti_debug.package.reference.program import BufferValue, Graph, Reference
 
 NO_MODEL_LINES = "none were compiled in; --exported PROGRAM.pt2 joins those of its program"
 _BUFFER = re.compile(r"(?:\w+_)?buf\d+\Z")
@@ -102,43 +99,6 @@ def match(package: Analysis, fresh: Analysis) -> LoweringMatch:
     if len(package.sites) != len(fresh.sites):
         return LoweringMatch(f"the package has {len(package.sites)} launch sites, the program {len(fresh.sites)}")
     return LoweringMatch("", names)
-
-
-def add_reference(package: LoweredModel, program_: LoweredModel, names: Mapping[str, str], work: Path) -> LoweredModel:
-    """The package with the reference, and with the layouts of buffers, of a new lowering of its program.
-
-    Args:
-        names: of `LoweringMatch`.
-        work: a folder for the file.
-    """
-    if program_.reference_file is None:
-        return package
-    promises = renamed_promises(program_.answer.promises, names)
-    answer = replace(package.answer, promises=promises, without_promises=program_.answer.without_promises)
-    reference = write_renamed(program_.reference_file, names, work / "joined_reference.json")
-    return replace(package, answer=answer, reference_file=reference)
-
-
-def write_renamed(reference: Path, names: Mapping[str, str], output: Path) -> Path:
-    """Writes a reference whose buffers have the names of the package."""
-    found = program.from_json(reference.read_bytes())
-    output.write_text(program.to_json(renamed(found, names)))
-    return output
-
-
-def renamed(reference: Reference, names: Mapping[str, str]) -> Reference:
-    """The reference with other names of buffers."""
-    return replace(reference, graphs=tuple(_renamed_graph(graph, names) for graph in reference.graphs))
-
-
-def renamed_promises(promises: tuple[Promise, ...], names: Mapping[str, str]) -> tuple[Promise, ...]:
-    """The layouts of buffers with other names of them."""
-    return tuple(replace(promise, name=names.get(promise.name, promise.name)) for promise in promises)
-
-
-def _renamed_graph(graph: Graph, names: Mapping[str, str]) -> Graph:
-    buffers = tuple(BufferValue(names.get(item.buffer, item.buffer), item.node) for item in graph.buffers)
-    return replace(graph, buffers=buffers)
 
 
 def _renamed(own: Arg, other: Arg, names: dict[str, str]) -> str | None:

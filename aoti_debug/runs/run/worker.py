@@ -29,9 +29,10 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.runs.run import device_profiler, saved_outputs
 from aoti_debug.runs.run.device_profiler import DeviceTimes
+from aoti_debug.runs.run.heap_meter import WARM_UP, LaunchHeapMeter
 from aoti_debug.runs.run.inspector import Inspector, user_function
 from aoti_debug.runs.run.load_model import Interposed, load_recorded
-from aoti_debug.runs.run.memory_meter import WARM_UP, LaunchHeapMeter, MemoryMeter
+from aoti_debug.runs.run.memory_meter import MemoryMeter
 from aoti_debug.runs.run.protocol import (
     CallsBegun,
     CallsDone,

@@ -16,7 +16,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.steps import Step, Steps
 from aoti_debug.base.native.frames import without_compiled_folders
 from aoti_debug.package.launch_traits import traits_of
-from aoti_debug.repro.evidence import FAILED, Evidence, Mode, gather, modes, this_machine
+from aoti_debug.repro.evidence import FAILED, Evidence, gather
+from aoti_debug.repro.modes import Mode, modes, this_machine
 from aoti_debug.repro.repro import write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import Finding

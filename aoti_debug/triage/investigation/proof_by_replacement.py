@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.compare.measure.output_errors import OutputError
-from aoti_debug.compare.what_if.replacements import ResultSource, Substitution
 from aoti_debug.compare.what_if.replay_session import ReplayOptions, ReplaySession, options_of
+from aoti_debug.compare.what_if.substitution import ResultSource, Substitution
 from aoti_debug.compare.what_if.what_if import Recovery, WhatIf, what_if
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation

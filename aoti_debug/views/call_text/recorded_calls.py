@@ -16,7 +16,8 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.runs.show.argument_statistics import Measurer
 from aoti_debug.views.call_text.call import Call, CallTensor, common_known_module, list_text
-from aoti_debug.views.call_text.operator_arguments import TensorNumbers, argument_texts, number_texts, operator_name
+from aoti_debug.views.call_text.operator_arguments import argument_texts, number_texts, operator_name
+from aoti_debug.views.call_text.tensor_numbers import TensorNumbers
 
 _READS = (Role.IN, Role.INOUT, Role.UNKNOWN)
 

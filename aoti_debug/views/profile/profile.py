@@ -236,25 +236,21 @@ def profile(options: ProfileOptions, listener: StepListener | None = None) -> Mo
             note.text = f"{launches} in {calls_text(run)}"
         with steps.step("roofline"):
             calls = calls_of(run, WARM_UP)
-            found = _profile(options.model, run, calls, machine_peaks(run.manifest.device, folder, 0.0))
+            found = profile_of(options.model, run, calls, machine_peaks(run.manifest.device, folder, 0.0))
             if found.highest_flops > found.peaks.flops_of(""):  # it was measured while the machine was busy
                 peaks = machine_peaks(run.manifest.device, folder, found.highest_flops)
-                found = _profile(options.model, run, calls, peaks)
+                found = profile_of(options.model, run, calls, peaks)
         if options.against is None or old is None:
             return found
         return found.against(compare_with(options.against, old, new, steps))
 
 
-def profile_of(model: Path, run: RunDir, peaks: Peaks) -> ModelProfile:
+def profile_of(model: Path, run: RunDir, calls: RunCalls, peaks: Peaks) -> ModelProfile:
     """The profile of a run at level 3.
 
     Raises:
         RunDirError: the run has no measured call, or none that launched anything.
     """
-    return _profile(model, run, calls_of(run, WARM_UP), peaks)
-
-
-def _profile(model: Path, run: RunDir, calls: RunCalls, peaks: Peaks) -> ModelProfile:
     measured = calls.measured
     if not any(call.counts for call in measured):
         raise RunDirError(

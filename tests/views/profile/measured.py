@@ -7,6 +7,9 @@ from pathlib import Path
 from aoti_debug.package.manifest import Certainty, Kind, Manifest, ModelLine, Provenance, Role
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.views.profile import profile
+from aoti_debug.views.profile.model_profile import ModelProfile
+from aoti_debug.views.profile.roofline import Peaks
 from tests import factories
 from tests.factories import JournalWriter, tensor
 
@@ -56,3 +59,8 @@ def write(base: Path, times: list[tuple[int, int, int]], gap: int = 10_000) -> R
         journal.time_ns = begin + gap - 1000
         journal.call_end(call, launches=len(durations))
     return run_directory.open_run(factories.run_directory(base, package(), journal, calls=len(times)))
+
+
+def profile_of(model: Path, run: RunDir, peaks: Peaks) -> ModelProfile:
+    """The profile of a run at level 3, as after a measurement with these peaks."""
+    return profile.profile_of(model, run, profile.calls_of(run, profile.WARM_UP), peaks)

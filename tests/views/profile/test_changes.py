@@ -14,12 +14,12 @@ from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.changes import Changes, ChangeVerdict, chance_of_larger, change_lines, find_changes
 from aoti_debug.views.profile.measured_call import MeasuredCall
 from aoti_debug.views.profile.model_profile import document
-from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.site_work import SiteGroup, site_groups
 from tests.schema import DOCS, problems
 from tests.views.profile import measured
 from tests.views.profile.enumerated import chance_by_enumeration
+from tests.views.profile.measured import profile_of
 
 ROUNDS = 10
 SITES = 20

@@ -17,13 +17,13 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.device_calls import DeviceCall, device_calls
 from aoti_debug.views.profile.model_profile import document
-from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.text import profile_lines
 from aoti_debug.views.profile.trace import slices, trace_text
 from tests.factories import tensor
 from tests.schema import DOCS, problems
 from tests.views.profile import on_gpu
+from tests.views.profile.measured import profile_of
 from tests.views.profile.on_gpu import PRODUCT, REDUCE, RELU, Recorder, replayed
 
 PEAKS = Peaks("a GPU", 10e9, {"float32": 100e9})

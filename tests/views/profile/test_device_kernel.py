@@ -1,4 +1,4 @@
-"""Theoretical occupancy, and the device kernels of a run, read from its package."""
+"""The device kernels of a run, read from its package."""
 
 from __future__ import annotations
 
@@ -15,48 +15,23 @@ from aoti_debug.package.manifest import ConfigOrigin, Inferred, Kind, Role
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
-from aoti_debug.views.profile.device_kernel import DeviceKernel, Limit, Occupancy, occupancy
+from aoti_debug.views.profile.device_kernel import DeviceKernel
 from aoti_debug.views.profile.model_profile import ModelProfile, document
-from aoti_debug.views.profile.profile import profile_of
+from aoti_debug.views.profile.occupancy import occupancy
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.text import profile_lines
 from tests import archives, factories
 from tests.factories import JournalWriter, tensor
 from tests.schema import DOCS, problems
+from tests.views.profile.measured import profile_of
 
 PTX = Path(__file__).with_name("scale.ptx")
 PEAKS = Peaks("a GPU", 1e12, {"float32": 1e13})
-KIB = 1024
 _BUNDLED = compiler.triton_directory()
 PTXAS = None if _BUNDLED is None else _BUNDLED / "bin" / "ptxas"
 needs_ptxas = pytest.mark.skipif(
     PTXAS is None or not PTXAS.is_file(), reason="Triton, which contains ptxas, is not installed"
 )
-
-
-@pytest.mark.parametrize(
-    ("architecture", "warps", "registers", "shared", "held"),
-    [
-        (80, 8, 32, 0, Occupancy(64, 64, Limit.WARPS)),
-        (80, 8, 33, 0, Occupancy(48, 64, Limit.REGISTERS)),  # 1280 registers a warp: 51 warps, 48 in fours
-        (80, 8, 64, 0, Occupancy(32, 64, Limit.REGISTERS)),
-        (90, 8, 255, 0, Occupancy(8, 64, Limit.REGISTERS)),
-        (90, 4, 32, 100 * KIB, Occupancy(8, 64, Limit.SHARED)),
-        (90, 4, 32, 113 * KIB, Occupancy(8, 64, Limit.SHARED)),  # 1 KiB more of each block is the system's
-        (90, 4, 32, 113 * KIB + 1, Occupancy(4, 64, Limit.SHARED)),
-        (75, 4, 32, 32 * KIB, Occupancy(8, 32, Limit.SHARED)),  # none of it is the system's
-        (86, 1, 16, 0, Occupancy(16, 48, Limit.BLOCKS)),
-        (86, 32, 16, 0, Occupancy(32, 48, Limit.WARPS)),
-        (90, 4, 0, 300 * KIB, Occupancy(0, 64, Limit.SHARED)),
-    ],
-)
-def test_the_scarcest_resource(architecture: int, warps: int, registers: int, shared: int, held: Occupancy) -> None:
-    assert occupancy(architecture, warps, registers, shared) == held
-
-
-def test_limits_that_are_not_known() -> None:
-    assert occupancy(61, 4, 32, 0) is None
-    assert occupancy(90, 0, 32, 0) is None
 
 
 def launched(base: Path, cubin: bytes | None) -> ModelProfile:

@@ -12,9 +12,9 @@ from aoti_debug.app.cli import main
 from aoti_debug.views.profile import page as profile_page
 from aoti_debug.views.profile.model_profile import ModelProfile
 from aoti_debug.views.profile.page import GAPS, Frame, FrameKind, flame, frame_tree
-from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Peaks
 from tests.views.profile import measured
+from tests.views.profile.measured import profile_of
 from tests.views.report.chromium import Browser, needs_chromium
 
 PEAKS = Peaks("a processor, 2 threads", 10e9, {"float32": 100e9})

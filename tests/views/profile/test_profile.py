@@ -12,12 +12,12 @@ import pytest
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.model_profile import ModelProfile, document
-from aoti_debug.views.profile.profile import profile_of
 from aoti_debug.views.profile.roofline import Bound, Peaks
 from aoti_debug.views.profile.text import profile_lines
 from aoti_debug.views.profile.trace import slices, trace_text
 from tests.schema import DOCS, problems
 from tests.views.profile import measured
+from tests.views.profile.measured import profile_of
 
 PEAKS = Peaks("a processor, 2 threads", 10e9, {"float32": 100e9})
 WARM_UP = [(900_000, 1, 1)] * 3

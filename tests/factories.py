@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ from aoti_debug.package.manifest import (
 from aoti_debug.package.pt2 import trust
 from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value
 from aoti_debug.runs.rundir import run_json
+from aoti_debug.runs.rundir.formats.journal import Journal
+from aoti_debug.runs.rundir.formats.journal_records import Record
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo
 
@@ -344,6 +348,18 @@ class JournalWriter:
             self.crumb_every,
         )
         return header + b"".join(block.ljust(self._block_bytes, b"\0") for block in self._blocks)
+
+
+def records_of(content: Journal) -> tuple[Record, ...]:
+    """All records of a journal by time, also those that belong to no launch; of a damaged block those before."""
+    found: list[Record] = []
+    for place in content.places:
+        block = content.block(place)
+        with contextlib.suppress(struct.error, ValueError, IndexError):
+            for offset, *_ in block.walk():
+                with contextlib.suppress(KeyError):  # a layout, or of an unknown type
+                    found.append(block.record(place + offset))
+    return tuple(sorted(found, key=attrgetter("time_ns")))
 
 
 def _number_bits(number: Number) -> int:

@@ -143,6 +143,9 @@ DTYPES: tuple[Dtype, ...] = (  # the index is c10::ScalarType
     _finite_float("float8_e8m0fnu", "F8_E8M0", 2.0**127),
     _packed("float4_e2m1fn_x2", "F4", stored_parts=2),
 )
+_EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; powers of two that scale other tensors
+LARGEST = {d.name: d.largest for d in DTYPES if d.largest is not None and d.name not in _EXEMPT}
+SHARE = 0.5  # of the maximum: doubling the value overflows
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 
 

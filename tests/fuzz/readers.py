@@ -44,7 +44,7 @@ from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.text import profile_lines
 from aoti_debug.views.profile.trace import slices, trace_text
 from tests import archives, crashed_run, factories
-from tests.factories import JournalWriter, arg, make_manifest, site, tensor
+from tests.factories import JournalWriter, arg, make_manifest, records_of, site, tensor
 from tests.instrument.wrapper import texts
 from tests.triage import kernel_sources
 from tests.views.profile import on_gpu
@@ -234,7 +234,7 @@ def _command(arguments: Sequence[str]) -> None:
 def _read_journal(data: bytes, folder: Path) -> None:
     path = folder / "journal.bin"
     path.write_bytes(data)
-    for record in journal.read(path).records:
+    for record in records_of(journal.read(path)):
         for value in getattr(record, "values", None) or ():
             str(value)
 

@@ -88,7 +88,7 @@ class Selection:
         return self.diagnosed.run
 
     @property
-    def shown(self) -> tuple[Launch, ...]:
+    def shown(self) -> Sequence[Launch]:
         """The launches that are named; all of the run if none is."""
         return self.run.launches if self.launches is None else self.launches
 
@@ -161,7 +161,7 @@ def narrowed(selection: Selection, chosen: SiteFilter) -> Selection:
     launches = tuple(launch for launch in selection.shown if launch.site.id in sites)
     if not launches:
         criterion, pattern = chosen.patterns()[0]
-        known = site_filter.known_names({launch.site.id: launch.site for launch in run.launches}.values(), criterion)
+        known = site_filter.known_names([run.manifest.sites[id_] for id_ in run.launches.site_ids], criterion)
         raise UsageError(f"no launch of run {run.path.name} passes {chosen.options}", hint=name_hint(pattern, known))
     return replace(selection, launches=launches, in_full=selection.launches is not None and selection.in_full)
 

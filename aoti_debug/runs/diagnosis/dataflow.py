@@ -6,7 +6,7 @@ tensor is identified by the range of bytes that contains its elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,6 +16,8 @@ from aoti_debug.package.manifest import Arg, Manifest, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
+
+_KEPT = 10_000  # launches whose writes are kept: all of most runs
 
 
 @dataclass(frozen=True)
@@ -65,16 +67,17 @@ class Dataflow:
 
     def __init__(self, run: RunDir) -> None:
         self.run = run
-        self._order = {launch.key: order for order, launch in enumerate(run.launches)}
-        self._found_writes: dict[int, Sequence[_Access]] = {}  # by position of the launch
+        self._found_writes: dict[int, Sequence[_Access]] = {}  # by position of the launch, of some
         self._written_slots: dict[int, tuple[int, ...]] = {}  # by site, the last first
 
     def writer(self, launch: Launch, argument: Argument) -> Writer:
         """The last writer of the bytes of an argument before the launch."""
         span = span_of(argument)
         input_ = input_or_weight_name(self.run.manifest, argument)
-        if span is not None:
-            for order in range(self._order[launch.key] - 1, -1, -1):
+        position = self.run.launches.position(launch.key)
+        if span is not None and position is not None:
+            sites = self._writing_sites.get(_base(argument), ()) if input_ else ()
+            for order in self.run.launches.earlier(position, sites):
                 for access in self._writes(order):
                     if access.span.overlaps(span) and self._can_reach(access, launch, argument):
                         return Writer(access.launch, access.argument, "")
@@ -89,9 +92,7 @@ class Dataflow:
         if span is None:
             return ()
         readers: list[tuple[Launch, Argument]] = []
-        for later in self.run.launches[self._order[launch.key] + 1 :]:
-            if (later.key.kind, later.key.call) != (launch.key.kind, launch.key.call):
-                continue
+        for later in self.run.launches.later_in_call(launch):
             overlapping = [(a, s) for a in later.args if (s := span_of(a)) is not None and s.overlaps(span)]
             readers += [(later, a) for a, _ in overlapping if _reads(a)]
             if any(_overwrites(later, a) and s.covers(span) for a, s in overlapping):
@@ -102,22 +103,29 @@ class Dataflow:
         """True if the argument is an output of the model, or an input that the model mutates."""
         return self._is_output(argument.spec)
 
-    @cached_property
-    def final_outputs(self) -> tuple[tuple[Launch, Argument], ...]:
+    def final_outputs(self) -> Iterator[tuple[Launch, Argument]]:
         """The last write of each output of each call of the model: the launch and the argument."""
-        slots: dict[int, tuple[int, ...]] = {}  # of outputs that a site writes
-        final: dict[tuple[int, str], tuple[Launch, int]] = {}
-        for launch in self.run.launches:
-            if launch.key.kind is not CallKind.MODEL:
-                continue
-            site = launch.site
-            if site.id not in slots:
-                slots[site.id] = tuple(
-                    slot for slot, spec in enumerate(site.args) if spec.written and self._is_output(spec)
-                )
-            for slot in slots[site.id]:
-                final[launch.key.call, site.args[slot].name] = (launch, slot)
-        return tuple((launch, launch.args[slot]) for launch, slot in final.values())
+        slots = {  # of outputs that a site writes
+            site.id: [slot for slot, spec in enumerate(site.args) if spec.written and self._is_output(spec)]
+            for site in self.run.manifest.sites
+        }
+        writing = {id_ for id_, found in slots.items() if found}
+        for launches in self.run.launches.by_call(writing):
+            final: dict[str, tuple[Launch, int]] = {}
+            for launch in launches:
+                if launch.key.kind is CallKind.MODEL:
+                    final |= {launch.site.args[slot].name: (launch, slot) for slot in slots[launch.site.id]}
+            yield from ((launch, launch.args[slot]) for launch, slot in final.values())
+
+    @cached_property
+    def _writing_sites(self) -> Mapping[str, Collection[int]]:
+        """The sites that write to a buffer or to a view of it, by its name."""
+        found: dict[str, set[int]] = {}
+        for site in self.run.manifest.sites:
+            for spec in site.args:
+                if spec.written:
+                    found.setdefault(spec.base or spec.name, set()).add(site.id)
+        return found
 
     @cached_property
     def _output_names(self) -> frozenset[str]:
@@ -135,6 +143,8 @@ class Dataflow:
         """The writes of a launch, the last first."""
         found = self._found_writes.get(order)
         if found is None:
+            if len(self._found_writes) >= _KEPT:
+                self._found_writes.clear()
             found = self._found_writes[order] = self._find_writes(self.run.launches[order])
         return found
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-from collections.abc import Sequence
 from functools import cached_property
 
 from aoti_debug.base import wording
@@ -81,8 +80,9 @@ class _Case:
         self.exit = run.info.exit
         self.launches = run.launches
         self.faults = run.timeline.faults
-        self.captured = frozenset((x.kind, x.call) for x in run.timeline.calls if x.capturing)
-        self.open = tuple(launch for launch in run.launches if launch.status is LaunchStatus.OPEN)
+        captured = run.timeline.calls if run.timeline.calls.has_graphs else ()
+        self.captured = frozenset((x.kind, x.call) for x in captured if x.capturing)
+        self.open = run.launches.of_status(LaunchStatus.OPEN)
         self.on_device = run.manifest.device != "cpu"
         self.caught = crash_stacks.read(run.path) or (crash_stacks.decode(run.path) if run.is_made_here else None)
         # The exit contains the signal, unless the parent process died too.
@@ -119,7 +119,7 @@ class _Case:
 
     def _elsewhere(self, what: str, surfaced: Launch | None = None) -> _Finding:
         why = "the device had completed every recorded launch: the error comes from work outside of the package"
-        untraced = next((x for x in self.launches if self._is_untraced(x)), None)
+        untraced = next((x for x in self.launches if self._is_untraced(x)), None) if self.captured else None
         if untraced is not None:
             why += f", or from a replay of {wording.graph_of(untraced.key.call)} ({self._why_no_crumbs()})"
         return _Finding(what, Proof.NONE, (), why, surfaced)
@@ -131,17 +131,18 @@ class _Case:
             proof: the proof of the finding if the launch is unique.
             surfaced: the launch in which the error was reported: no later launch can have caused it.
         """
-        begun = [
-            x
-            for x in self.launches
-            if (surfaced is None or x.begin_ns <= surfaced.begin_ns) and not (self.crumb_of and self._is_untraced(x))
-        ]
-        per_stream = {
-            slot: _suspects([x for x in begun if x.stream_slot == slot], self.crumb_of.get(slot))
-            for slot in dict.fromkeys(x.stream_slot for x in begun)
-        }
-        suspects = tuple(sorted(itertools.chain(*per_stream.values()), key=lambda x: x.begin_ns))
-        streams = sum(bool(launches) for launches in per_stream.values())
+        per_stream: dict[int, _Stream] = {}
+        for launch in self.launches:
+            if surfaced is not None and launch.begin_ns > surfaced.begin_ns:
+                break
+            if self.crumb_of and self._is_untraced(launch):
+                continue
+            stream = per_stream.get(launch.stream_slot)
+            if stream is None:
+                stream = per_stream[launch.stream_slot] = _Stream(self.crumb_of.get(launch.stream_slot))
+            stream.add(launch)
+        suspects = tuple(sorted(itertools.chain(*(x.suspects for x in per_stream.values())), key=lambda x: x.begin_ns))
+        streams = sum(bool(stream.suspects) for stream in per_stream.values())
         if not suspects:
             return None
         first = suspects[0]
@@ -279,25 +280,37 @@ class _Case:
     def _launch_of(self, fault: FaultRecord | None) -> Launch | None:
         if fault is None or fault.launch is None:
             return None
-        return next((launch for launch in self.launches if launch.key == fault.launch), None)
+        return self.launches.find(fault.launch)
 
 
-def _suspects(stream: Sequence[Launch], crumb: Crumb | None) -> list[Launch]:
-    """The launches of one stream, one of which is the first that the device had not completed.
+class _Stream:
+    """One stream, whose launches are added in their order.
 
-    Args:
-        crumb: the progress of the stream; None: no breadcrumbs are written for it.
+    Attributes:
+        suspects: one of these launches is the first that the device had not completed.
     """
-    completed = 0 if crumb is None else crumb.completed
-    unproved = [x for x in stream if completed == 0 or _is_later(x.sequence, completed)]
-    waited = max((position for position, x in enumerate(unproved) if _host_waited(x)), default=-1)
-    window: list[Launch] = []
-    for position, launch in enumerate(unproved[waited + 1 :], start=waited + 1):
-        if window and crumb is not None and _breadcrumb_between(unproved[position - 1], launch):
-            break
-        if launch.status is not LaunchStatus.NOT_STARTED:
-            window.append(launch)
-    return window
+
+    def __init__(self, crumb: Crumb | None) -> None:
+        """`crumb`: the progress of the stream; None: no breadcrumbs are written for it."""
+        self.suspects: list[Launch] = []
+        self._crumb = crumb
+        self._last: Launch | None = None  # that is not proved to be completed
+        self._is_closed = False
+
+    def add(self, launch: Launch) -> None:
+        """Adds the next launch."""
+        completed = 0 if self._crumb is None else self._crumb.completed
+        if completed and not _is_later(launch.sequence, completed):
+            return
+        last, self._last = self._last, launch
+        if _host_waited(launch):
+            self.suspects.clear()
+            self._is_closed = False
+            return
+        if self.suspects and self._crumb is not None and last is not None and _breadcrumb_between(last, launch):
+            self._is_closed = True
+        if not self._is_closed and launch.status is not LaunchStatus.NOT_STARTED:
+            self.suspects.append(launch)
 
 
 def _breadcrumb_between(launch: Launch, following: Launch) -> bool:

@@ -54,10 +54,9 @@ class DiagnosedRun:
 
 def _of_launches_of(run: RunDir, verdict: Verdict) -> Verdict:
     """The verdict in terms of the launches of a newer reading of the same run."""
-    launches = {launch.key: launch for launch in run.launches}
 
     def newer(launch: Launch) -> Launch:
-        return launches[launch.key]
+        return run.launches.find(launch.key) or launch
 
     surfaced = None if verdict.surfaced is None else newer(verdict.surfaced)
     return replace(verdict, suspects=tuple(map(newer, verdict.suspects)), surfaced=surfaced)

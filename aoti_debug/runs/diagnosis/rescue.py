@@ -82,12 +82,11 @@ def release(path: Path) -> None:
 
 
 def _save(run: RunDir, verdict: Verdict, recording: Recording) -> Rescue:
-    launches = {launch.key: launch for launch in run.launches}
-    selected = [kept for kept in _select(verdict, recording) if kept.key in launches]
+    found = ((kept, run.launches.find(kept.key)) for kept in _select(verdict, recording))
+    selected = [(kept, launch) for kept, launch in found if launch is not None]
     index = [record for record in rescued_tensors.read(run.path) if record.path]
     failure = ""
-    for kept in selected:
-        launch = launches[kept.key]
+    for kept, launch in selected:
         for tensor, layout in _tensors(launch, kept):
             record = _record(launch, tensor, layout, recording)
             if record.path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from aoti_debug.package.recording.values import unravel
@@ -12,6 +12,7 @@ from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding, P
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.timeline import Launch
 
 
 def with_coordinates(finding: Finding, run: RunDir) -> Finding:
@@ -37,12 +38,13 @@ def _shape(place: Place, run: RunDir) -> tuple[int, ...] | None:
     """The shape of the tensor that a place names; None if the run has none of that name."""
     manifest = run.manifest
     if place.launch:
-        launches, names = [run.find_launch(place.launch)], [place.argument]
+        launches: Sequence[Launch | None] = [run.find_launch(place.launch)]
+        names = [place.argument]
     else:
         inputs = zip(manifest.inputs, manifest.input_names or manifest.inputs, strict=False)
         constants = ((constant.name, constant.fqn) for constant in manifest.constants)
         names = [variable for variable, name in (*inputs, *constants) if place.input in (name, variable)]
-        launches = list(run.launches)
+        launches = run.launches
     found = (launch.argument(name) for launch in launches if launch is not None for name in names)
     return next((argument.layout.shape for argument in found if argument and argument.layout), None)
 
@@ -59,7 +61,7 @@ def finding_of(run: RunDir, verdict: Verdict | None, arguments: Iterable[str] = 
     """
     if verdict is None:
         launched = "1 launch" if len(run.launches) == 1 else f"{len(run.launches)} launches"
-        values = "" if any(launch.is_measured for launch in run.launches) else "; values not recorded"
+        values = "" if run.launches.is_measured else "; values not recorded"
         what = f"still running: {launched} so far" if run.state is ExitKind.RUNNING else f"{launched}{values}"
         return Finding(NO_FAULT, what, next=(suggested_commands.show(run),))
     hang = run.state is ExitKind.TIMEOUT

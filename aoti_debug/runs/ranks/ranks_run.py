@@ -235,9 +235,9 @@ def _end_ns(run: RunDir, end: End) -> int | None:
 
 def _last_record_ns(run: RunDir) -> int | None:
     journal = run.journal
-    if journal is None or not journal.records:
+    if journal is None or journal.index.last_ns is None:
         return None
-    return journal.header.start_unix_ns + journal.records[-1].time_ns
+    return journal.header.start_unix_ns + journal.index.last_ns
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ from aoti_debug.runs.run.supervise import ModelProcess, Observer, Report
 from aoti_debug.runs.run.watchdog import Limits
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, run_directory, run_json
 from aoti_debug.runs.rundir import summaries as run_summaries
+from aoti_debug.runs.rundir.assemble_timeline import Timeline
 from aoti_debug.runs.rundir.formats import shared_files
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, RunStage
-from aoti_debug.runs.rundir.timeline import Timeline
 
 _CREATOR = re.compile(r"^\d{8}-\d{6}-(\d+)(?:-\d+)?\Z")
 _EXTERNAL_SIGNALS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})

@@ -16,7 +16,6 @@ from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,11 +28,12 @@ from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, rescued_tensors, run_json
-from aoti_debug.runs.rundir.assemble_timeline import assemble
+from aoti_debug.runs.rundir.assemble_timeline import Timeline, assemble
 from aoti_debug.runs.rundir.formats import journal
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
+from aoti_debug.runs.rundir.launches import Launches
 from aoti_debug.runs.rundir.run_json import EMBEDDED, ExitKind, RunInfo
-from aoti_debug.runs.rundir.timeline import Launch, Timeline
+from aoti_debug.runs.rundir.timeline import Launch
 
 if TYPE_CHECKING:
     from aoti_debug.runs.rundir.run_package import FoundPackage
@@ -71,8 +71,7 @@ class RunDir:
     def timeline(self) -> Timeline:
         """The calls, launches and faults of the run, with rescued tensors counted as saved."""
         with _garbage_collection_paused():
-            records = self.journal.records if self.journal else ()
-            return assemble(chain(records, rescued_tensors.read(self.path)), self.manifest)
+            return assemble(self.journal, rescued_tensors.read(self.path), self.manifest)
 
     def with_info(self, info: RunInfo) -> RunDir:
         """The run with another run.json; nothing else is read again."""
@@ -87,7 +86,7 @@ class RunDir:
         return fresh
 
     @property
-    def launches(self) -> tuple[Launch, ...]:
+    def launches(self) -> Launches:
         """The launches in the order in which they began."""
         return self.timeline.launches
 
@@ -104,6 +103,8 @@ class RunDir:
     @property
     def has_tensors(self) -> bool:
         """True if it saved a tensor of any launch."""
+        if not self.launches.is_measured:
+            return False
         return any(saved.path for launch in self.launches for a in launch.args for saved in a.files.values())
 
     @cached_property
@@ -186,28 +187,26 @@ class RunDir:
             RunDirError: the run has no such launch.
         """
         key = parse_launch_id(id_)
-        launch = self._by_key.get(key)
+        launch = self.launches.find(key)
         if launch is None:
             raise RunDirError(f"{self.path.name} has no launch {key}", hint=self._launches_hint())
         return launch
 
     def find_launch(self, id_: str) -> Launch | None:
         """The launch of an id as `Launch.id` writes it; None if the run has none."""
-        launch = self._by_key.get(parse_launch_id(id_)) if is_launch_id(id_) else None
+        launch = self.launches.find(parse_launch_id(id_)) if is_launch_id(id_) else None
         return launch if launch is not None and launch.id == id_ else None
-
-    @cached_property
-    def _by_key(self) -> dict[LaunchKey, Launch]:
-        return {launch.key: launch for launch in self.launches}
 
     def launches_of(self, kernel: str) -> tuple[Launch, ...]:
         """The launches of a kernel, by its name or an fnmatch pattern."""
-        exact = tuple(launch for launch in self.launches if launch.kernel == kernel)
-        return exact or tuple(launch for launch in self.launches if fnmatchcase(launch.kernel, kernel))
+        names = {id_: self.manifest.sites[id_].kernel for id_ in self.launches.site_ids}
+        exact = frozenset(id_ for id_, name in names.items() if name == kernel)
+        matching = exact or frozenset(id_ for id_, name in names.items() if fnmatchcase(name, kernel))
+        return self.launches.of_sites(matching)
 
     def kernels(self) -> tuple[str, ...]:
         """The names of the launched kernels, in order of their first launch."""
-        return tuple(dict.fromkeys(launch.kernel for launch in self.launches))
+        return tuple(dict.fromkeys(self.manifest.sites[id_].kernel for id_ in self.launches.site_ids))
 
     def tensor_path(self, saved: TensorFile) -> Path:
         """The path of a saved tensor.

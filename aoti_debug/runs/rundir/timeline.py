@@ -1,19 +1,21 @@
-"""The timeline of a run: its launches with their arguments, its calls and its faults."""
+"""Launches with their arguments and device kernels, and calls of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import Enum
 from functools import cached_property
+from typing import cast
 
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Arg, CType, Kernel, Role, Site
 from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value, number
 from aoti_debug.runs.rundir.formats import journal_records
-from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile, TensorStats
-from aoti_debug.runs.rundir.watchpoints import Watchpoint
+from aoti_debug.runs.rundir.formats.journal_index import Seen, unpack
+from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, Record, TensorFile, TensorStats
+from aoti_debug.runs.rundir.launch_source import LaunchSource
 
 
 class LaunchStatus(str, Enum):
@@ -23,6 +25,17 @@ class LaunchStatus(str, Enum):
     RETURNED = "returned"
     NOT_STARTED = "not started"  # an empty grid
     FAILED = "failed"  # the callee returned an error or threw an exception
+
+
+def _status(seen: int) -> LaunchStatus:
+    if seen & Seen.NOT_STARTED:
+        return LaunchStatus.NOT_STARTED
+    if seen & Seen.FAILED:
+        return LaunchStatus.FAILED
+    return LaunchStatus.RETURNED if seen & Seen.ENDED else LaunchStatus.OPEN
+
+
+STATUS = tuple(map(_status, range(256)))  # by bits of `Seen`
 
 
 @dataclass(frozen=True)
@@ -111,34 +124,70 @@ class ModelCall:
 
 
 class Launch:
-    """One execution of a site, with its records. It is complete when all records have been read.
+    """One execution of a site. Its records are decoded when they are asked for.
 
     Attributes:
-        kernels: the device kernels of the package, by id.
-        begin, end: its beginning, and its return; an end of None: it did not return.
-        measured: its tensors at level 2 or hash; `replayed` the same of replays of a CUDA graph.
-        fault: noticed in it.
-        printed: the text that a print operator printed; None if it is none.
+        key: its call and its place in that.
     """
 
-    site: Site
-    kernels: Mapping[int, Kernel]
-    begin: journal_records.LaunchBegin
-    end: journal_records.LaunchEnd | None = None
-    grid_records: tuple[journal_records.GridRecord, ...] = ()
-    files: tuple[TensorFile, ...] = ()
-    measured: tuple[TensorStats, ...] = ()
-    replayed: tuple[TensorStats, ...] = ()
-    fault: journal_records.FaultRecord | None = None
-    printed: str | None = None
+    def __init__(self, source: LaunchSource, position: int) -> None:
+        """`position`: of the launch in its run."""
+        self._source = source
+        self._position = position
+        self._seen = source.seen[position]
+        self.site: Site = source.sites[source.columns.sites[position]]
+        self.key: LaunchKey = unpack(source.columns.keys[position])
 
     def __repr__(self) -> str:
         return f"Launch({self.id} {self.kernel}, {self.status.value})"
 
-    @property
-    def key(self) -> LaunchKey:
-        """Its call and its place in that."""
-        return self.begin.key
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Launch) and (self._source, self._position) == (other._source, other._position)
+
+    def __hash__(self) -> int:
+        return hash(self._position)
+
+    @cached_property
+    def begin(self) -> journal_records.LaunchBegin:
+        """Its beginning."""
+        return cast(journal_records.LaunchBegin, self._source.record(self._source.columns.begins[self._position]))
+
+    @cached_property
+    def end(self) -> journal_records.LaunchEnd | None:
+        """Its return; None if it did not return."""
+        place = self._source.columns.ends[self._position]
+        return cast(journal_records.LaunchEnd, self._source.record(place)) if place else None
+
+    @cached_property
+    def _further(self) -> Sequence[Record]:
+        return self._source.further(self._position)
+
+    @cached_property
+    def grid_records(self) -> tuple[journal_records.GridRecord, ...]:
+        """The records of device kernels."""
+        return tuple(x for x in self._further if isinstance(x, journal_records.GridRecord)) if self.has_grids else ()
+
+    @cached_property
+    def files(self) -> tuple[TensorFile, ...]:
+        """The tensors that were saved, or not saved for a reason."""
+        return tuple(x for x in self._further if isinstance(x, TensorFile)) if self.is_measured else ()
+
+    @cached_property
+    def stats(self) -> tuple[TensorStats, ...]:
+        """The records of its tensors at level 2 or hash, those of replays last; no argument is made for them."""
+        found = [x for x in self._further if isinstance(x, TensorStats)] if self.is_measured else []
+        return tuple(sorted(found, key=lambda x: x.replay is not None))
+
+    @cached_property
+    def fault(self) -> journal_records.FaultRecord | None:
+        """The fault that was noticed in it."""
+        return self._source.faults.get(self.key)
+
+    @cached_property
+    def printed(self) -> str | None:
+        """The text that a print operator printed; None if it is none."""
+        texts = [x.text for x in self._further if isinstance(x, journal_records.PrintRecord)]
+        return texts[-1] if texts else None
 
     @property
     def thread(self) -> int:
@@ -163,7 +212,7 @@ class Launch:
     @property
     def begin_ns(self) -> int:
         """The time of its beginning, from the journal's start."""
-        return self.begin.time_ns
+        return self._source.columns.times[self._position]
 
     @property
     def end_ns(self) -> int | None:
@@ -183,11 +232,7 @@ class Launch:
     @cached_property
     def status(self) -> LaunchStatus:
         """Its end on the host."""
-        if self.end is None:
-            return LaunchStatus.FAILED if self.fault else LaunchStatus.OPEN
-        if self.end.not_started:
-            return LaunchStatus.NOT_STARTED
-        return LaunchStatus.FAILED if self.end.status != 0 or self.fault else LaunchStatus.RETURNED
+        return STATUS[self._seen]
 
     @property
     def id(self) -> str:
@@ -202,12 +247,12 @@ class Launch:
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
         """The device kernels that launchKernel started."""
-        return tuple(_grid(record, self.kernels.get(record.kernel)) for record in self.grid_records)
+        return tuple(_grid(record, self._source.kernels.get(record.kernel)) for record in self.grid_records)
 
     @property
     def has_grids(self) -> bool:
         """True if launchKernel started a device kernel."""
-        return bool(self.grid_records)
+        return bool(self._seen & Seen.GRIDS)
 
     @property
     def grid(self) -> Grid | None:
@@ -241,12 +286,7 @@ class Launch:
     @property
     def is_measured(self) -> bool:
         """True if the run has a record of the values of its tensors: of a saved one, or of statistics."""
-        return bool(self.measured or self.files or self.replayed)
-
-    @property
-    def stats(self) -> tuple[TensorStats, ...]:
-        """The records of its tensors at level 2 or hash, those of replays last; no argument is made for them."""
-        return self.measured + self.replayed
+        return bool(self._seen & Seen.MEASURED)
 
     def tensor(self, slot: int) -> Tensor | None:
         """The tensor of an argument, as `Argument.tensor` is; no argument is made for it."""
@@ -263,12 +303,14 @@ class Launch:
 
     def _values(self) -> tuple[Mapping[int, Value], Mapping[int, Value]]:
         """The values of arguments before the launch, and those that it changed."""
-        return self.begin.values.decode(), self.end.values.decode() if self.end and self.end.values.length else {}
+        source, position = self._source, self._position
+        before = source.values(source.columns.begins[position])
+        return before, self.end.values.decode() if self._seen & Seen.CHANGED and self.end else {}
 
     @property
     def replays(self) -> frozenset[int]:
         """The replays of its CUDA graph that its statistics are of."""
-        if not self.replayed:
+        if not self._seen & Seen.REPLAYED:
             return frozenset()
         found = (stats.replay for argument in self.args for stats in argument.stats.values())
         return frozenset(replay for replay in found if replay is not None)
@@ -288,19 +330,6 @@ def _tensor(before: Value | None, changed: Value | None) -> Tensor | None:
     if isinstance(changed, Tensor):
         return changed
     return before if isinstance(before, Tensor) else None
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """The calls, launches and faults of a run, in order of time."""
-
-    calls: tuple[ModelCall, ...]
-    launches: tuple[Launch, ...]
-    faults: tuple[journal_records.FaultRecord, ...]
-    notes: tuple[journal_records.NoteRecord, ...]
-    damages: tuple[journal_records.GuardDamage, ...]  # to guards around buffers; on a device in the order of detection
-    watchpoints: tuple[Watchpoint, ...]
-    ended: bool  # by a normal unload of the package
 
 
 def _grid(record: journal_records.GridRecord, kernel: Kernel | None) -> Grid:

@@ -69,7 +69,7 @@ def first_replays(run: RunDir) -> tuple[FirstReplay, ...]:
     Raises:
         RunDirError: the summaries of the run cannot be read.
     """
-    if not any(call.replays is not None or call.capturing for call in run.timeline.calls):
+    if not run.timeline.calls.has_graphs:
         return ()
     first: dict[tuple[LaunchKey, str, str], FirstReplay] = {}
     for seen in (*_watched(run), *_summarised(run)):
@@ -115,7 +115,8 @@ def replay_lines(run: RunDir, launches: Sequence[Launch], width: int) -> list[st
     by_call: dict[tuple[CallKind, int], list[Launch]] = defaultdict(list)
     for launch in launches:
         by_call[launch.key.kind, launch.key.call].append(launch)
-    calls = [call for call in run.timeline.calls if call.replays is not None and (call.kind, call.call) in by_call]
+    captured = run.timeline.calls if run.timeline.calls.has_graphs else ()
+    calls = [call for call in captured if call.replays is not None and (call.kind, call.call) in by_call]
     texts = [_call_text(call, by_call[call.kind, call.call]) for call in calls[:_SHOWN]]
     lines = [line for text in texts for line in wording.wrapped(text, width)]
     if len(calls) > _SHOWN:

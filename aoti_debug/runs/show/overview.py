@@ -13,6 +13,7 @@ from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
+from aoti_debug.runs.rundir.launches import Launches
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
@@ -153,7 +154,11 @@ def excerpt(launches: Sequence[Launch], limit: int | None, around: Launch | None
     if limit is None or len(launches) <= limit:
         return Excerpt(launches, 0, len(launches))
     start = 0
-    position = None if around is None else next((i for i, x in enumerate(launches) if x.key == around.key), None)
+    position = None
+    if around is not None and isinstance(launches, Launches):
+        position = launches.position(around.key)
+    elif around is not None:
+        position = next((i for i, x in enumerate(launches) if x.key == around.key), None)
     if position is not None:
         start = min(max(position + limit // 4 - limit, 0), len(launches) - limit)
     return Excerpt(launches[start : start + limit], start, len(launches))

@@ -5,10 +5,11 @@ Shared memory is harmless as long as it is only read: it is a finding only if a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from aoti_debug.package.launch_traits import traits_of
+from aoti_debug.package.manifest import Site
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import ByteRange, input_or_weight_name, model_name, span_of
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
@@ -21,24 +22,24 @@ _ATEN = "aten."
 
 def check(run: RunDir) -> tuple[Finding, ...]:
     """Findings of overlapping inputs and of custom operators that return views, if a launch writes to the memory."""
-    by_call: dict[tuple[object, int], list[Launch]] = {}
-    for launch in run.launches:
-        by_call.setdefault((launch.key.kind, launch.key.call), []).append(launch)
+    names, sites = set(run.manifest.inputs), run.manifest.sites
+    reading = {site.id for site in sites if not names.isdisjoint(spec.name for spec in site.args)}
+    custom = {site.id for site in sites if _promises_a_new_tensor(run, site)}
     findings: list[Finding] = []
-    for launches in by_call.values():
-        findings += [*_shared_inputs(run, launches), *_view_results(run, launches)]
+    for launches in run.launches.by_call(reading | custom):
+        findings += _shared_inputs(run, [launch for launch in launches if launch.site.id in reading])
+        findings += _view_results(run, [launch for launch in launches if launch.site.id in custom])
     return tuple({finding.what: finding for finding in findings}.values())
 
 
-def _shared_inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
+def _shared_inputs(run: RunDir, reading: Sequence[Launch]) -> Iterator[Finding]:
     names = set(run.manifest.inputs)
-    reading = (x for x in launches if not names.isdisjoint(spec.name for spec in x.site.args))
     inputs = {a.name: (a, s) for x in reading for a in x.args if a.name in names and (s := span_of(a)) is not None}
     for (first_input, first), (second_input, second) in combinations(inputs.values(), 2):
         if not first.overlaps(second):
             continue
         shared = tuple(input_or_weight_name(run.manifest, argument) for argument in (first_input, second_input))
-        for launch in launches:
+        for launch in run.launches.of_call(reading[0]):
             changed = _written(launch, (first, second))
             if changed is None:
                 continue
@@ -58,14 +59,11 @@ def _shared_inputs(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
             break
 
 
-def _view_results(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
-    for position, launch in enumerate(launches):
-        site = launch.site
-        if not traits_of(site.kind).user_operator or site.op.startswith(_ATEN) or _may_return_view(run, site.op):
-            continue
-        later = launches[position + 1 :]
+def _view_results(run: RunDir, custom: Sequence[Launch]) -> Iterator[Finding]:
+    for launch in custom:
         for result, argument in _shared(launch):
             spans = tuple(s for s in (span_of(result), span_of(argument)) if s is not None)
+            later = run.launches.later_in_call(launch)
             writer = next((x for x in later if _written(x, spans, result.name, argument.name) is not None), None)
             if writer is None:
                 continue
@@ -79,6 +77,12 @@ def _view_results(run: RunDir, launches: list[Launch]) -> Iterator[Finding]:
                     f"{launch.site.op}: its schema promises a new tensor; return result.clone(), or declare the alias",
                 ),
             )
+
+
+def _promises_a_new_tensor(run: RunDir, site: Site) -> bool:
+    """True for a custom operator whose results are not declared to share memory with its arguments."""
+    is_custom = traits_of(site.kind).user_operator and not site.op.startswith(_ATEN)
+    return is_custom and not _may_return_view(run, site.op)
 
 
 def _may_return_view(run: RunDir, op: str) -> bool:

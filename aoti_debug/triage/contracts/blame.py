@@ -84,8 +84,8 @@ class Blame:
         ]
         if traits_of(producer.site.kind).user_operator and not input_:
             evidence.append(f"{producer.site.op}: its real kernel does not return what its fake kernel describes")
-        readers = [(launch, argument)] if input_ or producer is not launch else []
-        readers += [(r, a) for r, a in self._flow.readers(producer, result) if r is not launch]
+        readers = [(launch, argument)] if input_ or producer.key != launch.key else []
+        readers += [(r, a) for r, a in self._flow.readers(producer, result) if r.key != launch.key]
         evidence += [consequence(reader, a, promised, tensor) for reader, a in readers[:_MAX_READERS]]
         if self._flow.is_output(argument):
             evidence.append("it is an output of the model")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import InputMismatch
 from aoti_debug.instrument.wrapper.promised_layouts import FOLDING, MODEL, UNKNOWN
 from aoti_debug.package.inputs.symbolic_sizes import Symbols, is_size
@@ -137,26 +136,27 @@ class _ContractCheck:
         self._promises = {(promise.function, promise.name): promise for promise in _promises(run.manifest)}
         self._fixed: dict[tuple[str, str], Promised] = {}  # promises without symbols
         self._inputs = frozenset(run.manifest.inputs)
-        self._calls: dict[tuple[CallKind, int], _Call] = {}
         self._reported: set[tuple[str, str]] = set()
         self._sound: set[tuple[int, int, int]] = set()  # site, argument and layout of what kept its promise
         self._plain_sites: dict[int, bool] = {}  # True: none of its arguments is the size of a tensor
 
     def findings(self) -> Iterator[Finding]:
         reading = {s.id for s in self._run.manifest.sites if self._inputs.intersection(arg.name for arg in s.args)}
-        for launch in self._run.launches:
-            if launch.site.id in reading:
-                self._bind_input_sizes(launch)
-        for launch in self._run.launches:
-            if not self._is_like_earlier_ones(launch):
-                yield from self._check_launch(launch)
+        for launches in self._run.launches.by_call():
+            call = _Call()
+            for launch in launches:
+                if launch.site.id in reading:
+                    self._bind_input_sizes(launch, call)
+            for launch in launches:
+                if not self._is_like_earlier_ones(launch, call):
+                    yield from self._check_launch(launch, call)
 
-    def _is_like_earlier_ones(self, launch: Launch) -> bool:
+    def _is_like_earlier_ones(self, launch: Launch, call: _Call) -> bool:
         """True if nothing about a launch is new: its tensors have layouts that were sound, and it binds no size."""
         site = launch.site
         if site.id not in self._plain_sites:
             self._plain_sites[site.id] = not any(is_size(spec.text) for spec in site.args)
-        if not self._plain_sites[site.id] or launch.has_grids or self._call(launch).broken:
+        if not self._plain_sites[site.id] or launch.has_grids or call.broken:
             return False
         for slot, tensor in enumerate(launch.tensors()):
             if tensor is None or tensor.layout.kind != "strided":
@@ -165,24 +165,16 @@ class _ContractCheck:
                 return False
         return True
 
-    def _call(self, launch: Launch) -> _Call:
-        key = (launch.key.kind, launch.key.call)
-        call = self._calls.get(key)
-        if call is None:
-            call = self._calls[key] = _Call()
-        return call
-
     def _promise(self, launch: Launch, argument: Argument) -> Promise | None:
         return self._promises.get((launch.site.function, argument.name))
 
-    def _bind_input_sizes(self, launch: Launch) -> None:
+    def _bind_input_sizes(self, launch: Launch, call: _Call) -> None:
         """Binds symbols to the sizes of inputs, which have priority over sizes of other tensors."""
         for argument in launch.args:
             if argument.name in self._inputs and isinstance(argument.before, Tensor):
-                _bind(self._call(launch).symbols, self._promise(launch, argument), argument.before)
+                _bind(call.symbols, self._promise(launch, argument), argument.before)
 
-    def _check_launch(self, launch: Launch) -> Iterator[Finding]:
-        call = self._call(launch)
+    def _check_launch(self, launch: Launch, call: _Call) -> Iterator[Finding]:
         symbols = call.scope(launch)
         for argument in launch.args:
             value = argument.before

@@ -222,7 +222,7 @@ def _inputs_behind(flow: Dataflow, launch: Launch, argument: str) -> _Behind:
             continue
         seen.add(reader.id)
         for read in reader.args:
-            if read.role is Role.OUT or (reader is launch and argument not in ("", read.name)):
+            if read.role is Role.OUT or (reader.key == launch.key and argument not in ("", read.name)):
                 continue
             own = {names[name] for name in (read.name, read.spec.base) if name in names}
             writer = flow.writer(reader, read)

@@ -44,13 +44,12 @@ class _Hit:
 
 def find(run: RunDir) -> Finding | None:
     """The first launch that wrote outside of a guarded buffer; None where none did, or the run had no guards."""
-    launches = {launch.key: launch for launch in run.launches}
-    order = {key: index for index, key in enumerate(launches)}
-    damages = [damage for damage in run.timeline.damages if damage.key in launches]
+    order = {d.key: at for d in run.timeline.damages if (at := run.launches.position(d.key)) is not None}
+    damages = [damage for damage in run.timeline.damages if damage.key in order]
     if not damages:
         return None
     first = min(damages, key=lambda damage: order[damage.key]).key
-    launch = launches[first]
+    launch = run.launches[order[first]]
     hits = sorted((_hit(launch, d) for d in damages if d.key == first), key=lambda h: (h.argument is None, h.distance))
     main = hits[0]
     return Finding(
@@ -65,7 +64,7 @@ def find(run: RunDir) -> Finding | None:
             f"without guards it may overwrite what lies {'before' if main.is_before else 'after'} "
             f"{_buffer(run.manifest, main.damage)}",
         ),
-        warnings=(*_others([launches[key] for key in _later(damages, first, order)]), *without_guards(run)),
+        warnings=(*_others([run.launches[order[key]] for key in _later(damages, first, order)]), *without_guards(run)),
     )
 
 

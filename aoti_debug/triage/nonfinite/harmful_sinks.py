@@ -41,7 +41,7 @@ def outputs(run: RunDir, roots: RootSearch, special: Special) -> list[Sink]:
         return []
     sinks = [
         Sink(Occurrence(launch, argument, special), f"leaves the model as {_output_name(run, argument)}")
-        for launch, argument in roots.dataflow.final_outputs
+        for launch, argument in roots.dataflow.final_outputs()
         if count(statistics_after(argument), special)
     ]
     return sinks + _branch_results(run, roots, special)
@@ -68,8 +68,8 @@ def _branch_results(run: RunDir, roots: RootSearch, special: Special) -> list[Si
     """
     if not roots.values.written[special]:
         return []
-    sites = {launch.site.id: launch.site for launch in run.launches}
-    mentioned = {name for site in sites.values() for spec in site.args for name in (spec.name, spec.base)}
+    sites = (run.manifest.sites[id_] for id_ in run.launches.site_ids)
+    mentioned = {name for site in sites for spec in site.args for name in (spec.name, spec.base)}
     if set(run.manifest.outputs) - {""} <= mentioned:
         return []
     return [

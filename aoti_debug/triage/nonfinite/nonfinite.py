@@ -59,7 +59,7 @@ def find(flow: Dataflow, infinities: Infinities) -> NonFinite:
         RunDirError: the journal cannot be read.
     """
     run = flow.run
-    near = observed_values.near_overflow_warnings(run.launches)
+    near = observed_values.near_overflow_warnings(run.launches.notable())
     roots = RootSearch(flow)
     kinds = roots.values.kinds
     if not kinds:
@@ -108,7 +108,7 @@ def _nan_cases(run: RunDir, roots: RootSearch) -> list[NonfiniteCase]:
         ends += [
             (sink, root) for root in roots.trace_argument(sink.occurrence.launch, sink.occurrence.argument, Special.NAN)
         ]
-    ends.sort(key=lambda end: (roots.order[end[1].occurrence.launch.key], end[1].kind is RootKind.PRODUCED))
+    ends.sort(key=lambda end: roots.order(end[1]))
     cases: dict[object, NonfiniteCase] = {}
     for sink, root in ends:
         if len(cases) >= _MAX_CASES:

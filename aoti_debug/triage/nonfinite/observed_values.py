@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from enum import Enum
 
-from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Phase
+from aoti_debug.base.dtypes import LARGEST, SHARE
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest, Role
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
@@ -16,9 +16,6 @@ from aoti_debug.runs.rundir.formats.journal_records import TensorStats
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 
-_EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; powers of two that scale other tensors
-LARGEST = {d.name: d.largest for d in dtypes.DTYPES if d.largest is not None and d.name not in _EXEMPT}
-SHARE = 0.5  # of the maximum: doubling the value overflows
 _FAR_BELOW = min(LARGEST.values()) * SHARE / 2  # for any dtype
 MAX_WARNINGS = 3
 

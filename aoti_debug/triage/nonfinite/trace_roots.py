@@ -11,7 +11,6 @@ from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, Writer
-from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.infinities import intended_signs
 from aoti_debug.triage.nonfinite.observed_values import (
@@ -60,15 +59,14 @@ class RootSearch:
         self._dataflow = flow
         self._operands = ResultOperands(run.manifest, flow)
 
-    @cached_property
-    def order(self) -> dict[LaunchKey, int]:
-        """The position of each launch in its run."""
-        return {launch.key: order for order, launch in enumerate(self._run.launches)}
+    def order(self, root: Root) -> tuple[int, bool]:
+        """The position of a root among others: that of its launch in the run, what was produced there last."""
+        return self._run.launches.position(root.occurrence.launch.key) or 0, root.kind is RootKind.PRODUCED
 
     @cached_property
     def values(self) -> SpecialValues:
         """The non-finite values of the run."""
-        return SpecialValues(self._run.launches)
+        return SpecialValues(self._run.launches.notable())
 
     @property
     def dataflow(self) -> Dataflow:
@@ -108,7 +106,7 @@ class RootSearch:
                     path.append(step)
                     step = following[step.key]
                 roots.append(Root(kind, earlier, name, tuple(path)))
-        return sorted(roots, key=lambda root: (self.order[root.occurrence.launch.key], root.kind is RootKind.PRODUCED))
+        return sorted(roots, key=self.order)
 
     def trace_argument(self, launch: Launch, argument: Argument, special: Special) -> list[Root]:
         """The roots of the non-finite values that an argument holds before a launch."""

@@ -285,7 +285,7 @@ def _tensors(
     if not folder.is_dir():
         return frozenset()
     where = subject.finding.where
-    guilty = next((x for x in run.launches if where is not None and x.id == where.launch), None)
+    guilty = None if where is None else run.find_launch(where.launch)
     saved = {} if guilty is None else {s.path: s for a in guilty.args for s in a.files.values() if s.path}
     present = [path for path in saved if run.tensor_path(saved[path]).is_file()]
     if redaction.removes_tensors:

@@ -40,8 +40,8 @@ def select_launches(run: RunDir, finding: Finding, verdict: Verdict | None) -> t
     if around is None and verdict is not None and verdict.suspects:
         around = verdict.suspects[0]
     part = excerpt(run.launches, MAX_LAUNCHES, around)
-    kept = {launch.key for launch in (*part.shown, *map(run.find_launch, named)) if launch is not None}
-    return tuple(launch for launch in run.launches if launch.key in kept)
+    kept = {launch.key: launch for launch in (*part.shown, *map(run.find_launch, named)) if launch is not None}
+    return tuple(sorted(kept.values(), key=lambda launch: run.launches.position(launch.key) or 0))
 
 
 def named_launches(finding: Finding) -> frozenset[str]:
@@ -213,8 +213,7 @@ class _Recording:
 
     def described_by(self, other: RunDir) -> tuple[Launch, ...]:
         """The same launches of another run, where that has a record which this one may lack."""
-        own = {launch.key: launch for launch in self.launches.values()}
-        same = ((own[launch.key], launch) for launch in other.launches if launch.key in own)
+        same = ((mine, launch) for mine in self.launches.values() if (launch := other.launches.find(mine.key)))
         return tuple(
             launch
             for mine, launch in same

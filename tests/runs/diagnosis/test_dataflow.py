@@ -240,7 +240,7 @@ def test_the_last_writes_of_outputs(tmp_path: Path) -> None:
         writer.launch(3, IN_PLACE, B, call=call)
         writer.call_end(call, launches=4)
     run = open_run(run_directory(tmp_path, package, writer))
-    assert [(launch.id, argument.name) for launch, argument in Dataflow(run).final_outputs] == [
+    assert [(launch.id, argument.name) for launch, argument in Dataflow(run).final_outputs()] == [
         ("0.0", "w"),
         ("0.3", "buf1"),
         ("0.2", "buf2"),

@@ -168,7 +168,7 @@ def test_a_manifest_of_another_package(tmp_path: Path) -> None:
 
 def test_level_0_has_no_journal(tmp_path: Path) -> None:
     run = open_run(run_directory(tmp_path, PACKAGE))
-    assert (run.journal, run.launches, run.level) == (None, (), 0)
+    assert (run.journal, tuple(run.launches), run.level) == (None, (), 0)
 
 
 # How a run ended
@@ -383,4 +383,4 @@ def test_a_process_that_was_killed_before_it_wrote_the_header_has_no_journal(beg
     (path / "journal.bin").write_bytes(begun)
     run = open_run(path)
     assert run.journal is None
-    assert run.launches == ()
+    assert tuple(run.launches) == ()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Phase, StatsFlag
 from aoti_debug.package.manifest import Allocation, Arg, Role, Site
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
@@ -136,12 +137,12 @@ def test_values_far_from_the_limit(tmp_path: Path, dtype: torch.dtype, value: fl
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn])
 def test_a_mask_of_the_largest_value_is_intended(tmp_path: Path, dtype: torch.dtype) -> None:
     assert warnings(tmp_path, 1, torch.finfo(dtype).min, dtype=dtype) == ()
-    assert set(observed_values.LARGEST) >= {str(dtype).removeprefix("torch.")}
+    assert set(dtypes.LARGEST) >= {str(dtype).removeprefix("torch.")}
 
 
 def test_the_widest_dtype_and_scales_are_exempt(tmp_path: Path) -> None:
     assert warnings(tmp_path, 1, 1.7e308, dtype=torch.float64) == ()
-    assert "float8_e8m0fnu" not in observed_values.LARGEST
+    assert "float8_e8m0fnu" not in dtypes.LARGEST
 
 
 def test_three_tensors_the_nearest_first(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from aoti_debug.views.bundle.contents import contents_of
 from aoti_debug.views.report import report
 from aoti_debug.views.report.redaction import RedactedPart
 from aoti_debug.views.report.subject import ReportSubject
+from tests.factories import records_of
 from tests.views.report.subjects import SECRETS, SOURCE, STACK, comparison_of, run, saved_run, triage
 
 SOURCES = ("secret_", "made_by_inductor")
@@ -259,7 +260,7 @@ def test_journals_are_blanked_behind_their_last_record(tmp_path: Path) -> None:
     files = members(write_bundle(subject, tmp_path / "b.zip", tuple(RedactedPart)).path)
     assert leaks(files, ("made_by", *SECRETS)) == []
     (tmp_path / "journal.bin").write_bytes(files["journal.bin"])
-    assert len(journal.read(tmp_path / "journal.bin").records) == len(journal.read(path).records)
+    assert len(records_of(journal.read(tmp_path / "journal.bin"))) == len(records_of(journal.read(path)))
     assert len(files["journal.bin"]) == len(data)
 
 

@@ -1,4 +1,4 @@
-"""Reads journal.bin (runtime_shims/formats/journal_format.h): its header, and its records ordered by time.
+"""Reads journal.bin (runtime_shims/formats/journal_format.h): its header, and an index of its records.
 
 A process may die at any instruction: every record before that instruction is read. Parts that cannot be decoded (a
 block that the runtime was about to reuse, the end of a truncated file) are counted and skipped.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
+import weakref
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
-from operator import attrgetter
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,10 +19,12 @@ from aoti_debug.base import abi
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import untrusted_files
-from aoti_debug.runs.rundir.formats.journal_block import JournalBlock
-from aoti_debug.runs.rundir.formats.journal_records import ClockRecord, Record
+from aoti_debug.runs.rundir.formats.journal_block import JournalBlock, Layouts
+from aoti_debug.runs.rundir.formats.journal_index import JournalIndex
+from aoti_debug.runs.rundir.formats.journal_records import Record
 
 _LARGEST_BLOCK = 64 << 20  # bytes; the runtime's have 64 KiB
+_KEPT_BLOCKS = 64
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,97 @@ class Header:
     crumb_every: int  # the most launches without a breadcrumb, outside of CUDA graphs; 0: none are written
 
 
-@dataclass(frozen=True)
 class Journal:
-    """The content of a journal, its records ordered by time."""
+    """The content of a journal: where its records are, which are decoded when they are asked for.
 
-    header: Header
-    records: tuple[Record, ...]
-    damaged_blocks: int  # blocks whose end could not be decoded
+    A small journal is kept in memory. The blocks of a large one are read again, from a file that stays open.
+
+    Attributes:
+        index: of the records that were there when it was read.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.header, self._block_bytes = _read_header(path, file)
+        self.index = JournalIndex()
+        self._path = path
+        self._layouts = Layouts()
+        self._blocks: dict[int, JournalBlock] = {}  # some of them, by place
+        self._descriptor = os.dup(file.fileno())
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        sequences = {place: s for place in _places(file, self._block_bytes) if (s := self._sequence(place)) is not None}
+        self._known: dict[
+            int, tuple[int, Sequence[int]]
+        ] = {}  # by place: sequence of the block, offsets of its layouts
+        for place in sorted(sequences, key=sequences.__getitem__):
+            block = self._read(place, sequences[place])
+            if block is not None:
+                block.add_to(self.index)
+                self._known[place] = (block.sequence, array("I", block.layout_offsets))
+                if len(sequences) <= _KEPT_BLOCKS:
+                    self._blocks[place] = block
+        self.index.finish()
+        if len(self._blocks) == len(self._known):
+            self._close()
+
+    @property
+    def damaged_blocks(self) -> int:
+        """The number of blocks whose end could not be decoded."""
+        return self.index.damaged_blocks
+
+    @property
+    def places(self) -> Collection[int]:
+        """The places of its blocks, in the order in which they were taken."""
+        return self._known.keys()
+
+    def block(self, place: int) -> JournalBlock:
+        """The block that an offset in the file is in.
+
+        Raises:
+            RunDirError: it is not there any more.
+        """
+        first = abi.JOURNAL_HEADER.size
+        start = first + (place - first) // self._block_bytes * self._block_bytes
+        block = self._blocks.get(start)
+        if block is None:
+            try:
+                sequence, layout_offsets = self._known[start]
+                block = self._read(start, sequence)
+            except OSError as error:
+                raise RunDirError(f"cannot read {self._path}: {error.strerror}") from error
+            if block is None:
+                raise RunDirError(
+                    f"{self._path} was overwritten while it was read", hint="the run goes on: read it again"
+                )
+            block.read_layouts(layout_offsets)
+            if len(self._blocks) >= _KEPT_BLOCKS:
+                self._blocks.clear()
+            self._blocks[start] = block
+        return block
+
+    def record(self, place: int) -> Record:
+        """The record at an offset in the file, which the index has.
+
+        Raises:
+            RunDirError: it is not there any more.
+        """
+        return self.block(place).record(place)
+
+    def _sequence(self, place: int) -> int | None:
+        """The number of the block at an offset; None if none was written yet."""
+        size = abi.BLOCK_HEADER.size
+        header = os.pread(self._descriptor, size, place)
+        if len(header) < size:
+            return None
+        magic, _, sequence = abi.BLOCK_HEADER.codec.unpack(header)
+        return sequence if magic == abi.BLOCK_MAGIC else None
+
+    def _read(self, place: int, sequence: int) -> JournalBlock | None:
+        """The block at an offset; None if its owner has changed, also while it was read."""
+        data = os.pread(self._descriptor, self._block_bytes, place)
+        if len(data) < abi.BLOCK_HEADER.size or self._sequence(place) != sequence:
+            return None
+        block = JournalBlock(data, place, self._layouts)
+        return block if block.sequence == sequence else None
 
 
 class WallClock:
@@ -55,7 +142,7 @@ class WallClock:
     """
 
     def __init__(self, journal: Journal) -> None:
-        known = sorted({(r.time_ns, r.unix_ns) for r in journal.records if isinstance(r, ClockRecord)})
+        known = sorted(set(zip(*journal.index.clocks, strict=True)))
         self.is_recorded = bool(known)
         self._known = known or [(0, journal.header.start_unix_ns)]
         self._times = [time for time, _ in self._known]
@@ -91,14 +178,9 @@ def read(path: Path) -> Journal:
     """
     try:
         with untrusted_files.open_file(path.parent, path.name) as file:
-            header, block_bytes = _read_header(path, file)
-            blocks = [block for o in _offsets(file, block_bytes) if (block := _read_block(file, o, block_bytes))]
+            return Journal(path, file)
     except OSError as error:
         raise RunDirError(f"cannot read {path}: {error.strerror}") from error
-    blocks.sort(key=lambda block: block.sequence)
-    records = [record for block in blocks for record in block.decode()]
-    records.sort(key=attrgetter("time_ns"))
-    return Journal(header, tuple(records), sum(block.damaged for block in blocks))
 
 
 def _read_header(path: Path, file: BinaryIO) -> tuple[Header, int]:
@@ -113,7 +195,7 @@ def _read_header(path: Path, file: BinaryIO) -> tuple[Header, int]:
     return Header(pid, level, start, reused, every), block_bytes
 
 
-def _offsets(file: BinaryIO, block_bytes: int) -> Iterator[int]:
+def _places(file: BinaryIO, block_bytes: int) -> Iterator[int]:
     """The offsets of the blocks; those in holes of a sparse file are left out, which may be as large as it says."""
     descriptor, first = file.fileno(), abi.JOURNAL_HEADER.size
     end = os.fstat(descriptor).st_size
@@ -130,18 +212,3 @@ def _offsets(file: BinaryIO, block_bytes: int) -> Iterator[int]:
             offset = first + (data - first) // block_bytes * block_bytes
         yield offset
         offset += block_bytes
-
-
-def _read_block(file: BinaryIO, offset: int, block_bytes: int) -> JournalBlock | None:
-    """The block at an offset; None if none was written yet, or its owner changed while it was read."""
-    size = abi.BLOCK_HEADER.size
-    before = os.pread(file.fileno(), size, offset)
-    if len(before) < size:
-        return None
-    magic, thread, sequence = abi.BLOCK_HEADER.codec.unpack(before)
-    if magic != abi.BLOCK_MAGIC:
-        return None
-    data = os.pread(file.fileno(), block_bytes, offset)
-    if data[:size] != before or os.pread(file.fileno(), size, offset) != before:
-        return None
-    return JournalBlock(data, thread, sequence)

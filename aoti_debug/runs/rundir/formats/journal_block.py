@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from aoti_debug.base import abi, dtypes
 from aoti_debug.base.abi import (
@@ -20,6 +20,7 @@ from aoti_debug.base.abi import (
     WatchStatistic,
 )
 from aoti_debug.package.recording.values import Layout, Value
+from aoti_debug.runs.rundir.formats.journal_index import JournalIndex, Seen, pack
 from aoti_debug.runs.rundir.formats.journal_records import (
     CallBegin,
     CallEnd,
@@ -45,64 +46,131 @@ from aoti_debug.runs.rundir.formats.journal_records import (
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 
 
+class Layouts:
+    """The layouts of all blocks of a journal, each made once."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[Layout, int | None]] = {}
+
+    def read(self, data: bytes, body: int) -> tuple[int, Layout, int | None]:
+        """The number of a layout in its block, the layout, and the bytes of its values; None if they cannot be read."""
+        id_, dtype, device_type, device_index, kind, ndim, offset, storage_bytes = abi.LAYOUT.codec.unpack_from(
+            data, body
+        )
+        text = data[body + 4 : body + abi.LAYOUT.size + 16 * ndim]  # the number, which is left out, has 4 bytes
+        known = self._known.get(text)
+        if known is None:
+            dims = struct.unpack_from(f"<{2 * ndim}q", data, body + abi.LAYOUT.size)
+            known_dtype = dtypes.of_scalar_type(dtype)
+            layout = Layout(
+                dtype=dtypes.name_of_number(dtype),
+                device=dtypes.device_name(device_type, device_index),
+                shape=dims[:ndim],
+                strides=dims[ndim:],
+                storage_offset=offset,
+                storage_bytes=storage_bytes,
+                item_bytes=known_dtype.item_bytes if known_dtype else 0,
+                kind=dtypes.layout_name(kind),
+            )
+            has_values = known_dtype is not None and known_dtype.has_values
+            known = self._known[text] = (layout, layout.bytes if has_values else None)
+        return id_, *known
+
+
 class JournalBlock:
     """A block of one thread.
 
     Attributes:
-        damaged: True if the end of it could not be decoded.
+        place: its offset in the file.
+        layout_offsets: of its layouts, in the block.
     """
 
-    def __init__(self, data: bytes, thread: int, sequence: int) -> None:
+    def __init__(self, data: bytes, place: int, layouts: Layouts) -> None:
         self.data = data
-        self.thread = thread
-        self.sequence = sequence
+        self.place = place
+        _, self.thread, self.sequence = abi.BLOCK_HEADER.codec.unpack_from(data)
+        self._known_layouts = layouts
+        self.layout_offsets: list[int] = []
         self.layouts: dict[int, Layout] = {}
         self._value_bytes: dict[int, int | None] = {}  # by layout: of its values; None if they cannot be read
         self._key = LaunchKey(CallKind.MODEL, -1, -1)  # of the last record
         self._decoded: dict[bytes, Mapping[int, Value]] = {}
-        self.damaged = False
 
-    def decode(self) -> list[Record]:
-        """The records, in their order; those after a damage are left out."""
-        data, end = self.data, len(self.data)
+    def walk(self) -> Iterator[tuple[int, int, int, int]]:
+        """The offset, type, flags and time of its records.
+
+        Raises:
+            ValueError: a size is wrong.
+        """
+        offset, end = abi.BLOCK_HEADER.size, len(self.data)
         unpack, header_size = abi.RECORD_HEADER.codec.unpack_from, abi.RECORD_HEADER.size
-        records: list[Record] = []
-        offset = abi.BLOCK_HEADER.size
+        while offset + header_size <= end:
+            size, type_, flags, time_ns = unpack(self.data, offset)
+            if size == 0:
+                return
+            if size < header_size or size % 8 or offset + size > end:
+                raise ValueError(f"a record of {size} bytes")
+            yield offset, type_, flags, time_ns
+            offset += size
+
+    def add_to(self, index: JournalIndex) -> None:
+        """Adds its records to the index of the journal; those after a damage are left out."""
+        data, place, header_size = self.data, self.place, abi.RECORD_HEADER.size
+        add_begin, add_end = index.launches.begin, index.launches.end
+        last = -1
         try:
-            while offset + header_size <= end:
-                size, type_, flags, time_ns = unpack(data, offset)
-                if size == 0:
-                    return records
-                if size < header_size or size % 8 or offset + size > end:
-                    self.damaged = True
-                    return records
-                decode = _DECODERS.get(type_)
-                if decode is not None:
-                    records.append(decode(self, offset + header_size, flags, time_ns))
-                elif type_ == RecordType.LAYOUT.value:
-                    self._layout(offset + header_size)
-                offset += size
+            for offset, type_, flags, time_ns in self.walk():
+                body = offset + header_size
+                if type_ == _LAUNCH_BEGIN:
+                    call, kind, _, _, launch, site, _, count, *_ = _unpack_launch_begin(data, body)
+                    self._check(body + _LAUNCH_BEGIN_SIZE, count)
+                    add_begin(pack(kind, call, launch), place + offset, time_ns, site)
+                elif type_ == _LAUNCH_END:
+                    call, launch, status, kind, count = _unpack_launch_end(data, body)
+                    self._check(body + _LAUNCH_END_SIZE, count)
+                    seen = Seen.ENDED | (Seen.NOT_STARTED if flags & _NOT_STARTED else 0)
+                    seen |= (Seen.FAILED if status else 0) | (Seen.CHANGED if count else 0)
+                    add_end(pack(kind, call, launch), place + offset, seen)
+                elif type_ == _LAYOUT:
+                    self._layout(body)
+                    continue
+                elif (decode := _DECODERS.get(type_)) is not None:
+                    index.add(decode(self, body, flags, time_ns), place + offset)
+                else:
+                    continue
+                if time_ns > last:
+                    last = time_ns
         except (struct.error, ValueError, IndexError):
-            self.damaged = True
-        return records
+            index.damaged_blocks += 1
+        if last >= 0:
+            index.last_ns = max(last, index.last_ns or 0)
+
+    def values(self, place: int) -> Mapping[int, Value]:
+        """The values of the launch that begins at an offset in the file, without its record."""
+        body = place - self.place + abi.RECORD_HEADER.size
+        count = _unpack_launch_begin(self.data, body)[_COUNT]
+        return self._values(body + _LAUNCH_BEGIN_SIZE, count).decode()
+
+    def record(self, place: int) -> Record:
+        """The record at an offset in the file, which the index has."""
+        offset = place - self.place
+        _, type_, flags, time_ns = abi.RECORD_HEADER.codec.unpack_from(self.data, offset)
+        return _DECODERS[type_](self, offset + abi.RECORD_HEADER.size, flags, time_ns)
+
+    def read_layouts(self, offsets: Iterable[int]) -> None:
+        """Reads its layouts, without which no other record of a block that was indexed before is decoded."""
+        for offset in offsets:
+            self._layout(offset)
 
     def _layout(self, body: int) -> None:
-        id_, dtype, device_type, device_index, kind, ndim, offset, storage_bytes = abi.LAYOUT.codec.unpack_from(
-            self.data, body
-        )
-        known_dtype = dtypes.of_scalar_type(dtype)
-        dims = struct.unpack_from(f"<{2 * ndim}q", self.data, body + abi.LAYOUT.size)
-        layout = self.layouts[id_] = Layout(
-            dtype=dtypes.name_of_number(dtype),
-            device=dtypes.device_name(device_type, device_index),
-            shape=dims[:ndim],
-            strides=dims[ndim:],
-            storage_offset=offset,
-            storage_bytes=storage_bytes,
-            item_bytes=known_dtype.item_bytes if known_dtype else 0,
-            kind=dtypes.layout_name(kind),
-        )
-        self._value_bytes[id_] = layout.bytes if known_dtype is not None and known_dtype.has_values else None
+        id_, layout, value_bytes = self._known_layouts.read(self.data, body)
+        self.layout_offsets.append(body)
+        self.layouts[id_] = layout
+        self._value_bytes[id_] = value_bytes
+
+    def _check(self, values: int, count: int) -> None:
+        if values + count * _SLOT_VALUE_SIZE > len(self.data):
+            raise ValueError("the values reach past the end of the block")
 
     def _launch_key(self, kind: int, call: int, launch: int) -> LaunchKey:
         """The key of a launch; consecutive records are often of the same one."""
@@ -115,9 +183,9 @@ class JournalBlock:
         return self.data[offset : offset + size].decode("utf-8", "replace")
 
     def _values(self, offset: int, count: int) -> SlotValues:
-        if offset + count * _SLOT_VALUE_SIZE > len(self.data):
-            raise ValueError("the values reach past the end of the block")
-        return new_record(SlotValues, (self.data, offset, count, self.layouts, self._decoded))
+        self._check(offset, count)
+        text = self.data[offset : offset + count * _SLOT_VALUE_SIZE]
+        return new_record(SlotValues, (text, self.layouts, self._decoded))
 
     def _call_begin(self, body: int, flags: int, time_ns: int) -> CallBegin:
         call, kind, level, slot, model, stream = abi.CALL_BEGIN.codec.unpack_from(self.data, body)
@@ -286,8 +354,12 @@ class JournalBlock:
         return RunEnd(time_ns, self.thread)
 
 
+_LAUNCH_BEGIN, _LAUNCH_END, _LAYOUT = (
+    type_.value for type_ in (RecordType.LAUNCH_BEGIN, RecordType.LAUNCH_END, RecordType.LAYOUT)
+)
 _KINDS, _PHASES = tuple(CallKind), tuple(Phase)
-_NO_VALUES = SlotValues(b"", 0, 0, {}, {})
+_COUNT = 7  # of values, among the fields of a LAUNCH_BEGIN
+_NO_VALUES = SlotValues(b"", {}, {})
 _SLOT_VALUE_SIZE = abi.SLOT_VALUE.size
 _unpack_launch_begin, _LAUNCH_BEGIN_SIZE = abi.LAUNCH_BEGIN.codec.unpack_from, abi.LAUNCH_BEGIN.size
 _unpack_launch_end, _LAUNCH_END_SIZE = abi.LAUNCH_END.codec.unpack_from, abi.LAUNCH_END.size

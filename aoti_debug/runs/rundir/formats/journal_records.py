@@ -30,16 +30,13 @@ class LaunchKey(NamedTuple):
 class SlotValues(NamedTuple):
     """The values of a launch, decoded on demand: once for all launches of a block that have equal ones."""
 
-    block: bytes
-    offset: int
-    length: int
-    layouts: dict[int, Layout]
+    text: bytes
+    layouts: Mapping[int, Layout]
     decoded: dict[bytes, Mapping[int, Value]]
 
     def decode(self) -> Mapping[int, Value]:
         """The values by slot index."""
-        block, offset, length, layouts, decoded = self
-        text = block[offset : offset + length * _SLOT_VALUE_SIZE]
+        text, layouts, decoded = self
         known = decoded.get(text)
         if known is None:
             values: dict[int, Value] = {}
@@ -53,7 +50,7 @@ class SlotValues(NamedTuple):
 
 
 new_record = tuple.__new__  # makes a record from its fields in half of the time that a call of its class takes
-_SLOT_VALUE_SIZE, _iter_slot_values = abi.SLOT_VALUE.size, abi.SLOT_VALUE.codec.iter_unpack
+_iter_slot_values = abi.SLOT_VALUE.codec.iter_unpack
 _TYPES = {type_.value: type_ for type_ in CType}
 _TENSOR, _NUMBER = abi.ValueTag.TENSOR.value, abi.ValueTag.NUMBER.value
 _ABSENT = {

@@ -16,7 +16,7 @@ from aoti_debug.runs.rundir.formats import journal, journal_records
 from aoti_debug.runs.rundir.formats.journal import WallClock
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from tests import factories
-from tests.factories import JournalWriter, statistics, tensor
+from tests.factories import JournalWriter, records_of, statistics, tensor
 
 X = tensor(8, 32, data_ptr=0x1000)
 W = tensor(64, 32, dtype="bfloat16", device="cuda:1", data_ptr=0x2000, strides=(1, 64), storage_offset=3)
@@ -33,7 +33,7 @@ def read(path: Path, writer: JournalWriter) -> journal.Journal:
 
 
 def names(content: journal.Journal) -> list[str]:
-    return [type(record).__name__ for record in content.records]
+    return [type(record).__name__ for record in records_of(content)]
 
 
 def test_header(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_launch_with_every_kind_of_value(tmp_path: Path) -> None:
     ]
     absent = [Absent.UNSET, Absent.NULL, Absent.TEXT, Absent.OPAQUE, Absent.UNDEFINED]
     writer.launch_begin(3, 7, X, W, *numbers, *absent, call=2, loops=(4, 1), stream_slot=1)
-    (call, begin) = read(tmp_path, writer).records
+    (call, begin) = records_of(read(tmp_path, writer))
     assert isinstance(call, journal_records.CallBegin)
     assert isinstance(begin, journal_records.LaunchBegin)
     assert str(begin.key) == "2.3"
@@ -67,7 +67,7 @@ def test_output_slots_are_filled_at_the_end(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.launch_begin(0, 0, X, Absent.UNSET, Absent.UNSET)
     writer.launch_end(0, {1: W, 2: Absent.NULL}, status=1, flags=LaunchFlag.NOT_STARTED)
-    end = read(tmp_path, writer).records[1]
+    end = records_of(read(tmp_path, writer))[1]
     assert isinstance(end, journal_records.LaunchEnd)
     assert end.values.decode() == {1: W, 2: Absent.NULL}
     assert (end.status, end.not_started) == (1, True)
@@ -78,7 +78,7 @@ def test_constant_folding_calls_are_named_apart(tmp_path: Path) -> None:
     writer.call_begin(kind=CallKind.CONSTANT)
     writer.launch_begin(1, 0, kind=CallKind.CONSTANT)
     writer.call_end(kind=CallKind.CONSTANT, launches=1, failed=True)
-    _, begin, end = read(tmp_path, writer).records
+    _, begin, end = records_of(read(tmp_path, writer))
     assert isinstance(begin, journal_records.LaunchBegin)
     assert isinstance(end, journal_records.CallEnd)
     assert str(begin.key) == "c0.1"
@@ -88,7 +88,7 @@ def test_constant_folding_calls_are_named_apart(tmp_path: Path) -> None:
 def test_grid(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.grid(4, 2, (65, 2, 3), 0xFFFF_0000_0000, 4096)
-    (grid,) = read(tmp_path, writer).records
+    (grid,) = records_of(read(tmp_path, writer))
     assert isinstance(grid, journal_records.GridRecord)
     assert (grid.kernel, grid.grid, grid.num_warps, grid.shared_bytes) == (2, (65, 2, 3), 4, 128)
     assert grid.arguments == (0xFFFF_0000_0000, 4096)
@@ -98,7 +98,7 @@ def test_tensor_files(tmp_path: Path) -> None:
     writer = JournalWriter(level=1)
     writer.tensor_file(0, 2, Phase.AFTER, "tensors/0/0000_k/ä.safetensors", size=40, content=7)
     writer.tensor_file(0, 3, Phase.BEFORE, "", status=SaveStatus.SKIPPED, reason="the disk is full")
-    saved, skipped = read(tmp_path, writer).records
+    saved, skipped = records_of(read(tmp_path, writer))
     assert isinstance(saved, journal_records.TensorFile)
     assert isinstance(skipped, journal_records.TensorFile)
     assert (saved.slot, saved.phase, saved.status, saved.bytes) == (2, Phase.AFTER, SaveStatus.WRITTEN, 40)
@@ -109,7 +109,7 @@ def test_tensor_files(tmp_path: Path) -> None:
 def test_the_path_and_the_reason_of_a_tensor_file_are_told_apart(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.tensor_file(0, 2, Phase.AFTER, "tensors/x", reason="why")
-    (record,) = read(tmp_path, writer).records
+    (record,) = records_of(read(tmp_path, writer))
     assert isinstance(record, journal_records.TensorFile)
     assert (record.path, record.reason) == ("tensors/x", "why")
 
@@ -133,7 +133,7 @@ NOTHING_FINITE = Statistics(3, 3, 0, 0, 0, None, None, 0, 0, 0.0, 0.0)
 def test_statistics(tmp_path: Path, statistics: Statistics, integer: int) -> None:
     writer = JournalWriter(level=2)
     writer.tensor_stats(1, 2, Phase.AFTER, statistics, integer=integer, values=bytes(X.layout.bytes), layout=X.layout)
-    (record,) = read(tmp_path, writer).records
+    (record,) = records_of(read(tmp_path, writer))
     assert isinstance(record, journal_records.TensorStats)
     assert record.statistics == statistics
     assert (record.values, record.layout, record.reason) == (bytes(X.layout.bytes), X.layout, "")
@@ -144,7 +144,7 @@ def test_statistics_that_were_not_taken(tmp_path: Path) -> None:
     writer = JournalWriter(level=2)
     writer.tensor_stats(0, 0, Phase.BEFORE, None, flags=StatsFlag.UNINITIALISED)
     writer.tensor_stats(0, 1, Phase.BEFORE, None, flags=StatsFlag.SKIPPED, values=b"a sparse tensor")
-    unset, skipped = read(tmp_path, writer).records
+    unset, skipped = records_of(read(tmp_path, writer))
     assert isinstance(unset, journal_records.TensorStats)
     assert isinstance(skipped, journal_records.TensorStats)
     assert (unset.uninitialised, unset.statistics) == (True, None)
@@ -155,7 +155,7 @@ def test_statistics_that_were_not_taken(tmp_path: Path) -> None:
 def test_a_hash_without_statistics(tmp_path: Path) -> None:
     writer = JournalWriter(level=4)
     writer.tensor_stats(0, 1, Phase.AFTER, None, flags=StatsFlag.HASH_ONLY, layout=X.layout)
-    (record,) = read(tmp_path, writer).records
+    (record,) = records_of(read(tmp_path, writer))
     assert isinstance(record, journal_records.TensorStats)
     assert (record.statistics, record.hash, record.layout) == (None, 0xDEADBEEF12345678, X.layout)
 
@@ -163,7 +163,7 @@ def test_a_hash_without_statistics(tmp_path: Path) -> None:
 def test_statistics_of_a_replay(tmp_path: Path) -> None:
     writer = JournalWriter(level=2)
     writer.tensor_stats(1, 2, Phase.AFTER, FLOATS, values=bytes(X.layout.bytes), layout=X.layout, replay=(731, 732))
-    (record,) = read(tmp_path, writer).records
+    (record,) = records_of(read(tmp_path, writer))
     assert isinstance(record, journal_records.TensorStats)
     assert (record.replay, record.begun) == (731, 732)
     assert (record.key.launch, record.slot, record.phase) == (1, 2, Phase.AFTER)
@@ -176,7 +176,7 @@ def test_faults_and_notes(tmp_path: Path) -> None:
     writer.fault(None, FaultDomain.EXCEPTION, text="é")
     writer.note(NoteCode.RECORDING_STOPPED, "the disk is full")
     writer.run_end()
-    inside, outside, note, end = read(tmp_path, writer).records
+    inside, outside, note, end = records_of(read(tmp_path, writer))
     assert isinstance(inside, journal_records.FaultRecord)
     assert isinstance(outside, journal_records.FaultRecord)
     assert isinstance(note, journal_records.NoteRecord)
@@ -192,7 +192,7 @@ def test_threads_are_merged_by_time(tmp_path: Path) -> None:
     for launch in range(40):
         writer.thread = 1 + launch % 3
         writer.launch_begin(launch, 0, X)
-    decoded = read(tmp_path, writer).records
+    decoded = records_of(read(tmp_path, writer))
     keys = [(r.thread, r.key.launch) for r in decoded if isinstance(r, journal_records.LaunchBegin)]
     assert keys == [(1 + launch % 3, launch) for launch in range(40)]
 
@@ -202,7 +202,7 @@ def test_layouts_are_numbered_anew_in_each_block(tmp_path: Path) -> None:
     tensors = [tensor(n + 1, dtype="float64") for n in range(100)]
     for launch, t in enumerate(tensors):
         writer.launch_begin(launch, 0, t)
-    decoded = read(tmp_path, writer).records
+    decoded = records_of(read(tmp_path, writer))
     assert [r.values.decode()[0] for r in decoded if isinstance(r, journal_records.LaunchBegin)] == tensors
 
 
@@ -213,7 +213,7 @@ def test_a_torn_record_ends_its_block_only(tmp_path: Path) -> None:
     writer.thread = 2
     writer.launch_begin(1, 0, X)
     content = read(tmp_path, writer)
-    assert [r.key.launch for r in content.records if isinstance(r, journal_records.LaunchBegin)] == [0, 1]
+    assert [r.key.launch for r in records_of(content) if isinstance(r, journal_records.LaunchBegin)] == [0, 1]
     assert content.damaged_blocks == 0
 
 
@@ -224,14 +224,14 @@ def test_every_prefix_of_a_journal_reads(tmp_path: Path) -> None:
     whole = read(tmp_path, writer)
     data, file = writer.bytes(), tmp_path / "journal.bin"
     file.write_bytes(data[: abi.JOURNAL_HEADER.size])
-    counts = [len(journal.read(file).records)]
+    counts = [len(records_of(journal.read(file)))]
     with file.open("ab", buffering=0) as growing:
         for position in range(abi.JOURNAL_HEADER.size, len(data)):
             growing.write(data[position : position + 1])
-            counts.append(len(journal.read(file).records))
+            counts.append(len(records_of(journal.read(file))))
     assert file.read_bytes() == data
     assert counts == sorted(counts)
-    assert (counts[0], counts[-1]) == (0, len(whole.records))
+    assert (counts[0], counts[-1]) == (0, len(records_of(whole)))
 
 
 def test_bytes_that_are_no_records_end_a_block_and_are_counted(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_speed(tmp_path: Path) -> None:
     began = time.process_time()
     content = journal.read(file)
     took = time.process_time() - began
-    assert len(content.records) == 40_000
+    assert len(records_of(content)) == 40_000
     assert took < 2.0
 
 
@@ -364,14 +364,14 @@ def test_blocks_behind_holes_of_a_sparse_file(tmp_path: Path) -> None:
             file.write(block)
         file.truncate(1 << 40)
     content = journal.read(tmp_path / "journal.bin")
-    assert [r.key.launch for r in content.records if isinstance(r, journal_records.LaunchBegin)] == [0, 1, 2]
+    assert [r.key.launch for r in records_of(content) if isinstance(r, journal_records.LaunchBegin)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("flags", "capturing"), [(0, False), (CallFlag.CAPTURING, True)])
 def test_calls_under_capture(tmp_path: Path, flags: int, capturing: bool) -> None:
     writer = JournalWriter()
     writer.call_begin(flags=flags)
-    (begin,) = read(tmp_path, writer).records
+    (begin,) = records_of(read(tmp_path, writer))
     assert isinstance(begin, journal_records.CallBegin)
     assert begin.capturing is capturing
 
@@ -383,7 +383,7 @@ def test_calls_under_capture(tmp_path: Path, flags: int, capturing: bool) -> Non
 def test_flags_of_launches(tmp_path: Path, flags: int, not_started: bool, breadcrumb: bool) -> None:
     writer = JournalWriter()
     writer.launch_end(0, flags=flags)
-    (end,) = read(tmp_path, writer).records
+    (end,) = records_of(read(tmp_path, writer))
     assert isinstance(end, journal_records.LaunchEnd)
     assert (end.not_started, end.breadcrumb) == (not_started, breadcrumb)
 
@@ -396,7 +396,7 @@ def test_extrema_are_those_of_finite_elements(
 ) -> None:
     writer = JournalWriter(level=2)
     writer.tensor_stats(0, 0, Phase.AFTER, Statistics(*counts, 0, 2.5, 2.5, 0, 0, 0.0, 0.0))
-    (stats,) = read(tmp_path, writer).records
+    (stats,) = records_of(read(tmp_path, writer))
     assert isinstance(stats, journal_records.TensorStats)
     assert stats.statistics is not None
     assert (stats.statistics.min, stats.statistics.max) == (extremum, extremum)
@@ -415,7 +415,7 @@ def test_a_tensor_of_unknown_dtype(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.launch_begin(0, 0, X)
     layout_record(writer, UNKNOWN_DTYPE)
-    (begin,) = read(tmp_path, writer).records
+    (begin,) = records_of(read(tmp_path, writer))
     assert isinstance(begin, journal_records.LaunchBegin)
     value = begin.values.decode()[0]
     assert isinstance(value, Tensor)
@@ -444,7 +444,7 @@ def test_recorded_elements_have_the_size_of_their_tensor(
     layout_record(writer, numbers.index(dtype) if dtype else UNKNOWN_DTYPE)
     writer.tensor_stats(0, 0, Phase.BEFORE, statistics(), layout=X.layout, values=values)
     content = read(tmp_path, writer)
-    assert [r.values for r in content.records if isinstance(r, journal_records.TensorStats)] == (
+    assert [r.values for r in records_of(content) if isinstance(r, journal_records.TensorStats)] == (
         [values] if known else []
     )
     assert content.damaged_blocks == (not known)
@@ -459,7 +459,7 @@ def test_recorded_elements_without_a_layout_are_damage(tmp_path: Path) -> None:
 def test_damage_to_a_guard(tmp_path: Path) -> None:
     writer = JournalWriter()
     writer.damage(2, 5, b"abc", at=0x1000, size=64, allocation=9)
-    (damage,) = read(tmp_path, writer).records
+    (damage,) = records_of(read(tmp_path, writer))
     assert isinstance(damage, journal_records.GuardDamage)
     assert (damage.first, damage.last, damage.found) == (5, 7, b"abc")
 

@@ -8,10 +8,13 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from aoti_debug.app.execute.replacements import DEVICE_ERROR
 from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import EXIT_FINDING, TargetError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files import json_data, stamped_directories
+from aoti_debug.base.machine.files.json_data import DamagedJsonError
+from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.version import __version__
@@ -78,6 +81,7 @@ def execute(script: UserScript, options: RunOptions, observer: Observer) -> Exec
     info = replace(info, pid=process.pid)
     run_json.write(info, path)
     report = process.watch(_LatestLinker(observer, path), stopwatch)
+    report.error = _device_error(path / DEVICE_ERROR)
     stopwatch.next("read")
     if not (path / run_directory.MANIFEST).exists():
         stamped_directories.remove(path, base if is_new_base else None)
@@ -145,10 +149,20 @@ def _exit_code(report: Report, *, has_finding: bool) -> int:
 
 
 def _exit(report: Report) -> Exit:
-    """The end of the script. One that ends itself, with whatever exit code, is no fault of a model."""
-    if report.returncode > 0:
+    """The end of the script. One that ends itself is no fault of a model, unless the device has failed."""
+    if report.returncode > 0 and report.error is None:
         return Exit(ExitKind.CLEAN, f"the script ended with exit code {report.returncode}")
     return replace(runner.exit_of(report), unix_time=report.unix_time)
+
+
+def _device_error(file: Path) -> ErrorData | None:
+    """The error of the device that ended the script; the file is deleted."""
+    try:
+        error = json_data.parse(ErrorData, file.read_bytes())
+    except (OSError, DamagedJsonError):  # there was none, or the process was killed while it wrote
+        return None
+    file.unlink()
+    return error
 
 
 def _ended_runs(path: Path, info: RunInfo, report: Report) -> tuple[DiagnosedRun, tuple[RunDir, ...]]:
@@ -161,7 +175,7 @@ def _ended_runs(path: Path, info: RunInfo, report: Report) -> tuple[DiagnosedRun
     """
     first = _finished(path, info, report)
     inner = [_finished(folder, run_json.read(folder), report) for folder in _inner_runs(path, info.pid)]
-    failed = next((run for run in (first, *inner) if run.verdict is not None and run.verdict.suspects), first)
+    failed = max((first, *inner), key=_evidence)
     if failed is not first:
         _swap(path, failed.run.path)
     packages = _packages(path)
@@ -171,6 +185,13 @@ def _ended_runs(path: Path, info: RunInfo, report: Report) -> tuple[DiagnosedRun
             (folder / run_directory.PACKAGE).symlink_to(package)
     others = tuple(run_directory.open_run(folder) for folder in _inner_runs(path, info.pid))
     return DiagnosedRun(run_directory.open_run(path)), others
+
+
+def _evidence(ended: DiagnosedRun) -> int:
+    """The weight of what says that it was the package of a run that failed; of equal runs `max` takes the first."""
+    if ended.verdict is None:
+        return 0
+    return 2 if ended.verdict.suspects else int(any(not call.ended for call in ended.run.timeline.calls))
 
 
 def _inner_runs(path: Path, pid: int) -> list[Path]:

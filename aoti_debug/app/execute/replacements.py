@@ -6,6 +6,7 @@ library torch loads directly, are named on stderr.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import sys
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _RUN = "AOTI_DEBUG_RUN"
 _PYTHON_STACKS = "python.txt"
+DEVICE_ERROR = "device_error.json"
 _RUNNERS = tuple(f"AOTIModelContainerRunner{device}" for device in ("Cpu", "Cuda", "Xpu", "Mps"))
 
 
@@ -57,12 +59,27 @@ def install() -> None:
     """Prepares the replacements, and writes Python's call stack to the run directory if the process dies."""
     run = Path(os.environ[_RUN])
     python_stacks.enable(run / _PYTHON_STACKS)
+    atexit.register(_keep_device_error, run / DEVICE_ERROR, os.getpid())
     packages = functools.cache(lambda: _packages(run))
     actions = {
         "torch": functools.partial(_replace_loaders, packages=packages),
         "torch._inductor": functools.partial(_replace_compiler, packages=packages),
     }
     sys.meta_path.insert(0, AfterImport(actions))
+
+
+def _keep_device_error(file: Path, process: int) -> None:
+    """Writes down the error of a device that ended the script: a launch may have caused it, and only torch reports it.
+
+    Args:
+        process: the script's, not one that it has forked.
+    """
+    error: Any = getattr(sys, "last_value", None)  # which Python sets for an exception that nobody has caught
+    if os.getpid() == process and isinstance(getattr(error, "error_code", None), int):
+        from aoti_debug.base.machine.files import json_data
+        from aoti_debug.base.machine.processes.messages import ErrorData
+
+        file.write_text(json_data.to_text(ErrorData.from_exception(error)), encoding="utf-8")
 
 
 def _packages(run: Path) -> RecordedPackages:

@@ -120,7 +120,8 @@ def _outcome(executed: ExecutedScript) -> list[str]:
     lines = ["", *summary(result, columns)]
     for run in executed.others:
         launches = wording.pluralize(len(run.launches), "launch")
-        lines.append(f"also: {launches} of another package: {suggested_commands.show(run)}")
+        package = "another package" if run.package is None else run.package.name
+        lines.append(f"also: {launches} of {package}: {suggested_commands.show(run)}")
     if result.verdict is not None:
         lines += ["", *verdict_lines(result.verdict, columns)]
     return lines

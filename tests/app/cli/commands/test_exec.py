@@ -17,6 +17,7 @@ from aoti_debug.app.cli import main
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import ExitKind
+from tests import stripped_package
 from tests.paths import ROOT
 
 SEEN = """
@@ -69,6 +70,17 @@ healthy(torch.ones(4, 8))
 print("before", flush=True)
 model(x)
 print("after")
+"""
+
+
+DEVICE_ERROR = """
+import torch
+
+class DeviceError(RuntimeError):
+    error_code = 700
+
+torch._inductor.aoti_load_package("model.pt2")(torch.linspace(-1, 1, 32).reshape(4, 8))
+raise DeviceError("an illegal memory access was encountered")
 """
 
 
@@ -202,7 +214,7 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     run = open_run(base=base)
     assert run.level == 4
     assert len(list(run.path.glob("process-*"))) == 2
-    assert loaded.stderr.count("also: 1 launch of another package: aoti-debug show --run ") == 2
+    assert loaded.stderr.count("also: 1 launch of model-") == 2
     assert "model.pt2 was instrumented before" in executed(tmp_path, "loads.py").stderr
 
     crashed = executed(tmp_path, "--flight", "4", "crashes.py", FAULTY_OPS="segv")
@@ -222,7 +234,16 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     assert "FAULT ValueError: the answer is not 42" in raised.stderr
     assert "Traceback" in raised.stderr
 
-    (tmp_path / "model.pt2").write_text("damaged")
-    damaged = executed(tmp_path, "loads.py")
-    assert damaged.returncode == 1
-    assert damaged.stderr.count("aoti-debug: model.pt2 is not recorded: ") == 1
+    (tmp_path / "device.py").write_text(DEVICE_ERROR)
+    device = executed(tmp_path, "device.py")
+    assert device.returncode == 1
+    run = open_run(base=base)
+    assert (run.info.exit.kind, run.info.exit.exception, run.info.exit.code) == (ExitKind.FAULT, "DeviceError", 700)
+    assert not (run.path / "device_error.json").exists()
+
+    stripped_package.stripped(tmp_path / "model.pt2", tmp_path / "stripped.pt2")
+    (tmp_path / "stripped.pt2").replace(tmp_path / "model.pt2")
+    stripped = executed(tmp_path, "loads.py")
+    assert (stripped.returncode, stripped.stdout) == (0, loaded.stdout)
+    assert stripped.stderr.count("aoti-debug: model.pt2 is not recorded: ") == 1
+    assert "note: nothing was recorded" in stripped.stderr

@@ -281,6 +281,13 @@ class JournalIndex:
     def add(self, record: Record, place: int) -> None:
         """Adds a record that is neither the beginning nor the end of a launch."""
         match record:
+            case TensorStats():
+                replayed = 0 if record.replay is None else Seen.REPLAYED
+                self.launches.add(record.key, place, Seen.MEASURED | replayed | _notable(record), record.slot)
+                if replayed:
+                    call, begun = (record.key.kind, record.key.call), (record.time_ns, record.begun)
+                    self.calls.has_graphs = True
+                    self._replays[call] = max(begun, self._replays.get(call, begun))
             case CallBegin():
                 self.calls.begin(pack(record.kind, record.call, 0), place, record.time_ns)
                 self.calls.has_graphs |= record.capturing
@@ -289,13 +296,6 @@ class JournalIndex:
             case ClockRecord():
                 self.clocks[0].append(record.time_ns)
                 self.clocks[1].append(record.unix_ns)
-            case TensorStats():
-                replayed = 0 if record.replay is None else Seen.REPLAYED
-                self.launches.add(record.key, place, Seen.MEASURED | replayed | _notable(record), record.slot)
-                if replayed:
-                    call, begun = (record.key.kind, record.key.call), (record.time_ns, record.begun)
-                    self.calls.has_graphs = True
-                    self._replays[call] = max(begun, self._replays.get(call, begun))
             case TensorFile():
                 self.launches.add(record.key, place, Seen.MEASURED, record.slot)
             case GridRecord():

@@ -11,7 +11,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kind, Manifest
 from aoti_debug.package.recording import levels
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
-from aoti_debug.repro.folder import check_free, default_folder, single_file, tensor_files, write_file, write_folder
+from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
 from aoti_debug.repro.generate_texts import generate, kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch, fault_of, find_launch, recorded_launch, require_trust
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
@@ -99,6 +99,8 @@ def write_repro(
     if one_file is None:
         write_folder(path, contents, arguments, _header(recorded, opened.manifest))
     else:
+        from aoti_debug.repro.single_file import single_file  # makes an archive; a folder does without it
+
         write_file(path, single_file(contents, tensors, one_file))
     size = sum(file.stat().st_size for file in tensors.values())
     count = len(arguments.tensors) + len(arguments.results)

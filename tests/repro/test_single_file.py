@@ -11,8 +11,9 @@ import torch
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.folder import LIMIT, single_file, tensor_files, write_file
+from aoti_debug.repro.folder import tensor_files, write_file
 from aoti_debug.repro.generate_texts import generate
+from aoti_debug.repro.single_file import LIMIT, single_file
 from tests.operator_schemas import registered
 from tests.repro.repro_launches import ADD_ONE, LaunchBuilder, cpp_repro, manifest, run_script
 

@@ -142,7 +142,7 @@ def test_a_start_imports_what_it_needs() -> None:
             "aoti_debug.instrument.builder",
             "aoti_debug.instrument.frontend",
         ),
-        *("aoti_debug.runs.diagnosis.diagnose", "aoti_debug.runs.diagnosis.rescue", "aoti_debug.repro.folder"),
+        *("aoti_debug.runs.diagnosis.diagnose", "aoti_debug.runs.diagnosis.rescue", "aoti_debug.repro.single_file"),
     )
     code = f"""import sys
 import aoti_debug.app.cli.commands.repro

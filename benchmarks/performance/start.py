@@ -27,6 +27,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_INCOMPLETE
 from benchmarks.checkout import ROOT
 from benchmarks.markdown import table
 from benchmarks.performance.overhead import COMPILE_PLAIN
@@ -242,7 +243,9 @@ class TriageTime:
         return self.whole - self.build
 
 
-def _triage(bench: Bench, tree: Checkout, model: Path, *words: str, codes: Sequence[int] = (0,)) -> TriageTime:
+def _triage(
+    bench: Bench, tree: Checkout, model: Path, *words: str, codes: Sequence[int] = (EXIT_CLEAN, EXIT_INCOMPLETE)
+) -> TriageTime:
     done = bench.tool(tree, "triage", model, *words, "--out", "triages", codes=codes)
     latest = bench.work / "triages" / "latest"
     steps = json.loads((latest / "triage.json").read_text())["steps"]

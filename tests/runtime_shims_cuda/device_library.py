@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from aoti_debug.base.machine import compiler as cuda_toolkit
+from aoti_debug.base.machine.compiler import find_header_directory, triton_directory
 from aoti_debug.instrument.builder.compiling.runtime_objects import translation_units, unpack_kernels
 
 HERE = Path(__file__).resolve().parent
@@ -242,8 +242,8 @@ class DeviceLibrary:
 
 def cuda_include() -> Path | None:
     """The directory of a cuda.h: the toolkit's, or the one that triton brings."""
-    triton = cuda_toolkit.triton_directory()
-    return cuda_toolkit.find_header_directory("cuda.h") or (triton / "include" if triton else None)
+    triton = triton_directory()
+    return find_header_directory("cuda.h") or (triton / "include" if triton else None)
 
 
 def compiler() -> str | None:

@@ -20,7 +20,6 @@ from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine import compiler as compilers
-from aoti_debug.base.machine import compiler as cuda_toolkit
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.runs.rundir import run_directory
 
@@ -229,7 +228,7 @@ def ptxas() -> Iterator[MachineCheck]:
     if chosen:
         yield _check_chosen_ptxas(Path(chosen), triton_ptxas)
         return
-    path = triton_ptxas or cuda_toolkit.find_program("ptxas")
+    path = triton_ptxas or compilers.find_program("ptxas")
     if path is None:
         yield missing("ptxas", "neither in triton nor in a CUDA toolkit", "pip install triton")
     else:
@@ -247,7 +246,7 @@ def _check_chosen_ptxas(path: Path, triton_ptxas: Path | None) -> MachineCheck:
 
 
 def _triton_ptxas() -> Path | None:
-    directory = cuda_toolkit.triton_directory()
+    directory = compilers.triton_directory()
     path = directory / "bin/ptxas" if directory else None
     return path if path and path.is_file() else None
 
@@ -256,7 +255,7 @@ def sanitizer() -> Iterator[MachineCheck]:
     """Checks for compute-sanitizer."""
     if not torch_cuda():
         return
-    path = cuda_toolkit.find_program("compute-sanitizer") or _program_of_package(SANITIZER_PACKAGE, "compute-sanitizer")
+    path = compilers.find_program("compute-sanitizer") or _program_of_package(SANITIZER_PACKAGE, "compute-sanitizer")
     if path is None:
         todo = f"pip install {SANITIZER_PACKAGE}, or the CUDA toolkit: repros are confirmed with it"
         yield missing("compute-sanitizer", "not found", todo)
@@ -268,7 +267,7 @@ def debugger() -> Iterator[MachineCheck]:
     """Checks for cuda-gdb."""
     if not torch_cuda():
         return
-    path = cuda_toolkit.find_program("cuda-gdb")
+    path = compilers.find_program("cuda-gdb")
     if path is None:
         yield missing("cuda-gdb", "not found", "install the CUDA toolkit, if you want to step through a kernel")
     else:

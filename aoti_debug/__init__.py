@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aoti_debug.app.torch_compile.debug import debug
     from aoti_debug.base.version import __version__
     from aoti_debug.instrument.builder.build import build
+    from aoti_debug.instrument.builder.settings import BuildSettings
     from aoti_debug.package.printing.inspectors import inspect_modules, inspector
     from aoti_debug.package.printing.print_operator import print_
     from aoti_debug.runs.diagnosis.diagnose import diagnose
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from aoti_debug.runs.rundir.run_directory import open_run
 
 __all__ = [
+    "BuildSettings",
     "__version__",
     "build",
     "debug",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "BuildSettings": "aoti_debug.instrument.builder.settings",
     "__version__": "aoti_debug.base.version",
     "build": "aoti_debug.instrument.builder.build",
     "debug": "aoti_debug.app.torch_compile.debug",

@@ -48,24 +48,30 @@ class Repro:
         return self.path / "repro.py" if self.path.is_dir() else self.path
 
 
-def write_repro(
-    kernel: str,
-    *,
-    run: DiagnosedRun | str | Path | None = None,
-    launch: str | None = None,
-    output: Path | None = None,
-    one_file: int | None = None,
-    trusted: bool = False,
-    say: Callable[[str], None] = lambda text: None,
-) -> Repro:
-    """Writes what replays a launch of a kernel; where the run saved no tensors of it, runs it again first.
+@dataclass(frozen=True)
+class ReproOptions:
+    """The launch to replay, and where its repro is written.
 
-    Args:
+    Attributes:
         run: a run that is open, a run directory or its name; None for the newest run.
         launch: "0.3"; None for the launch that the run's fault is laid to, or else the kernel's first.
         output: what to write; None for `repro_<kernel>_<launch>` here, with `.py` if it is one file.
         one_file: how many bytes one file that holds everything may carry, compressed; None for a folder.
         trusted: write it even if the run was not made on this account.
+    """
+
+    kernel: str
+    run: DiagnosedRun | str | Path | None = None
+    launch: str | None = None
+    output: Path | None = None
+    one_file: int | None = None
+    trusted: bool = False
+
+
+def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text: None) -> Repro:
+    """Writes what replays a launch of a kernel; where the run saved no tensors of it, runs it again first.
+
+    Args:
         say: is told what happens, a line each.
 
     Raises:
@@ -73,13 +79,13 @@ def write_repro(
             is there already, or the run was not made on this account and is not trusted.
         RunDirError: the run cannot be read, or holds too little of the launch and cannot be repeated.
     """
-    diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)
+    diagnosed = options.run if isinstance(options.run, DiagnosedRun) else open_diagnosed(options.run)
     opened, verdict = diagnosed.run, diagnosed.verdict
-    selected = find_launch(opened, kernel, launch, verdict.suspects if verdict else ())
-    require_trust(opened, selected, trusted=trusted)
+    selected = find_launch(opened, options.kernel, options.launch, verdict.suspects if verdict else ())
+    require_trust(opened, selected, trusted=options.trusted)
     recorded = _recorded(diagnosed, selected)
     kind_of(recorded, opened.manifest)
-    path = output or Path(default_folder(recorded) + ("" if one_file is None else ".py"))
+    path = options.output or Path(default_folder(recorded) + ("" if options.one_file is None else ".py"))
     check_free(path)
 
     arguments = arguments_of(recorded)
@@ -88,7 +94,7 @@ def write_repro(
         say("running the package again at level 1 for this launch")
         from aoti_debug.repro.run_again import run_again  # imports all that runs a package
 
-        diagnosed = run_again(opened, selected, trusted=trusted)
+        diagnosed = run_again(opened, selected, trusted=options.trusted)
         opened = diagnosed.run
         say(f"recorded in {opened.path}")
         recorded = _recorded(diagnosed, opened.launch(selected.id))
@@ -96,15 +102,15 @@ def write_repro(
     _check_complete(recorded, arguments)
     contents = generate(recorded, opened.manifest, arguments)
     tensors = tensor_files(arguments)
-    if one_file is None:
+    if options.one_file is None:
         write_folder(path, contents, arguments, _header(recorded, opened.manifest))
     else:
         from aoti_debug.repro.single_file import single_file  # makes an archive; a folder does without it
 
-        write_file(path, single_file(contents, tensors, one_file))
+        write_file(path, single_file(contents, tensors, options.one_file))
     size = sum(file.stat().st_size for file in tensors.values())
     count = len(arguments.tensors) + len(arguments.results)
-    return Repro(path, kernel, recorded.id, opened.path, count, size, recorded.fault)
+    return Repro(path, options.kernel, recorded.id, opened.path, count, size, recorded.fault)
 
 
 def _recorded(diagnosed: DiagnosedRun, launch: Launch) -> RecordedLaunch:

@@ -33,7 +33,7 @@ from aoti_debug.package.manifest import PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import EVERYTHING, SiteFilter
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import ModelCalls, RunOptions, recording_everything
@@ -257,7 +257,7 @@ class _Session:
         with self._steps.step("repro") as note:
             try:
                 repro = write_repro(
-                    launch.kernel, run=DiagnosedRun(run), launch=launch.id, output=self._folder / "repro"
+                    ReproOptions(launch.kernel, run=DiagnosedRun(run), launch=launch.id, output=self._folder / "repro")
                 )
             except AotiDebugError as error:
                 note.text = f"no repro: {error}"

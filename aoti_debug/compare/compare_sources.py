@@ -23,7 +23,7 @@ from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.repro.evidence import FAILED, gather
 from aoti_debug.repro.modes import Mode, modes, this_machine
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
@@ -83,7 +83,7 @@ def _compared(diagnosed: DiagnosedRun, launch: Launch, mode: Mode | None, place:
         reason = mode.missing if mode is not None else traits_of(launch.site.kind).not_replayed or OPERATOR
         return _row(launch, verdict, reason)
     try:
-        write_repro(launch.kernel, run=diagnosed, launch=launch.id, output=place, trusted=True)
+        write_repro(ReproOptions(launch.kernel, run=diagnosed, launch=launch.id, output=place, trusted=True))
     except AotiDebugError as error:
         return _row(launch, verdict, wording.first_line(str(error)))
     if built is not None:

@@ -12,7 +12,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.repro.evidence import gather
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
@@ -72,5 +72,5 @@ def test_a_launch_inside_is_replayed_alone(run: tuple[str, RunDir], tmp_path: Pa
         for launch in reversed(record.launches)
         if launch.site.subgraph.endswith(REPLAYED[name]) and launch.kernel.startswith("cpp_")
     )
-    repro = write_repro(launch.kernel, run=record.path, launch=launch.id, output=tmp_path / "repro")
+    repro = write_repro(ReproOptions(launch.kernel, run=record.path, launch=launch.id, output=tmp_path / "repro"))
     assert gather(repro.path).outcome == "as recorded"

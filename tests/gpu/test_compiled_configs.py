@@ -19,7 +19,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.build import BuildOptions
 from aoti_debug.package.manifest import ConfigOrigin, Kernel, Kind, PackageOrigin
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -125,7 +125,7 @@ def test_every_launch_is_replayed_in_every_way(compiled: Callable[[str], Compile
         x.id: x for x in run.launches if x.site.kind is Kind.TRITON and x.status is not LaunchStatus.NOT_STARTED
     }
     folders = [
-        write_repro(launch.kernel, run=run.path, launch=id_, output=tmp_path / id_).path
+        write_repro(ReproOptions(launch.kernel, run=run.path, launch=id_, output=tmp_path / id_)).path
         for id_, launch in launches.items()
     ]
     done = replay_many([(folder, ("--backend", backend)) for backend in BACKENDS for folder in folders])

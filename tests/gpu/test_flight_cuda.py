@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from aoti_debug.base.abi import Phase
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.runs.run import runner
@@ -73,7 +73,7 @@ def test_the_faulting_launchs_inputs_are_rescued(gather: Callable[[], Built], tm
     assert any(tensor.shape == (1000, 64) for tensor in inputs_of(result.run, suspect.id))
     assert inputs_of(result.run, f"0.{suspect.key.launch - 1}")
     assert not (result.run.path / shared_files.FLIGHT_RECORDER).is_symlink()
-    repro = write_repro(suspect.kernel, run=result.run.path, output=tmp_path / "repro")
+    repro = write_repro(ReproOptions(suspect.kernel, run=result.run.path, output=tmp_path / "repro"))
     assert repro.run == result.run.path
     done = subprocess.run([sys.executable, str(repro.script)], capture_output=True, text=True, check=False)
     assert (done.returncode, "fault reproduced" in done.stdout) == (11, True), done.stdout + done.stderr

@@ -10,6 +10,7 @@ import torch
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.compare.fx_repro.fx_repro import FxExtra, write_fx_repro
+from aoti_debug.repro.repro import ReproOptions
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from tests.built_model import Built
@@ -27,7 +28,9 @@ def test_launches_of_triton_kernels_and_of_libraries(build: Callable[[str], Buil
     for launch in run.launches:
         path = tmp_path / launch.id
         try:
-            repro = write_fx_repro(launch.kernel, run=run.path, launch=launch.id, output=path, extras=[FxExtra.ISSUE])
+            repro = write_fx_repro(
+                ReproOptions(launch.kernel, run=run.path, launch=launch.id, output=path), [FxExtra.ISSUE]
+            )
         except UsageError as error:
             refused.append(str(error))
             continue

@@ -11,7 +11,7 @@ import torch
 
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.package.manifest import Kind
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -82,7 +82,9 @@ def replays(package: Package, tmp_path_factory: pytest.TempPathFactory) -> Calla
             for id_, launch in launches.items():
                 try:
                     folders.append(
-                        write_repro(launch.kernel, run=result.run.path, launch=id_, output=folder / id_).path
+                        write_repro(
+                            ReproOptions(launch.kernel, run=result.run.path, launch=id_, output=folder / id_)
+                        ).path
                     )
                 except AotiDebugError as error:
                     refused[id_] = str(error)
@@ -153,7 +155,7 @@ def test_a_gather_outside_its_table_faults_alone(package: Package, tmp_path: Pat
     guilty = result.verdict.launch
     assert guilty is not None
     assert guilty.kernel.startswith("gather_kernel")
-    written = write_repro(guilty.kernel, run=result.run.path, output=tmp_path / "repro")
+    written = write_repro(ReproOptions(guilty.kernel, run=result.run.path, output=tmp_path / "repro"))
     assert written.fault
     for backend in BACKENDS:
         (done,) = replay_many([(written.path, ("--backend", backend))])

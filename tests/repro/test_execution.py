@@ -13,7 +13,7 @@ import torch
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Kind
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
@@ -81,7 +81,9 @@ def test_every_launch_is_replayed_bit_for_bit(name: str, saved: Callable[[str], 
     folders, refused = [], []
     for launch in run.launches:
         try:
-            written = write_repro(launch.kernel, run=run.path, launch=launch.id, output=tmp_path / launch.id)
+            written = write_repro(
+                ReproOptions(launch.kernel, run=run.path, launch=launch.id, output=tmp_path / launch.id)
+            )
             folders.append(written.path)
         except UsageError:
             refused.append(launch)
@@ -101,7 +103,7 @@ def test_every_launch_is_replayed_bit_for_bit(name: str, saved: Callable[[str], 
 def test_a_run_without_tensors_is_repeated(built: Callable[[str], Built], tmp_path: Path) -> None:
     first = runner.run(RunOptions(built("mixed").package, level=3, out=tmp_path)).run
     heard: list[str] = []
-    written = write_repro("cpp_fused_relu_1", run=first.path, output=tmp_path / "repro", say=heard.append)
+    written = write_repro(ReproOptions("cpp_fused_relu_1", run=first.path, output=tmp_path / "repro"), say=heard.append)
     again = open_run(written.run)
     assert heard == [
         f"{first.path.name} (level 3) has no tensors of launch {written.launch}",
@@ -118,7 +120,7 @@ def test_a_filter_and_a_phase_do_not_stand_in_the_way(built: Callable[[str], Bui
     first = runner.run(
         RunOptions(built("mixed").package, level=1, filters=("nothing*",), phase="before", out=tmp_path, calls=2)
     ).run
-    written = write_repro("aoti_torch_cpu_topk", run=first.path, launch="1.6", output=tmp_path / "repro")
+    written = write_repro(ReproOptions("aoti_torch_cpu_topk", run=first.path, launch="1.6", output=tmp_path / "repro"))
     assert open_run(written.run).info.calls == 2
     assert "0.3\n" not in (written.path / "README").read_text()
     done = replay(written.path)
@@ -134,7 +136,7 @@ def test_a_fault_of_a_model_is_reproduced_alone(built: Callable[[str], Built], t
     assert result.verdict is not None
     guilty = result.verdict.launch
     assert guilty is not None
-    written = write_repro(guilty.kernel, run=result.run.path, output=tmp_path / "repro")
+    written = write_repro(ReproOptions(guilty.kernel, run=result.run.path, output=tmp_path / "repro"))
     assert written.fault.startswith("index out of bounds: ")
     done = replay(written.path)
     assert done.returncode == 11, done
@@ -146,7 +148,7 @@ def test_a_fault_of_a_model_is_reproduced_alone(built: Callable[[str], Built], t
 
 def test_a_launch_that_does_nothing_differs(saved: Callable[[str], RunDir], tmp_path: Path) -> None:
     run = saved("mixed")
-    script = write_repro("cpp_fused_relu_1", run=run.path, output=tmp_path / "repro").script
+    script = write_repro(ReproOptions("cpp_fused_relu_1", run=run.path, output=tmp_path / "repro")).script
     text = script.read_text()
     assert "\n    KERNEL(" in text
     script.write_text(text.replace("\n    KERNEL(", "\n    (", 1))

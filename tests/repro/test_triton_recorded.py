@@ -20,7 +20,7 @@ from aoti_debug.package.pt2 import trust
 from aoti_debug.package.triton_config.infer import infer_config
 from aoti_debug.repro.arguments import arguments_of
 from aoti_debug.repro.recorded_launch import recorded_launch
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 from tests import archives
@@ -67,7 +67,7 @@ def test_every_kept_launch_is_as_recorded(recorded: Callable[[str], RunDir], tmp
     assert ids
     jobs = []
     for id_ in ids:
-        written = write_repro(run.launch(id_).kernel, run=run.path, launch=id_, output=tmp_path / id_)
+        written = write_repro(ReproOptions(run.launch(id_).kernel, run=run.path, launch=id_, output=tmp_path / id_))
         jobs.append((written.path, ("--backend", "interpret")))
     done = replay_many(jobs)
     assert [x.name for x in done if x.code == 0 and "as recorded" in x.said] == ids, done
@@ -89,7 +89,7 @@ def test_launches_of_a_package_without_configurations_are_interpreted(
     jobs = []
     for id_ in ids:
         kernel, folder = run.launch(id_).kernel, tmp_path / id_
-        written = write_repro(kernel, run=tmp_path / "run", launch=id_, output=folder, trusted=True)
+        written = write_repro(ReproOptions(kernel, run=tmp_path / "run", launch=id_, output=folder, trusted=True))
         assert ": derived from the launch's grid and warps" in (written.path / "README").read_text() or (
             ": chosen, not recorded in the package" in (written.path / "README").read_text()
         )
@@ -104,7 +104,7 @@ def test_another_block_along_the_reduction_computes_the_same(
 ) -> None:
     run = recorded("reductions")
     name = next(k.name for k in run.manifest.kernels if k.name.startswith("triton_red_fused__softmax"))
-    folder = write_repro(name, run=run.path, output=tmp_path / "repro").path
+    folder = write_repro(ReproOptions(name, run=run.path, output=tmp_path / "repro")).path
     text = (folder / "repro.py").read_text()
     assert '"R0_BLOCK": 2048' in text
     (folder / "repro.py").write_text(text.replace('"R0_BLOCK": 2048', f'"R0_BLOCK": {block}'))
@@ -116,7 +116,7 @@ def test_two_specialisations_under_one_name_are_told_apart(recorded: Callable[[s
     run = recorded("two_specialisations")
     texts = []
     for kernel in ("scaled_add_kernel_0", "scaled_add_kernel_1"):
-        folder = write_repro(kernel, run=run.path, output=tmp_path / kernel).path
+        folder = write_repro(ReproOptions(kernel, run=run.path, output=tmp_path / kernel)).path
         texts.append((folder / "repro.py").read_text())
     assert ['constants={"DOUBLE": True, "BLOCK": 256}' in text for text in texts] == [True, False]
     assert ['constants={"DOUBLE": False, "BLOCK": 64}' in text for text in texts] == [False, True]
@@ -124,7 +124,9 @@ def test_two_specialisations_under_one_name_are_told_apart(recorded: Callable[[s
 
 def test_an_autotuned_kernel_has_the_configuration_that_ran(recorded: Callable[[str], RunDir], tmp_path: Path) -> None:
     run = recorded("reductions")
-    text = (write_repro("tuned_kernel_0", run=run.path, output=tmp_path / "repro").path / "repro.py").read_text()
+    text = (
+        write_repro(ReproOptions("tuned_kernel_0", run=run.path, output=tmp_path / "repro")).path / "repro.py"
+    ).read_text()
     launch = next(x for x in run.launches if x.kernel == "tuned_kernel_0")
     assert launch.grid is not None
     block = {1: 64, 2: 128}[launch.grid.num_warps]  # as its configurations say
@@ -133,7 +135,9 @@ def test_an_autotuned_kernel_has_the_configuration_that_ran(recorded: Callable[[
 
 
 def test_without_the_package_the_machine_code_is_not_there(recorded: Callable[[str], RunDir], tmp_path: Path) -> None:
-    folder = write_repro("scaled_add_kernel_0", run=recorded("mixed").path, output=tmp_path / "repro").path
+    folder = write_repro(
+        ReproOptions("scaled_add_kernel_0", run=recorded("mixed").path, output=tmp_path / "repro")
+    ).path
     assert not (folder / "kernel.cubin").exists()
     assert "cubin       not available: the package that was run was not found" in (folder / "README").read_text()
     done = replay(folder, "--backend", "cubin")
@@ -145,7 +149,7 @@ def test_a_launch_whose_tensors_are_gone_is_refused(recorded: Callable[[str], Ru
     run = recorded("mixed")
     gone = next(x for x in run.launches if x.site.kind is Kind.TRITON and x.id not in kept(run))
     with pytest.raises(Exception, match="is gone") as caught:
-        write_repro(gone.kernel, run=run.path, launch=gone.id, output=tmp_path / "repro")
+        write_repro(ReproOptions(gone.kernel, run=run.path, launch=gone.id, output=tmp_path / "repro"))
     assert not isinstance(caught.value, UsageError)
     assert not (tmp_path / "repro").exists()
 
@@ -171,14 +175,18 @@ def with_package(run: RunDir, folder: Path, code: bytes) -> RunDir:
 
 def test_the_packages_own_machine_code_is_copied(recorded: Callable[[str], RunDir], tmp_path: Path) -> None:
     run = with_package(recorded("mixed"), tmp_path, CODE)
-    folder = write_repro("scaled_add_kernel_0", run=run.path, output=tmp_path / "repro", trusted=True).path
+    folder = write_repro(
+        ReproOptions("scaled_add_kernel_0", run=run.path, output=tmp_path / "repro", trusted=True)
+    ).path
     assert (folder / "kernel.cubin").read_bytes() == CODE
     assert 'binary=Binary("kernel.cubin", "scaled_add_kernel", shared_bytes=0),' in (folder / "repro.py").read_text()
 
 
 def test_machine_code_of_another_build_is_not_taken(recorded: Callable[[str], RunDir], tmp_path: Path) -> None:
     run = with_package(recorded("mixed"), tmp_path, b"\x7fELF other code")
-    folder = write_repro("scaled_add_kernel_0", run=run.path, output=tmp_path / "repro", trusted=True).path
+    folder = write_repro(
+        ReproOptions("scaled_add_kernel_0", run=run.path, output=tmp_path / "repro", trusted=True)
+    ).path
     assert not (folder / "kernel.cubin").exists()
     assert "was rebuilt after the run" in (folder / "README").read_text()
 

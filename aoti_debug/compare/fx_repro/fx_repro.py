@@ -26,6 +26,7 @@ from aoti_debug.package.recording import levels
 from aoti_debug.package.reference.program import Reference
 from aoti_debug.repro.folder import check_free, default_folder, unfinished
 from aoti_debug.repro.recorded_launch import fault_of, find_launch, require_trust
+from aoti_debug.repro.repro import ReproOptions
 from aoti_debug.repro.run_again import run_again
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
@@ -71,35 +72,32 @@ class FxRepro:
 
 
 def write_fx_repro(
-    kernel: str,
-    *,
-    run: DiagnosedRun | str | Path | None = None,
-    launch: str | None = None,
-    output: Path | None = None,
-    extras: Collection[FxExtra] = (),
-    trusted: bool = False,
-    say: Callable[[str], None] = lambda text: None,
+    options: ReproOptions, extras: Collection[FxExtra] = (), say: Callable[[str], None] = lambda text: None
 ) -> FxRepro:
     """Writes the part of the graph that a launch computes as a script, and runs the script once.
 
     Args:
-        run, launch, trusted, say: as of `aoti_debug.repro.write_repro`.
-        output: the folder to write; None for `repro_fx_<kernel>_<launch>` here.
+        options: the output is `repro_fx_<kernel>_<launch>` here by default.
         extras: what to write beside it.
+        say: is told what happens, a line each.
 
     Raises:
-        UsageError: there is no such kernel or launch, its part of the graph has no form in FX, something is there
-            already, or the run was not made on this account and is not trusted.
+        UsageError: one file is asked for, there is no such kernel or launch, its part of the graph has no form in FX,
+            something is there already, or the run was not made on this account and is not trusted.
         ArtifactError: the package holds no graph.
         RunDirError: the run cannot be read, or saved too little and cannot be repeated.
         TargetError: the tensors cannot be saved.
     """
-    diagnosed = run if isinstance(run, DiagnosedRun) else open_diagnosed(run)
-    selected = find_launch(diagnosed.run, kernel, launch, diagnosed.verdict.suspects if diagnosed.verdict else ())
-    require_trust(diagnosed.run, selected, trusted=trusted)
-    path = output or Path(default_folder(selected, PREFIX))
+    if options.one_file is not None:
+        asked = next(iter(extras)).value if extras else "--fx"
+        raise UsageError(f"--single-file and {asked} exclude each other", hint="pass one of them")
+    diagnosed = options.run if isinstance(options.run, DiagnosedRun) else open_diagnosed(options.run)
+    suspects = diagnosed.verdict.suspects if diagnosed.verdict else ()
+    selected = find_launch(diagnosed.run, options.kernel, options.launch, suspects)
+    require_trust(diagnosed.run, selected, trusted=options.trusted)
+    path = options.output or Path(default_folder(selected, PREFIX))
     check_free(path)
-    recorded, reference, region = recorded_region(diagnosed.run, selected, say, trusted=trusted)
+    recorded, reference, region = recorded_region(diagnosed.run, selected, say, trusted=options.trusted)
     graph = reference.graph(region.graph, region.function)
     assert graph is not None
     module = module_text(reference, graph, region)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ToolchainError, UsageError
@@ -15,7 +15,6 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.base.machine.steps import Step, StepListener, Steps
-from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import compare_kernels, join_program, join_reference, package_manifest, write_package
 from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelSet
 from aoti_debug.instrument.builder.compiling import failed_kernel, runtime_objects
@@ -23,8 +22,9 @@ from aoti_debug.instrument.builder.compiling.compile_library import LibraryCompi
 from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import CompileError, Toolchain
 from aoti_debug.instrument.builder.instrument import instrument
-from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions, CheckedOptions, check
+from aoti_debug.instrument.builder.options import BuildOptions, CheckedOptions, check
 from aoti_debug.instrument.builder.package_manifest import analyse
+from aoti_debug.instrument.builder.settings import BuildProgress, BuildSettings, options_of
 from aoti_debug.instrument.frontend import (
     compiled_package,
     exported_program,
@@ -40,12 +40,13 @@ from aoti_debug.package.inputs.signature import ModelSignature
 from aoti_debug.package.manifest import Manifest, PackageOrigin
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
-from aoti_debug.package.recording import levels, site_filter
+from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import Unmatched
 from aoti_debug.package.weights_file import WeightsPlace
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -146,12 +147,6 @@ def make_random_inputs(
     return embedded_inputs(folder, worker_process.run_worker(worker_process.WITHOUT_LOWERING, request, torch, timeout))
 
 
-class BuildProgress(Protocol):
-    """A callback for every stage: at its beginning (`seconds` is None), and at its end with its duration."""
-
-    def __call__(self, stage: str, seconds: float | None) -> None: ...
-
-
 class _Reports(StepListener):
     """Tells a callback of the stages."""
 
@@ -168,50 +163,20 @@ class _Reports(StepListener):
 __all__ = ["BuildOptions", "BuildProgress", "BuildSummary", "build", "build_report"]
 
 
-def build(  # noqa: PLR0913 - the public function, whose users name each option
-    program_or_path: str | Path | ExportedProgram,
-    *,
-    level: int | str = 3,
-    filters: Sequence[str] = (),
-    modules: Sequence[str] = (),
-    lines: Sequence[str] = (),
-    output: str | Path | None = None,
-    inputs: str | Path | None = None,
-    inductor_configs: Mapping[str, Any] | None = None,
-    imports: Sequence[str] = (),
-    libraries: Sequence[str | Path] = (),
-    keep_sources: str | Path | None = None,
-    model: str = "",
-    random_inputs: int | None = None,
-    exported: str | Path | None = None,
-    progress: BuildProgress | None = None,
-    timeout: float = TIMEOUT,
-    trusted: bool = False,
-) -> Path:
-    """Builds an instrumented package and returns its path. See BuildOptions for the arguments.
+def build(program_or_path: str | Path | ExportedProgram, **settings: Unpack[BuildSettings]) -> Path:
+    """Builds an instrumented package and returns its path.
+
+    Args:
+        program_or_path: an exported program, or the file of one or of a compiled package.
+        settings: level=1, filters=["triton_*"], output="m.pt2": help(aoti_debug.BuildSettings) lists them.
 
     Raises:
-        UsageError: an argument is wrong, or the output cannot be written.
+        TypeError: there is no such setting.
+        UsageError: a setting is wrong, or the output cannot be written.
         ArtifactError: the program or the inputs are damaged or of the wrong kind.
         ToolchainError: torch or the compiler failed.
     """
-    options = BuildOptions(
-        program=program_or_path,
-        level=levels.number(level),
-        filters=tuple(filters),
-        modules=tuple(modules),
-        lines=tuple(lines),
-        output=None if output is None else Path(output),
-        inputs=None if inputs is None else Path(inputs),
-        inductor_configs=inductor_configs or {},
-        user_code=UserCode(tuple(imports), tuple(map(Path, libraries)), trusted),
-        keep_sources=None if keep_sources is None else Path(keep_sources),
-        timeout=timeout,
-        model=model,
-        random_inputs=random_inputs,
-        exported=None if exported is None else Path(exported),
-    )
-    return build_report(options, progress).package
+    return build_report(options_of(program_or_path, settings), settings.get("progress")).package
 
 
 def build_report(options: BuildOptions, progress: BuildProgress | None = None) -> BuildSummary:

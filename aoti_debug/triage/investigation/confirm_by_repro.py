@@ -18,7 +18,7 @@ from aoti_debug.base.native.frames import without_compiled_folders
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.repro.evidence import FAILED, Evidence, gather
 from aoti_debug.repro.modes import Mode, modes, this_machine
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run.runner import RunResult
@@ -127,7 +127,9 @@ def write(diagnosed: DiagnosedRun, launch: Launch, folder: Path, steps: Steps) -
             note.text = f"launches of kind {launch.site.kind.value} cannot be replayed"
             return None, note.text
         try:
-            written = write_repro(launch.kernel, run=diagnosed, launch=launch.id, output=folder, trusted=True)
+            written = write_repro(
+                ReproOptions(launch.kernel, run=diagnosed, launch=launch.id, output=folder, trusted=True)
+            )
         except AotiDebugError as error:
             note.text = f"no repro: {error}"
             return None, note.text

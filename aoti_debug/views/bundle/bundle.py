@@ -6,7 +6,6 @@ import io
 import tarfile
 import time
 import zipfile
-from collections.abc import Collection
 from pathlib import Path
 
 from aoti_debug.base.errors import UsageError
@@ -86,19 +85,28 @@ class Bundle:
     contents: Contents
 
 
-def write_bundle(subject: ReportSubject, output: Path | None = None, parts: Collection[RedactedPart] = ()) -> Bundle:
-    """Writes the archive, whole or not at all.
+@dataclass(frozen=True)
+class BundleOptions:
+    """The archive to write, and what it leaves out.
 
-    Args:
+    Attributes:
         output: ends in .zip, .tar.gz or .tgz; None for a .zip in the working directory.
-        parts: what is left out.
+        left_out: parts that are not packed.
+    """
+
+    output: Path | None = None
+    left_out: tuple[RedactedPart, ...] = ()
+
+
+def write_bundle(subject: ReportSubject, options: BundleOptions) -> Bundle:
+    """Writes the archive, whole or not at all.
 
     Raises:
         UsageError: the file already exists, its name has another ending, or it cannot be written.
         RunDirError: a run is damaged.
     """
-    path = output or Path(default_name(subject))
+    path = options.output or Path(default_name(subject))
     check_output(path)
-    contents = contents_of(subject, frozenset(parts))
+    contents = contents_of(subject, frozenset(options.left_out))
     write_archive(path, contents)
     return Bundle(path, path.stat().st_size, contents)

@@ -17,6 +17,7 @@ from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.compare.fx_repro.fx_repro import FxExtra, write_fx_repro
+from aoti_debug.repro.repro import ReproOptions
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -43,13 +44,13 @@ def _forked() -> Iterator[None]:
 
 
 def written(run: RunDir, launch: Launch, folder: Path) -> int:
-    return write_fx_repro(launch.kernel, run=run.path, launch=launch.id, output=folder / launch.id).code
+    return write_fx_repro(ReproOptions(launch.kernel, run=run.path, launch=launch.id, output=folder / launch.id)).code
 
 
 @pytest.mark.parametrize(("wrong", "code"), [(-1, 0), (1, 10)])
 def test_it_computes_what_was_recorded_or_says_where_it_does_not(tmp_path: Path, wrong: int, code: int) -> None:
     run = chains.chain(tmp_path / "runs", (ADD,) * 4, wrong=wrong, step=2)
-    repro = write_fx_repro("cpp_fused_add_1", run=run.path, output=tmp_path / "repro")
+    repro = write_fx_repro(ReproOptions("cpp_fused_add_1", run=run.path, output=tmp_path / "repro"))
     assert (repro.code, repro.calls, repro.inputs, repro.outputs) == (code, 2, 1, 1)
     assert repro.lines[-1] == ("as recorded" if code == 0 else "NOT as recorded")
     done = subprocess.run([sys.executable, "-I", repro.path / "repro.py"], capture_output=True, text=True, check=False)
@@ -60,7 +61,7 @@ def test_it_computes_what_was_recorded_or_says_where_it_does_not(tmp_path: Path,
 def test_what_was_wrong_is_in_the_issue_text_and_the_minifier_has_its_script(tmp_path: Path) -> None:
     run = chains.chain(tmp_path / "runs", (ADD,) * 4, wrong=1, step=2)
     path = tmp_path / "repro"
-    repro = write_fx_repro("cpp_fused_add_1", run=run.path, output=path, extras=list(FxExtra))
+    repro = write_fx_repro(ReproOptions("cpp_fused_add_1", run=run.path, output=path), list(FxExtra))
     assert repro.files == (path / "repro.py", path / "minifier_launcher.py", path / "issue.md")
     text = (path / "issue.md").read_text()
     assert "**Observed**: eager against what the kernel wrote: node_3: DIFFERS: Tensor-likes are not close!" in text
@@ -71,7 +72,7 @@ def test_what_was_wrong_is_in_the_issue_text_and_the_minifier_has_its_script(tmp
 def test_random_numbers_are_refused_and_leave_nothing(tmp_path: Path) -> None:
     run = chains.chain(tmp_path / "runs", (ADD, "aten.bernoulli.default"))
     with pytest.raises(UsageError, match=r"aten\.bernoulli\.default draws random numbers"):
-        write_fx_repro("cpp_fused_add_1", run=run.path, output=tmp_path / "out" / "repro")
+        write_fx_repro(ReproOptions("cpp_fused_add_1", run=run.path, output=tmp_path / "out" / "repro"))
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -104,11 +105,13 @@ def test_operators_that_fail_leave_the_repro(
     (run.path / "run.json").write_text(json.dumps({**info, "imports": ["fx_ops"]}))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    repro = write_fx_repro("cpp_fused_add_1", run=run.path, output=tmp_path / "repro", trusted=True)
+    repro = write_fx_repro(ReproOptions("cpp_fused_add_1", run=run.path, output=tmp_path / "repro", trusted=True))
     assert (repro.code, repro.lines[-1]) == (code, line)
     assert (repro.path / "tensors.pt").is_file()
     with pytest.raises(UsageError, match=f"fxtest.{operator}.default does not come with it"):
-        write_fx_repro("cpp_fused_add_1", run=run.path, output=tmp_path / "other", extras=[FxExtra.ISSUE], trusted=True)
+        write_fx_repro(
+            ReproOptions("cpp_fused_add_1", run=run.path, output=tmp_path / "other", trusted=True), [FxExtra.ISSUE]
+        )
 
 
 def test_of_a_launch_that_crashed_there_are_its_inputs(
@@ -120,7 +123,9 @@ def test_of_a_launch_that_crashed_there_are_its_inputs(
     assert result.verdict.launch is not None
     launch = result.verdict.launch
     assert launch.status is LaunchStatus.OPEN
-    repro = write_fx_repro(launch.kernel, run=result.run.path, launch=launch.id, output=tmp_path / "repro")
+    repro = write_fx_repro(
+        ReproOptions(launch.kernel, run=result.run.path, launch=launch.id, output=tmp_path / "repro")
+    )
     assert (repro.code, repro.lines[-1]) == (-signal.SIGSEGV, "the script ended with SIGSEGV")
     recorded = torch.load(repro.path / "tensors.pt", weights_only=True)
     assert len(recorded["inputs"]) == repro.inputs > 0
@@ -131,7 +136,7 @@ def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
     run = chains.chain(tmp_path / "runs", (ADD,) * 2)
     (tmp_path / "repro").mkdir()
     with pytest.raises(UsageError, match="already exists"):
-        write_fx_repro("cpp_fused_add_1", run=run.path, output=tmp_path / "repro")
+        write_fx_repro(ReproOptions("cpp_fused_add_1", run=run.path, output=tmp_path / "repro"))
 
 
 def test_the_command_line(tmp_path: Path) -> None:

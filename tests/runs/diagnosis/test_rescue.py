@@ -13,7 +13,7 @@ import torch
 
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis import rescue
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
@@ -232,7 +232,7 @@ def test_one_run_is_enough_for_a_fault_that_does_not_come_again(
     assert [id_ for id_, loaded in tensors.items() if loaded] == [previous, guilty]
     assert torch.equal(tensors[guilty][0], torch.relu(tensors[previous][0]))
     assert not (result.run.path / shared_files.FLIGHT_RECORDER).is_symlink()
-    repro = write_repro(suspect.kernel, run=result.run.path, output=tmp_path / "repro")
+    repro = write_repro(ReproOptions(suspect.kernel, run=result.run.path, output=tmp_path / "repro"))
     monkeypatch.setenv("FAULTY_OPS", "segv")
     done = subprocess.run([sys.executable, str(repro.script)], capture_output=True, text=True, check=False)
     assert "fault reproduced" in done.stdout, done.stdout + done.stderr

@@ -20,7 +20,7 @@ from aoti_debug.runs.show.argument_statistics import Measurer
 from aoti_debug.runs.show.document import document
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.finding_kinds import NONFINITE
-from aoti_debug.views.bundle.bundle import write_bundle
+from aoti_debug.views.bundle.bundle import BundleOptions, write_bundle
 from aoti_debug.views.bundle.contents import contents_of
 from aoti_debug.views.report import report
 from aoti_debug.views.report.redaction import RedactedPart
@@ -59,7 +59,7 @@ def leaks(files: dict[str, bytes], secrets: tuple[str, ...]) -> list[tuple[str, 
 @pytest.mark.parametrize("ending", [".zip", ".tar.gz"])
 def test_a_triage_with_all_that_may_be_sent(tmp_path: Path, ending: str) -> None:
     subject = report.of_triage(triage(tmp_path / "triages"))
-    written = write_bundle(subject, tmp_path / f"b{ending}")
+    written = write_bundle(subject, BundleOptions(tmp_path / f"b{ending}"))
     files = members(written.path)
     assert set(files) == {
         *("triage.json", "versions.json", "report/index.html"),
@@ -77,7 +77,7 @@ def test_an_unpacked_triage_opens(tmp_path: Path) -> None:
     subject = report.of_triage(triage(tmp_path / "triages"))
     for parts in ((), (RedactedPart.TENSORS,), (RedactedPart.SOURCE,), tuple(RedactedPart)):
         name = "-".join(parts) or "all"
-        root = unpacked(write_bundle(subject, tmp_path / f"{name}.zip", parts).path, tmp_path / name)
+        root = unpacked(write_bundle(subject, BundleOptions(tmp_path / f"{name}.zip", parts)).path, tmp_path / name)
         opened = triage_directory.open_triage(root)
         assert opened.finding.kind is subject.finding.kind
         assert (opened.repro is None) == bool(parts)
@@ -89,7 +89,7 @@ def test_an_unpacked_triage_opens(tmp_path: Path) -> None:
 
 def test_without_tensors_no_value_is_inside(tmp_path: Path) -> None:
     subject = report.of_triage(triage(tmp_path / "triages"))
-    written = write_bundle(subject, tmp_path / "b.zip", [RedactedPart.TENSORS])
+    written = write_bundle(subject, BundleOptions(tmp_path / "b.zip", (RedactedPart.TENSORS,)))
     files = members(written.path)
     assert leaks(files, SECRETS) == []
     assert not [name for name in files if "repro" in name or name.endswith(".log")]
@@ -111,7 +111,7 @@ def test_without_tensors_no_value_is_inside(tmp_path: Path) -> None:
 
 def test_without_source_no_line_is_inside(tmp_path: Path) -> None:
     subject = report.of_triage(triage(tmp_path / "triages"))
-    written = write_bundle(subject, tmp_path / "b.zip", [RedactedPart.SOURCE])
+    written = write_bundle(subject, BundleOptions(tmp_path / "b.zip", (RedactedPart.SOURCE,)))
     files = members(written.path)
     assert leaks(files, SOURCES) == []
     assert not [name for name in files if "repro" in name or name.endswith(".log")]
@@ -123,7 +123,7 @@ def test_without_source_no_line_is_inside(tmp_path: Path) -> None:
 
 def test_without_both_neither_is_inside(tmp_path: Path) -> None:
     subject = report.of_triage(triage(tmp_path / "triages"))
-    files = members(write_bundle(subject, tmp_path / "b.zip", tuple(RedactedPart)).path)
+    files = members(write_bundle(subject, BundleOptions(tmp_path / "b.zip", tuple(RedactedPart))).path)
     assert leaks(files, (*SECRETS, *SOURCES)) == []
 
 
@@ -131,15 +131,17 @@ def test_the_report_of_a_restricted_bundle_is_made_again(tmp_path: Path) -> None
     found = triage(tmp_path / "triages")
     page = report.write_triage(found)
     page.write_text("as it was made")
-    whole = members(write_bundle(report.of_triage(found), tmp_path / "a.zip").path)
+    whole = members(write_bundle(report.of_triage(found), BundleOptions(tmp_path / "a.zip")).path)
     assert whole["report/index.html"] == b"as it was made"
-    restricted = members(write_bundle(report.of_triage(found), tmp_path / "b.zip", [RedactedPart.TENSORS]).path)
+    restricted = members(
+        write_bundle(report.of_triage(found), BundleOptions(tmp_path / "b.zip", (RedactedPart.TENSORS,))).path
+    )
     assert b"left out: values of tensors" in restricted["report/index.html"]
 
 
 def test_a_run_opens_from_its_bundle(tmp_path: Path) -> None:
     opened = run(tmp_path / "runs")
-    written = write_bundle(report.of_run(opened), tmp_path / "b.zip")
+    written = write_bundle(report.of_run(opened), BundleOptions(tmp_path / "b.zip"))
     root = unpacked(written.path, tmp_path / "u")
     again = diagnose(open_run(root))
     assert again is not None
@@ -149,16 +151,16 @@ def test_a_run_opens_from_its_bundle(tmp_path: Path) -> None:
 
 def test_of_saved_tensors_those_of_the_guilty_launch_are_sent(tmp_path: Path) -> None:
     subject = report.of_run(saved_run(tmp_path / "runs"))
-    clean = write_bundle(subject, tmp_path / "a.zip")
+    clean = write_bundle(subject, BundleOptions(tmp_path / "a.zip"))
     assert "tensors/0/table.safetensors" not in members(clean.path)
     assert [left.name for left in clean.contents.left_out] == ["tensors/"]
     assert "not in this bundle" in saved_reasons(unpacked(clean.path, tmp_path / "ua"))
     finding = replace(subject.finding, kind=NONFINITE, where=Place("0.1"))
-    guilty = write_bundle(replace(subject, finding=finding), tmp_path / "b.zip")
+    guilty = write_bundle(replace(subject, finding=finding), BundleOptions(tmp_path / "b.zip"))
     assert {"tensors/0/table.safetensors", "tensors/0/rows.safetensors"} <= set(members(guilty.path))
     root = open_run(unpacked(guilty.path, tmp_path / "ub"))
     assert Measurer(root).measure(root.launches[1].args[0], Phase.BEFORE).statistics is not None
-    hidden = write_bundle(replace(subject, finding=finding), tmp_path / "c.zip", [RedactedPart.TENSORS])
+    hidden = write_bundle(replace(subject, finding=finding), BundleOptions(tmp_path / "c.zip", (RedactedPart.TENSORS,)))
     assert not [name for name in members(hidden.path) if name.startswith("tensors")]
 
 
@@ -186,7 +188,7 @@ def test_the_repros_of_all_findings_are_taken_unless_something_is_left_out(tmp_p
     (folder / "repro.py").write_text("print('it compiles')\n")
     subject = report.of_triage(found)
     first = replace(subject.finding, repro=str(folder), also=(subject.finding,))
-    files = members(write_bundle(replace(subject, finding=first), tmp_path / "b.zip").path)
+    files = members(write_bundle(replace(subject, finding=first), BundleOptions(tmp_path / "b.zip")).path)
     assert {"build_failure/repro.py", "repro/repro.py"} <= set(files)
     record = json.loads(files["triage.json"])["finding"]
     assert (record["repro"], record["also"][0]["repro"]) == ("build_failure", "repro")
@@ -201,7 +203,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     log = found.path / "runs/20261120-231501-4711/stderr.log"
     log.unlink()
     log.symlink_to(tmp_path / "secret.txt")
-    files = members(write_bundle(report.of_triage(found), tmp_path / "b.zip").path)
+    files = members(write_bundle(report.of_triage(found), BundleOptions(tmp_path / "b.zip")).path)
     assert leaks(files, ("private",)) == []
     assert "repro/link" not in files
 
@@ -210,10 +212,10 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     subject = report.of_run(run(tmp_path / "runs"))
     (tmp_path / "b.zip").write_text("mine")
     with pytest.raises(UsageError, match="already exists"):
-        write_bundle(subject, tmp_path / "b.zip")
+        write_bundle(subject, BundleOptions(tmp_path / "b.zip"))
     assert (tmp_path / "b.zip").read_text() == "mine"
     with pytest.raises(UsageError, match=r"ends in none of \.zip"):
-        write_bundle(subject, tmp_path / "b.rar")
+        write_bundle(subject, BundleOptions(tmp_path / "b.rar"))
 
 
 def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,14 +226,14 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
     with pytest.raises(UsageError, match="No space left"):
-        write_bundle(subject, tmp_path / "out" / "b.zip")
+        write_bundle(subject, BundleOptions(tmp_path / "out" / "b.zip"))
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_long_logs_are_cut_at_their_beginning(tmp_path: Path) -> None:
     opened = run(tmp_path / "runs")
     (opened.path / "stderr.log").write_bytes(b"begin" + b"x" * (5 << 20) + b"end")
-    written = write_bundle(report.of_run(opened), tmp_path / "b.zip")
+    written = write_bundle(report.of_run(opened), BundleOptions(tmp_path / "b.zip"))
     log = members(written.path)["stderr.log"]
     assert (log.endswith(b"end"), log.startswith(b"begin"), len(log)) == (True, False, 4 << 20)
     assert ("stderr.log", "its beginning") in [(left.name, left.why) for left in written.contents.left_out]
@@ -241,7 +243,7 @@ def test_what_is_not_known_by_name_stays_out(tmp_path: Path) -> None:
     opened = run(tmp_path / "runs")
     for name in ("package.pt2", "inputs.pt", "flight.bin", "core.4711"):
         (opened.path / name).write_bytes(b"x" * 10)
-    written = write_bundle(report.of_run(opened), tmp_path / "b.zip")
+    written = write_bundle(report.of_run(opened), BundleOptions(tmp_path / "b.zip"))
     assert {left.name: left.size for left in written.contents.left_out} == {
         "package.pt2": 10,
         "inputs.pt": 10,
@@ -257,7 +259,7 @@ def test_journals_are_blanked_behind_their_last_record(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-64:] = (SOURCE + STACK).encode()[:64]
     path.write_bytes(data)
-    files = members(write_bundle(subject, tmp_path / "b.zip", tuple(RedactedPart)).path)
+    files = members(write_bundle(subject, BundleOptions(tmp_path / "b.zip", tuple(RedactedPart))).path)
     assert leaks(files, ("made_by", *SECRETS)) == []
     (tmp_path / "journal.bin").write_bytes(files["journal.bin"])
     assert len(records_of(journal.read(tmp_path / "journal.bin"))) == len(records_of(journal.read(path)))
@@ -268,11 +270,11 @@ def test_a_comparison_is_sent_only_with_its_values(tmp_path: Path) -> None:
     opened = run(tmp_path / "runs", 2, fault=False)
     stored_comparison.write(comparison_of(opened), opened.path)
     subject = report.of_run(opened)
-    files = members(write_bundle(subject, tmp_path / "whole.zip").path)
+    files = members(write_bundle(subject, BundleOptions(tmp_path / "whole.zip")).path)
     assert files[stored_comparison.NAME] == (opened.path / stored_comparison.NAME).read_bytes()
     assert b"first_wrong" in files["report/index.html"]
     for part, secrets in ((RedactedPart.TENSORS, SECRETS), (RedactedPart.SOURCE, SOURCES)):
-        written = write_bundle(subject, tmp_path / f"{part.value}.zip", frozenset({part}))
+        written = write_bundle(subject, BundleOptions(tmp_path / f"{part.value}.zip", (part,)))
         redacted = members(written.path)
         assert stored_comparison.NAME not in redacted
         assert stored_comparison.NAME in {item.name for item in written.contents.left_out}

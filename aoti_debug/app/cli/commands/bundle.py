@@ -10,7 +10,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines, width
 from aoti_debug.base import wording
 from aoti_debug.runs.show.terminal_cells import shorten_middle
-from aoti_debug.views.bundle.bundle import write_bundle
+from aoti_debug.views.bundle.bundle import BundleOptions, write_bundle
 from aoti_debug.views.report import report
 from aoti_debug.views.report.redaction import RedactedPart
 
@@ -48,7 +48,7 @@ def command(what: str | None, output: Path | None, parts: tuple[RedactedPart, ..
     It holds verdict, report, repro, manifest, journal, logs and versions; never the package and its weights. What is
     inside, and what was left out, is listed.
     """
-    written = write_bundle(report.find(what), output, parts)
+    written = write_bundle(report.find(what), BundleOptions(output, left_out=parts))
     contents = written.contents
     count, size = wording.pluralize(len(contents.items), "file"), wording.byte_size(written.bytes)
     print_lines([f"{written.path}", f"  {count}, {size}; in {contents.root}/:"])

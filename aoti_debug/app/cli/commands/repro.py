@@ -13,8 +13,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines
 from aoti_debug.app.cli.ranks import one_rank
 from aoti_debug.base import wording
-from aoti_debug.base.errors import UsageError
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import Repro, ReproOptions, write_repro
 
 if TYPE_CHECKING:
     from aoti_debug.compare.fx_repro.fx_repro import FxRepro
@@ -86,45 +85,29 @@ def command(
     With --fx it is not the kernel that is replayed, but the operators of the program that the kernel stands for: in
     eager, or with --compile and --aoti of the script, compiled anew. Exit codes: 0 as recorded, 10 not as recorded.
     """
-    asked = [name for name, is_asked in {"--fx": fx, "--minifier": minifier, "--issue": issue}.items() if is_asked]
-    if asked:
-        if single_file:
-            raise UsageError(f"--single-file and {asked[0]} exclude each other", hint="pass one of them")
-        from aoti_debug.compare.fx_repro.fx_repro import (  # all that compares launches with the program
-            FxExtra,
-            write_fx_repro,
-        )
-
-        extras = [extra for extra in FxExtra if extra.value in asked]
-        _print_fx(
-            write_fx_repro(
-                kernel,
-                run=one_rank(run),
-                launch=launch,
-                output=output,
-                extras=extras,
-                trusted=trusted,
-                say=_say,
-            )
-        )
+    one_file = max_size if single_file else None
+    chosen = ReproOptions(kernel, one_rank(run), launch=launch, output=output, one_file=one_file, trusted=trusted)
+    asked = {"--fx": fx, "--minifier": minifier, "--issue": issue}
+    if not any(asked.values()):
+        _print_repro(write_repro(chosen, _say))
         return
-    written = write_repro(
-        kernel,
-        run=one_rank(run),
-        launch=launch,
-        output=output,
-        one_file=max_size if single_file else None,
-        trusted=trusted,
-        say=_say,
+    from aoti_debug.compare.fx_repro.fx_repro import (  # all that compares launches with the program
+        FxExtra,
+        write_fx_repro,
     )
-    size = f"{wording.pluralize(written.tensors, 'tensor')}, {wording.byte_size(written.bytes)}"
-    lines = [f"{written.path}", f"  launch {written.launch} of {written.kernel}, {size}, from {written.run.name}"]
-    lines += [f"  it ended in {written.fault}"] if written.fault else []
-    print_lines([*lines, f"next: {shlex.join(['python', str(written.script)])}"])
+
+    _print_fx(write_fx_repro(chosen, [extra for extra in FxExtra if asked[extra.value]], _say))
 
 
 def _say(text: str) -> None:
     print_lines([text], err=True)
+
+
+def _print_repro(written: Repro) -> None:
+    size = f"{wording.pluralize(written.tensors, 'tensor')}, {wording.byte_size(written.bytes)}"
+    lines = [f"{written.path}", f"  launch {written.launch} of {written.kernel}, {size}, from {written.run.name}"]
+    lines += [f"  it ended in {written.fault}"] if written.fault else []
+    print_lines([*lines, f"next: {shlex.join(['python', str(written.script)])}"])
 
 
 def _print_fx(written: FxRepro) -> None:

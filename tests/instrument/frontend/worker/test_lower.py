@@ -17,7 +17,7 @@ from aoti_debug.instrument.frontend.protocol.messages import OPERATOR_KEYS, name
 from aoti_debug.instrument.frontend.worker.called_operators import find_overload
 from aoti_debug.instrument.wrapper.callees.operators import declared_shims
 from aoti_debug.package.manifest import Kind
-from aoti_debug.repro.repro import write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import load_tensors
@@ -97,7 +97,7 @@ def test_a_shim_of_the_users_own_is_called_and_recorded(tmp_path: Path, shim: st
         for argument, phase in zip((launch.args[0], launch.args[-1]), (Phase.BEFORE, Phase.AFTER), strict=True)
     )
     assert torch.equal(after, before * 3)
-    repro = write_repro(launch.kernel, run=result.run.path, output=tmp_path / "repro").path
+    repro = write_repro(ReproOptions(launch.kernel, run=result.run.path, output=tmp_path / "repro")).path
     replayed = replay(repro, "--import", models.__file__)
     assert (replayed.returncode, "equal bit for bit" in replayed.stdout) == (0, True), replayed
     alone = replay(repro)

@@ -42,9 +42,9 @@ inline void finish(const PendingStatistics& pending, const StatisticsSlot& slot,
     return;
   }
   set_numbers(total, pending.integer, &stats);
-  result->nan_index = total.nan_index;
-  result->pos_inf_index = total.pos_inf_index;
-  result->neg_inf_index = total.neg_inf_index;
+  if (total.nan != 0) result->nan_index = total.nan_index;
+  if (total.pos_inf != 0) result->pos_inf_index = total.pos_inf_index;
+  if (total.neg_inf != 0) result->neg_inf_index = total.neg_inf_index;
 }
 
 }  // namespace aoti_debug::cuda

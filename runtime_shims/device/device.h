@@ -30,7 +30,7 @@ enum class StatsWanted : uint8_t { kHash, kNumbers, kAll };
 struct StatsResult {
   TensorStats stats;        // call, launch, slot, kind, phase and layout are the caller's to fill
   uint8_t values[64 * 16];  // elements of a tensor of at most 64, stats.value_bytes of them
-  // row-major indices of the first NaN, infinity and negative infinity; they mean nothing where there is none
+  // row-major indices of the first NaN, infinity and negative infinity; 0 where there is none
   uint64_t nan_index, pos_inf_index, neg_inf_index;
 };
 

@@ -160,6 +160,16 @@ def test_without_finite_values(device: DeviceLibrary, special: float) -> None:
     check(device.statistics(tensor), tensor)
 
 
+def test_nothing_is_left_of_the_special_values_of_another_tensor(device: DeviceLibrary) -> None:
+    ordinary = torch.arange(3000.0)
+    special = ordinary.clone()
+    special[[7, 8, 9]] = torch.tensor([torch.nan, torch.inf, -torch.inf])
+    marked = device.statistics(special)
+    assert (marked.nan_index, marked.pos_inf_index, marked.neg_inf_index) == (7, 8, 9)
+    result = device.statistics(ordinary)
+    assert (result.nan_index, result.pos_inf_index, result.neg_inf_index) == (0, 0, 0)
+
+
 def test_without_statistics_there_are_hash_and_values(device: DeviceLibrary) -> None:
     for tensor in (samples.ordinary(torch.float32, 40), samples.ordinary(torch.float64, 3000).view(30, 100).t()):
         result, expected = device.statistics(tensor, wanted=HASH), reference.of(tensor)

@@ -13,8 +13,10 @@
 
 #if defined(__GNUC__)
 #define AOTI_DEBUG_HIDDEN __attribute__((visibility("hidden")))
+#define AOTI_DEBUG_VISIBLE __attribute__((visibility("default")))
 #else
 #define AOTI_DEBUG_HIDDEN
+#define AOTI_DEBUG_VISIBLE
 #endif
 
 #ifdef __cplusplus
@@ -157,11 +159,17 @@ typedef struct AotiDebugInspection {
 // Not 0: no further launch is to run.
 typedef int32_t (*AotiDebugInspector)(const AotiDebugInspection* inspection);
 
-// 0 where the level is 0: generated code then goes straight to the kernel. Read once per process.
+// 0 where the level is 0: generated code then goes straight to the kernel. Read once per process, and again after
+// aoti_debug_end_run.
 uint32_t aoti_debug_level(void) AOTI_DEBUG_HIDDEN;
 
 // A container of models was made (1) or deleted (-1). The run ends with the last one.
 void aoti_debug_containers(int32_t change) AOTI_DEBUG_HIDDEN;
+
+// For the program that has loaded the package, and finds it by its name: ends the run, of which nothing is recorded any
+// more. The next call reads the environment again, and begins another run. Returns 0, and does nothing, while a thread
+// is within a call. No call begins meanwhile.
+uint32_t aoti_debug_end_run(void) AOTI_DEBUG_VISIBLE;
 
 // Brackets one execution of run_impl or _const_run_impl. `model` tells concurrent runners apart. `stream` is the
 // device stream (nullptr on a CPU). `failed` is 1 when an exception is leaving.

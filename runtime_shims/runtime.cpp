@@ -107,15 +107,16 @@ void finish_run() {
   if (!idle) static_cast<void>(run.release());
 }
 
-// Ends the run with its last model, if no thread is within a call: a library whose models are gone may stay loaded. A
-// later model begins another run.
-void finish_run_of_last_container() {
+// Ends the run, if there is one and no thread is within a call; false where one is. A later call begins another run.
+bool end_run() {
   const std::lock_guard<std::mutex> lock(g_mutex);
   const Run* run = g_run.load();
-  if (run == nullptr || g_over || run->active_calls.load() != 0) return;
+  if (g_over || (run != nullptr && run->active_calls.load() != 0)) return false;
+  if (run == nullptr) return true;
   const std::unique_ptr<Run> ended(g_run.exchange(nullptr));
   g_generation.fetch_add(1);
   record_remaining(*ended, true);
+  return true;
 }
 
 // Ends the run when the library is unloaded or the process exits. Made after what it needs, so it goes before that.
@@ -450,7 +451,15 @@ void aoti_debug_weights(const char* what, uint32_t inactive, uint32_t all) {
 void aoti_debug_containers(int32_t change) {
   if (g_containers.fetch_add(change) + change != 0) return;
   guarded([] { drain_prints(); });
-  guarded([] { finish_run_of_last_container(); });
+  guarded([] { end_run(); });  // a library whose models are gone may stay loaded
+}
+
+uint32_t aoti_debug_end_run(void) {
+  bool ended = false;
+  guarded([] { drain_prints(); });
+  guarded([&] { ended = end_run(); });
+  if (ended) g_level.store(kLevelUnread);
+  return ended ? 1 : 0;
 }
 
 void aoti_debug_loop_enter(void) {

@@ -57,6 +57,31 @@ def test_embedded_run(load: Load, tmp_path: Path) -> None:
     assert len(journal_decoder.decode(folder / "journal.bin").of("run_end")) == 1
 
 
+def test_a_program_ends_a_run_and_the_next_call_begins_another(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    runtime = load(RUN=first, PRINT="none")
+    assert runtime.lib.aoti_debug_end_run() == 1
+    one_launch(runtime)
+    with runtime.call():
+        assert runtime.lib.aoti_debug_end_run() == 0
+    assert runtime.lib.aoti_debug_end_run() == 1
+    ended = journal_decoder.decode(first / "journal.bin")
+    assert (len(ended.of("call_begin")), len(ended.of("run_end"))) == (2, 1)
+    monkeypatch.setenv("AOTI_DEBUG_RUN", str(second))
+    monkeypatch.setenv("AOTI_DEBUG_LEVEL", "2")
+    one_launch(runtime)
+    monkeypatch.setenv("AOTI_DEBUG_LEVEL", "0")
+    assert runtime.lib.aoti_debug_end_run() == 1
+    assert runtime.lib.h_level() == 0
+    one = journal_decoder.decode(second / "journal.bin")
+    assert (len(one.of("call_begin")), len(one.of("tensor_stats")), len(one.of("run_end"))) == (1, 1, 1)
+    runtime.unload()
+
+
 def test_runs_are_never_overwritten(load: Load, tmp_path: Path) -> None:
     base = tmp_path / "runs"
     for _ in range(3):

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from aoti_debug.app.execute.package_use import PackageUse
 from aoti_debug.app.torch_compile import cached_build
 from aoti_debug.app.torch_compile.cached_build import PACKAGE
 from aoti_debug.base import abi, wording
@@ -71,6 +72,10 @@ class RecordedPackages:
         with contextlib.suppress(OSError, zipfile.BadZipFile):  # whoever loads it says so
             own = {name: value for name, value in configs.items() if name != _OWN_CONFIG}
             self._compiled[_identity(package)] = _Compiled(program, own)
+
+    def use(self, path: str, model: str) -> PackageUse:
+        """The use of the instrumented package of a package."""
+        return PackageUse(self.recorded(path, model))
 
     def recorded(self, path: str, model: str) -> str:
         """The instrumented package of a package; the package itself if it is one, or where none can be built.

@@ -1,4 +1,4 @@
-"""Replaces the compiler and the loader of packages in the process of a script, as soon as torch is imported.
+"""Replaces the compiler and the loader of packages in this process, as soon as torch is imported.
 
 Both are looked up when they are called, by all functions of torch that load a package. Models without a package, whose
 library torch loads directly, are named on stderr.
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-    from aoti_debug.app.execute.recorded_packages import RecordedPackages
+    from aoti_debug.app.execute.package_use import ReplacedPackages
 
 _RUN = "AOTI_DEBUG_RUN"
 _PYTHON_STACKS = "python.txt"
 DEVICE_ERROR = "device_error.json"
 _RUNNERS = tuple(f"AOTIModelContainerRunner{device}" for device in ("Cpu", "Cuda", "Xpu", "Mps"))
+_CALLS = ("run", "boxed_run")  # the methods of a loader that call its model
+_CHANGES = ("load_constants", "update_constant_buffer")  # and those that may launch something besides
 
 
 class AfterImport:
@@ -60,12 +62,43 @@ def install() -> None:
     run = Path(os.environ[_RUN])
     python_stacks.enable(run / _PYTHON_STACKS)
     atexit.register(_keep_device_error, run / DEVICE_ERROR, os.getpid())
-    packages = functools.cache(lambda: _packages(run))
-    actions = {
-        "torch": functools.partial(_replace_loaders, packages=packages),
-        "torch._inductor": functools.partial(_replace_compiler, packages=packages),
-    }
-    sys.meta_path.insert(0, AfterImport(actions))
+    Replacements(functools.cache(lambda: _packages(run))).install()
+
+
+class Replacements:
+    """Replaces the compiler and the loaders, and puts back what was there before.
+
+    Args:
+        packages: is called when a package is compiled or loaded.
+    """
+
+    def __init__(self, packages: Callable[[], ReplacedPackages]) -> None:
+        self._originals: list[tuple[Any, str, Any, Any]] = []
+        self._actions: dict[str, Callable[[Any], None]] = {
+            "torch": lambda torch: self._replace(torch._C._aoti, loaders(torch._C._aoti, packages)),
+            "torch._inductor": lambda inductor: self._replace(inductor, compilers(inductor, packages)),
+        }
+        self._finder = AfterImport(self._actions)
+
+    def install(self) -> None:
+        """Replaces them where they are imported already, and otherwise when they will be."""
+        for name, action in self._actions.items():
+            if name in sys.modules:
+                action(sys.modules[name])
+        sys.meta_path.insert(0, self._finder)
+
+    def remove(self) -> None:
+        """Puts back what was there before, unless somebody has replaced it since."""
+        sys.meta_path.remove(self._finder)
+        for owner, name, original, own in self._originals:
+            if getattr(owner, name) is own:
+                setattr(owner, name, original)
+        self._originals = []
+
+    def _replace(self, owner: Any, new: Mapping[str, Any]) -> None:
+        for name, value in new.items():
+            self._originals.append((owner, name, getattr(owner, name), value))
+            setattr(owner, name, value)
 
 
 def _keep_device_error(file: Path, process: int) -> None:
@@ -82,13 +115,14 @@ def _keep_device_error(file: Path, process: int) -> None:
         file.write_text(json_data.to_text(ErrorData.from_exception(error)), encoding="utf-8")
 
 
-def _packages(run: Path) -> RecordedPackages:
+def _packages(run: Path) -> ReplacedPackages:
     from aoti_debug.app.execute.recorded_packages import RecordedPackages  # only a script that has a package waits
 
     return RecordedPackages(run)
 
 
-def _replace_compiler(inductor: Any, packages: Callable[[], RecordedPackages]) -> None:
+def compilers(inductor: Any, packages: Callable[[], ReplacedPackages]) -> dict[str, Any]:
+    """The replacement of the compiler in torch._inductor: it remembers the programs of packages."""
     original = inductor.aoti_compile_and_package
 
     @functools.wraps(original)
@@ -98,24 +132,44 @@ def _replace_compiler(inductor: Any, packages: Callable[[], RecordedPackages]) -
         packages().remember_program(result, program, kwargs.get("inductor_configs") or {})
         return result
 
-    inductor.aoti_compile_and_package = aoti_compile_and_package
+    return {"aoti_compile_and_package": aoti_compile_and_package}
 
 
-def _replace_loaders(torch: Any, packages: Callable[[], RecordedPackages]) -> None:
-    aoti = torch._C._aoti
-    aoti.AOTIModelPackageLoader = _recording(aoti.AOTIModelPackageLoader, packages)
-    for name in _RUNNERS:
-        if hasattr(aoti, name):
-            setattr(aoti, name, _announcing(getattr(aoti, name)))
+def loaders(aoti: Any, packages: Callable[[], ReplacedPackages]) -> dict[str, Any]:
+    """The replacements of the loaders in torch._C._aoti, by their names."""
+    runners = {name: _announcing(getattr(aoti, name)) for name in _RUNNERS if hasattr(aoti, name)}
+    return {"AOTIModelPackageLoader": _recording(aoti.AOTIModelPackageLoader, packages), **runners}
 
 
-def _recording(loader: Any, packages: Callable[[], RecordedPackages]) -> Any:
+def _recording(loader: Any, packages: Callable[[], ReplacedPackages]) -> Any:
     """A loader that loads the instrumented package of each package."""
 
     def __init__(self: Any, model_package_path: str, model_name: str = "model", *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        loader.__init__(self, packages().recorded(model_package_path, model_name), model_name, *args, **kwargs)
+        use = packages().use(model_package_path, model_name)
+        use.change(lambda: loader.__init__(self, use.path, model_name, *args, **kwargs))
+        self._aoti_debug_use = use
+        use.loaded(self)
 
-    return type(loader.__name__, (loader,), {"__init__": __init__, "__module__": loader.__module__})
+    members: dict[str, Any] = {"__init__": __init__, "__module__": loader.__module__}
+    members |= {name: _called(getattr(loader, name)) for name in _CALLS if hasattr(loader, name)}
+    members |= {name: _changed(getattr(loader, name)) for name in _CHANGES if hasattr(loader, name)}
+    return type(loader.__name__, (loader,), members)
+
+
+def _called(method: Any) -> Any:
+    @functools.wraps(method)
+    def call(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._aoti_debug_use.call(functools.partial(method, self), inputs, *args, **kwargs)
+
+    return call
+
+
+def _changed(method: Any) -> Any:
+    @functools.wraps(method)
+    def change(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._aoti_debug_use.change(functools.partial(method, self, *args, **kwargs))
+
+    return change
 
 
 def _announcing(runner: Any) -> Any:

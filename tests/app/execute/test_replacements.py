@@ -6,6 +6,7 @@ import importlib
 import inspect
 import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,11 +14,18 @@ from typing import Any
 import pytest
 
 from aoti_debug.app.execute import replacements
+from aoti_debug.app.execute.package_use import PackageUse
 
 
 class Loader:
     def __init__(self, model_package_path: str, model_name: str, runners: int = 1) -> None:
         self.loaded = (model_package_path, model_name, runners)
+
+    def run(self, inputs: list[int], stream: int = 0) -> list[int]:
+        return [*inputs, stream]
+
+    def load_constants(self, constants: dict[str, int], *, use_inactive: bool) -> tuple[dict[str, int], bool]:
+        return constants, use_inactive
 
     @staticmethod
     def load_metadata_from_package(path: str, name: str) -> str:
@@ -29,12 +37,31 @@ class Runner:
         self.loaded = (model_so_path, num_models)
 
 
+class Use(PackageUse):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.seen: list[Any] = []
+
+    def loaded(self, loader: Any) -> None:
+        self.seen.append(loader)
+
+    def change(self, work: Callable[[], Any]) -> Any:
+        self.seen.append("change")
+        return super().change(work)
+
+    def call(self, run: Callable[..., Any], inputs: Any, *arguments: Any, **keywords: Any) -> Any:
+        self.seen.append(inputs)
+        return super().call(run, inputs, *arguments, **keywords)
+
+
 class Packages:
     def __init__(self) -> None:
         self.remembered: list[Any] = []
+        self.uses: list[Use] = []
 
-    def recorded(self, path: str, model: str) -> str:
-        return f"recorded {path} {model}"
+    def use(self, path: str, model: str) -> Use:
+        self.uses.append(Use(f"recorded {path} {model}"))
+        return self.uses[-1]
 
     def remember_program(self, *what: Any) -> None:
         self.remembered.append(what)
@@ -57,12 +84,17 @@ def test_a_module_is_changed_when_it_has_been_executed(tmp_path: Path, monkeypat
 
 
 def test_loaders(capsys: pytest.CaptureFixture[str]) -> None:
+    packages = Packages()
     aoti = SimpleNamespace(AOTIModelPackageLoader=Loader, AOTIModelContainerRunnerCpu=Runner)
-    replacements._replace_loaders(SimpleNamespace(_C=SimpleNamespace(_aoti=aoti)), Packages)  # type: ignore[arg-type]
+    vars(aoti).update(replacements.loaders(aoti, lambda: packages))
     loader = aoti.AOTIModelPackageLoader("a.pt2", "model", 2)
     assert loader.loaded == ("recorded a.pt2 model", "model", 2)
     assert isinstance(loader, Loader)
     assert aoti.AOTIModelPackageLoader.load_metadata_from_package("a", "b") == "a b"
+    assert loader.run([1], stream=3) == [1, 3]
+    assert loader.load_constants({"w": 1}, use_inactive=True) == ({"w": 1}, True)
+    assert packages.uses[0].seen == ["change", loader, [1], "change"]
+    assert not hasattr(loader, "boxed_run")
     assert not capsys.readouterr().err
     assert aoti.AOTIModelContainerRunnerCpu("a.so", 1).loaded == ("a.so", 1)
     aoti.AOTIModelContainerRunnerCpu("a.so", num_models=1)
@@ -78,7 +110,21 @@ def test_the_compiler_keeps_the_program() -> None:
         return package_path
 
     inductor = SimpleNamespace(aoti_compile_and_package=compile_)
-    replacements._replace_compiler(inductor, lambda: packages)  # type: ignore[arg-type, return-value]
+    vars(inductor).update(replacements.compilers(inductor, lambda: packages))
     assert inductor.aoti_compile_and_package("program", package_path="a.pt2", inductor_configs={"a": 1}) == "a.pt2"
     assert inductor.aoti_compile_and_package(exported_program="program", package_path=buffer) is buffer
     assert packages.remembered == [("a.pt2", "program", {"a": 1}), (buffer, "program", {})]
+
+
+def test_what_is_replaced_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    aoti = SimpleNamespace(AOTIModelPackageLoader=Loader, AOTIModelContainerRunnerCpu=Runner)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(_C=SimpleNamespace(_aoti=aoti)))
+    monkeypatch.setitem(sys.modules, "torch._inductor", SimpleNamespace(aoti_compile_and_package=None))
+    finders = list(sys.meta_path)
+    replaced = replacements.Replacements(Packages)
+    replaced.install()
+    assert aoti.AOTIModelPackageLoader is not Loader
+    aoti.AOTIModelContainerRunnerCpu = None
+    replaced.remove()
+    assert vars(aoti) == {"AOTIModelPackageLoader": Loader, "AOTIModelContainerRunnerCpu": None}
+    assert sys.meta_path == finders

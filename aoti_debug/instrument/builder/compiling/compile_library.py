@@ -24,7 +24,7 @@ from aoti_debug.instrument.builder.compiling.wrapper_objects import compile_wrap
 from aoti_debug.instrument.frontend.sources import Flags, Sources, has_code
 
 SPLIT_COLD_CODE = "freorder-blocks-and-partition"  # keeps debugging code apart from the code that runs at level 0
-EXPORTS = "{ global: AOTInductor*; local: *; };\n"
+EXPORTS = "{ global: AOTInductor*; aoti_debug_end_run; local: *; };\n"
 
 
 class LibraryCompilation:

@@ -12,6 +12,7 @@ from typing import Any
 
 from aoti_debug.base import abi, dtypes
 from aoti_debug.base.abi import CallKind, FaultDomain, LaunchFlag, NoteCode, Phase, RecordType, SaveStatus, ValueTag
+from aoti_debug.base.machine.files import results_home
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import (
     Arg,
@@ -414,6 +415,13 @@ def run_info(**fields: Any) -> RunInfo:
     return RunInfo(**(known | fields))
 
 
+def in_home(base: Path) -> Path:
+    """A folder that directories are made in; a home of results around it gets its marker."""
+    if base.parent.name == results_home.HOME:
+        results_home.mark(base.parent)
+    return base
+
+
 def run_directory(
     base: Path,
     package: Manifest,
@@ -425,7 +433,7 @@ def run_directory(
     **fields: Any,
 ) -> Path:
     """Writes a run directory that counts as made here; `fields` are those of run.json."""
-    path = base / name
+    path = in_home(base) / name
     path.mkdir(parents=True)
     info = run_info(**({"level": journal.level if journal else 0, "device": package.device} | fields))
     trust.remember_run(package, info.imports, info.libraries)

@@ -263,7 +263,7 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
 
 def test_paths_are_found() -> None:
-    lines = ["tests/corpus", "x/tests/no", "examples/faulty.py:28 in forward", "aoti_debug_runs/latest", "tests/*.py"]
+    lines = ["tests/corpus", "x/tests/no", "examples/faulty.py:28 in forward", "aoti-debug/runs/latest", "tests/*.py"]
     assert text.paths(lines, FOLDERS) == ["tests/corpus", "examples/faulty.py", "tests/*.py"]
     assert not any(ROOT.glob("tests/no_such_*.py"))
 

@@ -1,6 +1,6 @@
 """Compares every launch of a model with what its program says, in a directory of its own.
 
-aoti_debug_compares/20261120-231501-4711/
+aoti-debug/compares/20261120-231501-4711/
   compare.json  package.pt2  runs/ outputs/ repro/ request.json evaluation.log
   exported_outputs/ exported_outputs_float64/
 """
@@ -16,6 +16,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare import stored_comparison
@@ -43,7 +44,6 @@ from aoti_debug.runs.rundir import ranks_directory, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 
-BASE = "aoti_debug_compares"
 PACKAGE = "package.pt2"
 _OUTPUTS = "outputs"
 _COMPILED = (PackageOrigin.COMPILED, PackageOrigin.UNCOMPILED)
@@ -69,7 +69,7 @@ class CompareOptions(ModelCalls):
     random_inputs: int | None = None
     filters: SiteFilter = EVERYTHING
     metric: str = ""
-    out: Path = Path(BASE)
+    out: Path = field(default_factory=ResultKind.COMPARES.place)
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
     left_out: LeftOut | None = None
 

@@ -210,7 +210,7 @@ def steps(device: str) -> Iterator[Step]:
         yield Step(f"by reference: run, level {level}", [*debug, "run", "reference.pt2", "--level", level])
     one = ["--level", "1", "--filter", "*embedding*"]
     yield Step("by reference: run, level 1, a kernel", [*debug, "run", "reference.pt2", *one])
-    yield Step("by reference: triage, clean", [*debug, "triage", "reference.pt2"], ["aoti_debug_triages"])
+    yield Step("by reference: triage, clean", [*debug, "triage", "reference.pt2"], ["aoti-debug/triages"])
     bad = [*debug, "triage", "reference.pt2", "--inputs", "program.bad.pt"]
     yield Step("by reference: triage, bad token", bad, status=1)
 

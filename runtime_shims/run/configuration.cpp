@@ -315,6 +315,7 @@ Config load_config(const AotiDebugPackage& package) {
   const char* lines = getenv("AOTI_DEBUG_LINE");
   config.lines = Filter::patterns(or_empty(lines != nullptr ? lines : package.line_filter));
   if (const char* base = variable("AOTI_DEBUG_DIR")) config.base_directory = base;
+  if (const char* home = variable("AOTI_DEBUG_HOME")) config.home = home;
   if (const char* run = variable("AOTI_DEBUG_RUN")) config.run_directory = run;
   if (const char* file = variable("AOTI_DEBUG_SUBSTITUTE")) config.substitute = file;
   loader.phase();

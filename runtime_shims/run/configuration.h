@@ -32,8 +32,9 @@ struct Config {
   Filter filter;
   Filter modules;
   Filter lines;
-  std::string base_directory = "aoti_debug_runs";
-  std::string run_directory;  // of the parent; "" where there is none
+  std::string base_directory;  // of runs; "": the folder for them in the home
+  std::string home;            // "": the default
+  std::string run_directory;   // of the parent; "" where there is none
   PhaseChoice phase = PhaseChoice::kByRole;
   uint64_t max_bytes = kNoLimit;
   uint64_t max_files = kNoLimit;

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "machine/file.h"
+#include "results_home.h"
 #include "text/number_text.h"
 
 namespace aoti_debug {
@@ -113,7 +114,8 @@ int make_stamped_directory(const std::string& base, std::string* path) {
 
 int RunDirectory::create(const Config& config) {
   path_ = config.base_directory;
-  if (const int error = make_directories(path_)) return error;
+  const int base_error = path_.empty() ? make_runs_folder(config.home, &path_) : make_directories(path_);
+  if (base_error != 0) return base_error;
   const std::string base = absolute(path_);
   if (config.rank.is_one_of_many()) return create_of_rank(base, config.rank);
   const int error = make_stamped_directory(base, &path_);

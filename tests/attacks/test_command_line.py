@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with zipfile.ZipFile("program.pt2", "w") as archive:
         archive.writestr("model/models/model.json", "{}")
     Path("text.pt2").write_text("text")
-    a_run(tmp_path / "aoti_debug_runs")
+    a_run(tmp_path / "aoti-debug/runs")
     Path("folder.pt").mkdir()
     os.mkfifo("fifo.pt")
     os.mkfifo("fifo.pt2")

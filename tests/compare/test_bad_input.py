@@ -199,7 +199,7 @@ def test_a_model_that_is_killed(faulty_package: Path, tmp_path: Path, monkeypatc
     assert any("SIGKILL; 1 of 4 launch sites were not reached" in line for line in lines)
     assert any(line.startswith("compared: 2 of 3 launches") for line in lines)
     assert not any(line.startswith("WRONG") for line in lines)
-    found = json.loads((tmp_path / "aoti_debug_compares/latest/compare.json").read_text())
+    found = json.loads((tmp_path / "aoti-debug/compares/latest/compare.json").read_text())
     assert [launch["verdict"] for launch in found["launches"]] == ["ok", "ok", "not comparable"]
     assert "SIGKILL" in found["unfinished"]
 

@@ -152,7 +152,7 @@ def test_a_wrong_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (line,) = origin_lines(Relu())
     assert f"{line.file.name}:{line.line} in forward" in operator
     assert any(line.startswith("  element  buf1[") for line in lines)
-    folder = (tmp_path / "aoti_debug_compares" / "latest").resolve()
+    folder = (tmp_path / "aoti-debug/compares" / "latest").resolve()
     assert f"  report   {folder / 'report/index.html'}" in lines
     assert "Errors along the launches" in (folder / "report/index.html").read_text()
     found = json.loads((folder / "compare.json").read_text())

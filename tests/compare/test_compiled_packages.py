@@ -147,7 +147,7 @@ def test_machine_code_that_does_something_else(
     assert result.exit_code == 1, result.output
     assert "DIFFERS 0.1 cpp_fused_add_relu_0" in result.stdout
     assert re.search(r"because  buf1 +bfloat16 \(4, 32\) +differs in 128 of 128 elements", result.stdout)
-    folder = (tmp_path / "aoti_debug_compares/latest").resolve()
+    folder = (tmp_path / "aoti-debug/compares/latest").resolve()
     found = json.loads((folder / "compare.json").read_text())
     assert (found["first_wrong"], found["repro"]) == ("0.1", str(folder / "sources/0.1"))
     assert found["launches"][1]["verdict"] == "differs from its source"

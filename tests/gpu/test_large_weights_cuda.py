@@ -49,12 +49,12 @@ def test_a_bad_index_into_a_large_table_has_a_repro(
     finding = json.loads(capsys.readouterr().out)
     assert (finding["kind"], finding["warnings"]) == ("fault", [])
     assert Path(finding["repro"]).is_dir()
-    (package,) = tmp_path.glob("aoti_debug_triages/2*/package.pt2")
+    (package,) = tmp_path.glob("aoti-debug/triages/2*/package.pt2")
     weights = archive.inspect(package).manifest().weights
     assert weights is not None
     assert weights.path == str(program)
     assert package.stat().st_size < 32 << 20
-    saved = list(tmp_path.glob("aoti_debug_triages/2*/runs/**/before_launch_*table_weight*"))
+    saved = list(tmp_path.glob("aoti-debug/triages/2*/runs/**/before_launch_*table_weight*"))
     assert saved
     assert all(path.stat().st_size > ROWS * WIDTH * 4 for path in saved)
 

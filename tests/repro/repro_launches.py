@@ -39,7 +39,7 @@ from aoti_debug.repro.generate_texts import generate
 from aoti_debug.repro.recorded_launch import RecordedLaunch, RecordedRun, RecordedSlot
 from tests.operator_schemas import registered
 
-RUN = RecordedRun(Path("aoti_debug_runs/20261120-231501-4711"), "2026-11-20T23:15:01", "2.13.0", "cpu", "0.1.0")
+RUN = RecordedRun(Path("aoti-debug/runs/20261120-231501-4711"), "2026-11-20T23:15:01", "2.13.0", "cpu", "0.1.0")
 PROVENANCE = Provenance(
     Certainty.EXACT,
     source=(ModelLine("/models/mixed.py", 22, "forward", "    h = F.gelu(self.l1(x))"),),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from aoti_debug.base.machine.files import results_home
 from tests.runtime_shims import journal_decoder
 from tests.runtime_shims.child import in_child
 from tests.runtime_shims.runtime_library import Handle, Runtime, Slot
@@ -103,8 +104,52 @@ def test_default_directory(load: Load, tmp_path: Path, monkeypatch: pytest.Monke
         with runtime.launch(site, handle.value):
             pass
     runtime.unload()
-    latest = tmp_path / "aoti_debug_runs" / "latest"
+    latest = tmp_path / "aoti-debug/runs" / "latest"
     assert len(list(latest.glob("tensors/0/0000_k/*.safetensors"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("home", "taken", "folder"),
+    [
+        (None, ["aoti-debug"], "aoti-debug-results/runs"),
+        ("mine/home", ["aoti-debug"], "mine/home/runs"),
+        ("aoti-debug", ["aoti-debug"], None),
+        (None, ["aoti-debug", "aoti-debug-results"], None),
+    ],
+)
+def test_the_home_is_a_place_that_is_free_or_marked(
+    load: Load,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    home: str | None,
+    taken: list[str],
+    folder: str | None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in taken:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    for _ in range(2):
+        runtime = load(RUN=None, HOME=home, PRINT="none")
+        one_launch(runtime)
+        runtime.unload()
+    assert all([path.name for path in (tmp_path / name).iterdir()] == ["file"] for name in taken)
+    if folder is None:
+        assert "nothing is recorded: aoti-debug" in capfd.readouterr().err
+        return
+    assert len([path for path in (tmp_path / folder).iterdir() if not path.is_symlink()]) == 2
+    assert results_home.is_home((tmp_path / folder).parent)
+    assert ((tmp_path / folder).parent / ".gitignore").read_text() == "*\n"
+
+
+def test_in_a_home_runs_lie_in_it(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results_home.mark(tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    runtime = load(RUN=None, PRINT="none")
+    one_launch(runtime)
+    runtime.unload()
+    assert len(list((tmp_path / "home/runs").glob("2*"))) == 1
 
 
 def test_a_parents_directory_is_adopted(load: Load, run: Path) -> None:

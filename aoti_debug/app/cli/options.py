@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from aoti_debug.base import abi
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.package.recording import levels
 
@@ -242,18 +243,18 @@ def parse_configs(configs: Sequence[str]) -> dict[str, Any]:
     return parsed
 
 
-def out(base: str, what: str) -> Callable[[_Command], _Command]:
+def out(kind: ResultKind, what: str) -> Callable[[_Command], _Command]:
     """--out of a command that makes a directory.
 
     Args:
-        base: the default.
+        kind: of the directory; in its folder it is made by default.
         what: "the comparison".
     """
     return click.option(
         "--out",
         metavar="DIR",
         type=FilePath(file_okay=False),
-        default=Path(base),
-        show_default=True,
+        default=kind.place,
+        show_default=kind.default,
         help=f"Where the directory of {what} is made.",
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug.base.machine.files import stamped_directories
-from aoti_debug.runs.rundir import ranks_directory, run_directory
+from aoti_debug.runs.rundir import run_directory
 
 if TYPE_CHECKING:
     from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis
@@ -32,22 +31,6 @@ def one_rank(run: str | None) -> str | None:
     from aoti_debug.runs.ranks.ranks_run import open_ranks
 
     return str(representative(open_ranks(path)).path)
-
-
-def ranks_reported(what: str | None) -> Path | None:
-    """The directory of the run of ranks that `report WHAT` means; without a name it must be newer than any triage."""
-    path = run_directory.find_ranks(what)
-    if path is None or what is not None:
-        return path
-    from aoti_debug.triage.results import triage_directory  # `show` starts without what triages have
-
-    triage = stamped_directories.find(None, Path(triage_directory.BASE), triage_directory.NAME)
-    is_newer = triage is None or _written(triage / triage_directory.NAME) < _written(path / ranks_directory.NAME)
-    return path if is_newer else None
-
-
-def _written(path: Path) -> float:
-    return path.stat().st_mtime
 
 
 def write_ranks_pages(analysis: RanksAnalysis, output: Path | None = None) -> Path:

@@ -16,12 +16,12 @@ from importlib import metadata
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.errors import ToolchainError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine import compiler as compilers
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes import child_process
-from aoti_debug.runs.rundir import run_directory
 
 
 class Status(str, Enum):
@@ -185,12 +185,21 @@ def shared_memory() -> Iterator[MachineCheck]:
 
 def directories() -> Iterator[MachineCheck]:
     """Checks that the directories for runs, temporary files and caches are writable and have space."""
-    yield _directory("runs", run_directory.base_directory(), "AOTI_DEBUG_DIR=DIR, or --out DIR, names another place")
+    yield _results()
     yield _directory("temporary files", Path(tempfile.gettempdir()), "export TMPDIR=DIR names another place")
     yield _directory("cache", cache.directory(), "export XDG_CACHE_HOME=DIR names another place")
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         if os.environ.get(name):
             yield _directory(name, Path(os.environ[name]), f"unset {name}, or let it name a place that can be written")
+
+
+def _results() -> MachineCheck:
+    """Checks the place of what commands make."""
+    todo = "AOTI_DEBUG_HOME=DIR, or --out DIR, names another place"
+    try:
+        return _directory("runs", ResultKind.RUNS.place(), todo)
+    except UsageError as error:
+        return missing_required("runs", str(error), todo)
 
 
 def _directory(name: str, path: Path, todo: str) -> MachineCheck:

@@ -14,6 +14,7 @@ from aoti_debug.base.errors import EXIT_FINDING, TargetError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data, stamped_directories
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
@@ -65,7 +66,7 @@ def execute(script: UserScript, options: RunOptions, observer: Observer) -> Exec
     """
     stopwatch = Stopwatch("prepare")
     run_options.check(options)
-    base = options.out or run_directory.base_directory()
+    base = options.out or ResultKind.RUNS.place()
     runner.reclaim()
     is_new_base = not base.exists()
     path = stamped_directories.make(base)

@@ -18,6 +18,7 @@ from aoti_debug.app.torch_compile.cached_build import PACKAGE, CompilationDirect
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.wording import first_line
 from aoti_debug.package.pt2 import archive
@@ -27,7 +28,6 @@ from aoti_debug.runs.run import load_model
 if TYPE_CHECKING:
     import torch
 
-BASE = "aoti_debug_compiled"
 LOGGER = logging.getLogger("aoti_debug")
 _MAX_REASON = 300
 _MAX_PACKAGES = 16  # of one graph
@@ -51,7 +51,7 @@ class CompileOptions:
     filter: str = ""
     phase: str = ""
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
-    out: Path = Path(BASE)
+    out: Path = field(default_factory=ResultKind.COMPILED.place)
 
 
 def from_mapping(values: Mapping[str, Any] | None) -> CompileOptions:

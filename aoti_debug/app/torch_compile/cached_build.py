@@ -2,7 +2,7 @@
 
 Such a directory has one folder for each package, and graphs.json.
 
-aoti_debug_compiled/
+aoti-debug/compiled/
   latest -> 20261123-120501-4711
   20261123-120501-4711/
     graphs.json             the graphs, in the order in which they were first called

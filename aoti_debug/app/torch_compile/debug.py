@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aoti_debug.app.torch_compile import backend, cached_build
-from aoti_debug.app.torch_compile.backend import BASE
 from aoti_debug.app.torch_compile.cached_build import PACKAGE, PROGRAM, CompilationDirectory, GraphEntry
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.wording import first_line
 from aoti_debug.package.pt2 import archive
@@ -75,7 +75,7 @@ def debug(
     filters: Sequence[str] = (),
     inductor_configs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
-    out: str | Path = BASE,
+    out: str | Path | None = None,
     **keywords: Any,
 ) -> DebuggedModel:
     """Exports a model, builds its package, runs it once and returns the outputs and the run.
@@ -93,7 +93,7 @@ def debug(
         filters: patterns of kernel names; "!PATTERN" excludes. Empty: every launch.
         inductor_configs: settings of torch._inductor.config.
         dynamic_shapes: as `torch.export.export` takes them.
-        out: where the directory of the program, the package and the run is made.
+        out: where the directory of the program, the package and the run is made; None for `aoti-debug/compiled`.
 
     Raises:
         UsageError: an argument is wrong, the model cannot be exported, or a file cannot be written.
@@ -112,7 +112,7 @@ def debug(
             hint="torch.export.export(model, inputs) says more; a graph that Dynamo can split runs with "
             'torch.compile(model, backend="aoti_debug")',
         ) from error
-    directory = CompilationDirectory.create(Path(out).absolute())
+    directory = CompilationDirectory.create(Path(out or ResultKind.COMPILED.place()).absolute())
     folder = directory.new_folder()
     is_cached = cached_build.write_package(exported, folder, inductor_configs or {})
     torch.save({"args": inputs, "kwargs": keywords}, folder / _INPUTS)

@@ -8,12 +8,14 @@ there are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import field
 from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.compare_run import Scope, compare_run, has_reference
@@ -34,8 +36,6 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
 
-BASE = "aoti_debug_bisects"
-
 
 @dataclass(frozen=True, kw_only=True)
 class BisectOptions(ModelCalls):
@@ -48,7 +48,7 @@ class BisectOptions(ModelCalls):
 
     good: Path
     bad: Path
-    out: Path = Path(BASE)
+    out: Path = field(default_factory=ResultKind.BISECTS.place)
 
 
 @dataclass(frozen=True)

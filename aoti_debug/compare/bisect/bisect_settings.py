@@ -15,9 +15,9 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect import build_changes
-from aoti_debug.compare.bisect.bisect_packages import BASE
 from aoti_debug.compare.bisect.build_results import BuildFault, BuildTrial, BuildTrials
 from aoti_debug.compare.bisect.delta_debugging import SetOutcome, smallest
 from aoti_debug.compare.compare import CompareOptions, compare
@@ -61,7 +61,7 @@ class SettingsOptions(ModelCalls):
 
     program: Path
     inductor_configs: Mapping[str, Any] = field(default_factory=dict)
-    out: Path = Path(BASE)
+    out: Path = field(default_factory=ResultKind.BISECTS.place)
 
 
 def asked_for(configs: Mapping[str, Any]) -> Iterator[build_changes.SettingChange]:

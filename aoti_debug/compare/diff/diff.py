@@ -1,18 +1,19 @@
 """Compares two runs, or two models that are run for it, in a directory of its own.
 
-aoti_debug_diffs/20261120-231501-4711/
+aoti-debug/diffs/20261120-231501-4711/
   a.pt2  b.pt2  a/ b/   packages and runs that were made for it
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.base.machine.user_code import UserCode
@@ -27,8 +28,6 @@ from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
-
-BASE = "aoti_debug_diffs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,7 @@ class DiffOptions:
     calls: int | None = None
     level: int = 1
     explains: bool = True
-    out: Path = Path(BASE)
+    out: Path = field(default_factory=ResultKind.DIFFS.place)
     user_code: UserCode = UserCode()
 
 

@@ -1,18 +1,19 @@
 """The runs of one replay: their directory, the recorded run, its package and its options.
 
-aoti_debug_replays/20261120-231501-4711/
+aoti-debug/replays/20261120-231501-4711/
   runs/ baseline/ substituted/ program_0/ b.pt2 b/
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.what_if.substituted_run import Instruction, SubstitutedRun, run_substituted
@@ -21,8 +22,6 @@ from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.runs.run.options import RunOptions, recording_everything
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir.run_directory import RunDir
-
-BASE = "aoti_debug_replays"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ class ReplayOptions:
     substitutions: tuple[str, ...] = ()
     to: str = ""
     begin: str = ""
-    out: Path = Path(BASE)
+    out: Path = field(default_factory=ResultKind.REPLAYS.place)
     user_code: UserCode = UserCode()
 
 

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 
 from aoti_debug.base.abi import Variable
-from aoti_debug.base.machine.files.stamped_directories import LATEST
-from aoti_debug.runs.rundir.run_directory import RunDir, base_directory
+from aoti_debug.runs.rundir import recorded_runs
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import RunInfo
 from aoti_debug.runs.rundir.timeline import Launch
 
@@ -44,8 +44,8 @@ def summaries(run: RunDir) -> str:
 
 def _reference(run: RunDir) -> list[str]:
     """The words `--run DIR`; none for the newest run, which is the default."""
-    latest = base_directory() / LATEST
-    return [] if latest.exists() and latest.resolve() == run.path else ["--run", str(run.path)]
+    newest = recorded_runs.newest()
+    return [] if newest is not None and newest.run == run.path.resolve() else ["--run", str(run.path)]
 
 
 def _without_option(words: list[str], option: str) -> list[str]:

@@ -30,7 +30,7 @@ class RunOptions:
         inputs: a .pt or .safetensors file; None for those embedded in the package.
         random_inputs: a seed: generate inputs that fit the model and save them in the run directory.
         level, filters, modules, lines, phase: None for the setting of the environment or the package.
-        out: the directory for run directories; None for `rundir.base_directory()`.
+        out: the directory for run directories; None for `ResultKind.RUNS.place()`.
         calls: the number of calls of the model.
         timeout: seconds, counted from the beginning of loading.
         stall: seconds without a launch that begins or ends, after which the process is killed; level 1 or more.

@@ -13,6 +13,7 @@ from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, T
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.machine.user_directories import scratch_directory
@@ -76,7 +77,7 @@ def run(options: RunOptions, observer: Observer | None = None) -> RunResult:
     _check_target(target, options)
     configuration.check_device(manifest, options)
     configuration.check_level(manifest, options)
-    base = options.out or run_directory.base_directory()
+    base = options.out or ResultKind.RUNS.place()
     reclaim()
     is_new_base = not base.exists()
     path = _new_directory(base, options.rank)

@@ -1,6 +1,6 @@
 """A run directory (docs/run-directory.md), opened for reading.
 
-aoti_debug_runs/
+aoti-debug/runs/
   latest -> 20261120-231501-4711
   20261120-231501-4711/  run.json manifest.json journal.bin crumbs.bin tensors/ package.pt2 …
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import wording
-from aoti_debug.base.abi import CallKind, Variable
+from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories, untrusted_files
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
-from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, rescued_tensors, run_json
+from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, recorded_runs, rescued_tensors, run_json
 from aoti_debug.runs.rundir.assemble_timeline import Timeline, assemble
 from aoti_debug.runs.rundir.formats import journal
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
@@ -38,7 +39,6 @@ from aoti_debug.runs.rundir.timeline import Launch
 if TYPE_CHECKING:
     from aoti_debug.runs.rundir.run_package import FoundPackage
 
-BASE = "aoti_debug_runs"
 JOURNAL = "journal.bin"
 MANIFEST = "manifest.json"
 PACKAGE = "package.pt2"
@@ -263,40 +263,48 @@ def is_launch_id(text: str) -> bool:
     return _LAUNCH_ID.match(text) is not None
 
 
-def base_directory() -> Path:
-    """The default directory for runs: AOTI_DEBUG_DIR, else aoti_debug_runs."""
-    return Path(os.environ.get(Variable.DIR.value) or BASE)
-
-
 def find(name: str | Path | None = None, base: Path | None = None) -> Path:
-    """The directory of a run: a path, the name of a run in `base`, or `latest` (also for None).
+    """The directory of a run: a path, a name that `recorded_runs.find` knows, or `latest` (also for None).
+
+    Args:
+        name: that of a triage or another command stands for the run that it has recorded.
+        base: the only directory that runs are looked for in; None for all that commands use.
 
     Raises:
         RunDirError: there is none, or it is a run of several ranks, of which each has a run of its own.
     """
-    base = base or base_directory()
-    of_ranks = stamped_directories.find(name, base, ranks_directory.NAME)
-    if of_ranks is not None:
-        raise RunDirError(f"{of_ranks} is a run of several ranks", hint=f"name one of them: {of_ranks / 'rank0'}")
-    path = stamped_directories.find(name, base, run_json.NAME)
-    if path is not None:
-        return path
-    names = runs(base)
+    found = recorded_runs.find(name) if base is None else recorded_runs.find_in(base, name)
+    if found is None:
+        raise _no_run(name, base or ResultKind.RUNS.places()[0], runs(base) if base else recorded_runs.names())
+    if found.run is None:
+        raise RunDirError(
+            f"the triage {found.directory} has no run: its model was never called",
+            hint=f"aoti-debug report {found.directory} shows it",
+        )
+    if found.is_of_ranks:
+        raise RunDirError(f"{found.run} is a run of several ranks", hint=f"name one of them: {found.run / 'rank0'}")
+    return found.run
+
+
+def _no_run(name: str | Path | None, base: Path, names: Sequence[str]) -> RunDirError:
     if not names:
-        raise RunDirError(f"no runs in {base}", hint="aoti-debug run PACKAGE.pt2 makes one; --run DIR names another")
+        hint = "aoti-debug run PACKAGE.pt2 makes one; --run DIR names another"
+        return RunDirError(f"no runs in {base}", hint=hint)
     if name is None or str(name) == LATEST:
-        raise RunDirError(f"{base / LATEST} is a broken link", hint=f"name a run: --run {base / names[-1]}")
-    raise RunDirError(f"no run {str(name)!r} in {base}", hint=name_hint(str(name), names))
+        return RunDirError(f"{base / LATEST} is a broken link", hint=f"name a run: --run {base / names[-1]}")
+    return RunDirError(f"no run {str(name)!r} in {base}", hint=name_hint(str(name), names))
 
 
 def is_run(name: str) -> bool:
     """True if `find` finds a run of this name."""
-    return find_ranks(name) is None and stamped_directories.find(name, base_directory(), run_json.NAME) is not None
+    found = recorded_runs.find(name)
+    return found is not None and found.run is not None and not found.is_of_ranks
 
 
 def find_ranks(name: str | Path | None = None) -> Path | None:
     """The directory of a run of ranks: a path, a name in the directory for runs, `latest` (also for None); or None."""
-    return stamped_directories.find(name, base_directory(), ranks_directory.NAME)
+    found = recorded_runs.find(name)
+    return found.run if found is not None and found.is_of_ranks else None
 
 
 def runs(base: Path) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def find(link: Path, manifest: Manifest) -> FoundPackage:
     """Finds the package of a run.
 
     Where the link leads is taken as it is. Otherwise a package must have the same manifest: at the path that the link
-    names, seen from a folder above the run; or the only one in the run, the two folders above it and the current one.
+    names, seen from a folder above the run; or the only one in the run, the three folders above it and the current one.
 
     Args:
         link: in the directory of the run.
@@ -53,7 +53,7 @@ def find(link: Path, manifest: Manifest) -> FoundPackage:
     package = next((path for path in named if _is_same(path, manifest.sha256)), None)
     if package is not None:
         return FoundPackage(package.resolve())
-    folders = tuple(dict.fromkeys((run, *run.parents[:2], Path.cwd())))
+    folders = tuple(dict.fromkeys((run, *run.parents[:3], Path.cwd())))
     found = [path for path in _packages(folders) if _is_same(path, manifest.sha256)]
     if len({_content(path) for path in found}) == 1:
         return FoundPackage(found[0])

@@ -16,6 +16,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Step, Steps
 from aoti_debug.compare.run_worker import LOG, EvaluationProcess
 from aoti_debug.instrument.builder.options import TIMEOUT, BuildOptions
@@ -29,7 +30,6 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles
-from aoti_debug.triage.results.triage_directory import BASE
 
 FLIGHT = 8  # launches whose inputs the flight recorder keeps
 NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer
@@ -59,7 +59,7 @@ class TriageOptions(ModelCalls):
     """
 
     model: Path
-    out: Path = Path(BASE)
+    out: Path = field(default_factory=ResultKind.TRIAGES.place)
     stall: float = 60.0
     tries: int = 3
     infinities: Infinities = Infinities.FAIL

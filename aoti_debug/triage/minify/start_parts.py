@@ -11,6 +11,7 @@ from typing import Any
 from aoti_debug.base.errors import AotiDebugError, TargetError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.fork_server.python_process import PythonCommand
 from aoti_debug.base.machine.processes import child_process
@@ -29,7 +30,6 @@ _REQUEST = "request.json"
 Unit = tuple[str, ...]  # a call, and the calls that take the members of its tuple: they stay together
 _NOWHERE = Recorded("", "", "")
 _SECONDS = 600.0  # that eager may take
-BASE = "aoti_debug_minified"
 MAX_SCRIPTS = 200
 
 
@@ -51,7 +51,7 @@ class MinifyOptions(ModelCalls):
     stall: float = 60.0
     guards: bool = False
     most_scripts: int = MAX_SCRIPTS
-    out: Path = Path(BASE)
+    out: Path = field(default_factory=ResultKind.MINIFIED.place)
 
 
 @dataclass(frozen=True)

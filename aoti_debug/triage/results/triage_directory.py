@@ -1,6 +1,6 @@
 """A triage directory: the finding of a triage, its package, runs, repro and report.
 
-aoti_debug_triages/
+aoti-debug/triages/
   latest -> 20261120-231501-4711
   20261120-231501-4711/  triage.json package.pt2 runs/ repro/ report/index.html
 """
@@ -16,16 +16,16 @@ from typing import Any
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data, stamped_directories
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.base.machine.steps import Step
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
-from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir import recorded_runs, run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.results import finding_kinds
 
-BASE = "aoti_debug_triages"
-NAME = "triage.json"
+NAME = recorded_runs.TRIAGE
 FORMAT = 1
 RUNS = "runs"
 REPRO = "repro"
@@ -161,15 +161,16 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
     Raises:
         RunDirError: there is none.
     """
-    base = base or Path(BASE)
-    path = stamped_directories.find(name, base, NAME)
+    bases = ResultKind.TRIAGES.places() if base is None else (base,)
+    found = (stamped_directories.find(name, folder, NAME) for folder in bases)
+    path = next((path for path in found if path is not None), None)
     if path is not None:
         return path
     shown = str(name or LATEST)
-    names = triages(base)
+    names = tuple(known for folder in bases for known in triages(folder))
     if not names:
-        raise RunDirError(f"no triages in {base}", hint=_MAKES_ONE)
-    raise RunDirError(f"no triage {shown!r} in {base}", hint=run_directory.name_hint(shown, names))
+        raise RunDirError(f"no triages in {bases[0]}", hint=_MAKES_ONE)
+    raise RunDirError(f"no triage {shown!r} in {bases[0]}", hint=run_directory.name_hint(shown, names))
 
 
 def triages(base: Path) -> tuple[str, ...]:

@@ -1,12 +1,12 @@
 """Runs a model and reads the memory of its calls from the run; as one JSON object: docs/memory.schema.json.
 
-aoti_debug_memory/20261120-231501-4711/
+aoti-debug/memory/20261120-231501-4711/
   package.pt2 runs/   a package that was built for it, and its run
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data, stamped_directories
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.runs.run import runner
@@ -27,7 +28,6 @@ from aoti_debug.views.memory import storage_timeline
 from aoti_debug.views.memory.run_memory import run_memory
 from aoti_debug.views.memory.storage_timeline import Memory
 
-BASE = "aoti_debug_memory"
 FORMAT = 1
 
 
@@ -41,7 +41,7 @@ class MemoryOptions(ModelCalls):
     """
 
     what: Path
-    out: Path = Path(BASE)
+    out: Path = field(default_factory=ResultKind.MEMORY.place)
 
 
 @dataclass(frozen=True)

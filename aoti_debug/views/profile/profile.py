@@ -1,6 +1,6 @@
 """Measures a model: builds it if necessary, calls it many times, and takes the calls apart.
 
-aoti_debug_profiles/20261120-231501-4711/
+aoti-debug/profiles/20261120-231501-4711/
   new.pt2 new/runs/ old.pt2 old/runs/ peaks.json   packages, their runs, and what this machine can do
 """
 
@@ -14,6 +14,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.steps import StepListener, Steps
@@ -37,7 +38,6 @@ from aoti_debug.views.profile.model_profile import ModelProfile, site_profiles
 from aoti_debug.views.profile.roofline import Peaks, PeaksRequest
 from aoti_debug.views.profile.site_work import site_groups, site_works
 
-BASE = "aoti_debug_profiles"
 CALLS = 50
 WARM_UP = 3  # calls before any time is taken
 _ENVIRONMENT = {"AOTI_DEBUG_PRINT": "none"}
@@ -63,7 +63,7 @@ class ProfileOptions(ModelCalls):
     model: Path
     calls: int = field(default=CALLS, kw_only=True)
     against: Path | None = None
-    out: Path = Path(BASE)
+    out: Path = field(default_factory=ResultKind.PROFILES.place)
     cuda_graph: bool = False
 
 

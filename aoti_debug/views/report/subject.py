@@ -10,7 +10,7 @@ from pathlib import Path
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories
-from aoti_debug.base.machine.files.stamped_directories import LATEST
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Step
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison
@@ -18,8 +18,8 @@ from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
-from aoti_debug.runs.rundir import run_directory
-from aoti_debug.runs.rundir.run_directory import RunDir, base_directory
+from aoti_debug.runs.rundir import recorded_runs, run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.results import triage_directory, wrong_value_finding
 from aoti_debug.triage.results.triage_directory import TriageDir
@@ -78,21 +78,18 @@ def find(name: str | Path | None = None) -> ReportSubject:
     Raises:
         RunDirError: there is neither, or it is damaged.
     """
-    if name is None:
-        return _newest()
-    wanted = Path(name)
-    triage = stamped_directories.find(wanted, Path(triage_directory.BASE), triage_directory.NAME)
-    if triage is not None:
-        return of_triage(triage_directory.open_triage(triage))
-    try:
-        return of_run(run_directory.open_run(name))
-    except RunDirError as error:
-        known = (*run_directory.runs(base_directory()), *triage_directory.triages(Path(triage_directory.BASE)))
-        if known and not stamped_directories.has(wanted, "run.json"):
-            raise RunDirError(
-                f"no run or triage {str(name)!r}", hint=run_directory.name_hint(str(name), known)
-            ) from error
-        raise
+    found = recorded_runs.find(name)
+    if found is not None and stamped_directories.has(found.directory, triage_directory.NAME):
+        return of_triage(triage_directory.open_triage(found.directory))
+    if found is None and name is None:
+        raise RunDirError(
+            f"no runs in {ResultKind.RUNS.places()[0]}, no triages in {ResultKind.TRIAGES.places()[0]}",
+            hint="aoti-debug run PACKAGE.pt2 or aoti-debug triage MODEL.pt2 makes one",
+        )
+    known = recorded_runs.names()
+    if found is None and known:
+        raise RunDirError(f"no run or triage {str(name)!r}", hint=run_directory.name_hint(str(name), known))
+    return of_run(run_directory.open_run(name))
 
 
 def of_run(run: RunDir) -> ReportSubject:
@@ -181,17 +178,3 @@ def _other(triage: TriageDir, path: Path, main: RunDir) -> RunDir | None:
         return None  # a trial that was killed before it recorded anything
     same = run.manifest.source_sha256 == main.manifest.source_sha256
     return run if same and run.path != main.path else None
-
-
-def _newest() -> ReportSubject:
-    latest: list[tuple[float, Path]] = []
-    for base, name in ((Path(triage_directory.BASE), triage_directory.NAME), (base_directory(), "run.json")):
-        directory = stamped_directories.find(LATEST, base, name)
-        if directory is not None:
-            latest.append(((directory / name).stat().st_mtime, directory))
-    if not latest:
-        raise RunDirError(
-            f"no runs in {base_directory()}, no triages in {triage_directory.BASE}",
-            hint="aoti-debug run PACKAGE.pt2 or aoti-debug triage MODEL.pt2 makes one",
-        )
-    return find(max(latest)[1])

@@ -16,12 +16,12 @@ from tests.runs.ranks.ranked import Rank, killed, opened, terminated
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of three ranks, the newest of the directory for runs, of which rank 1 failed first."""
     monkeypatch.chdir(tmp_path)
-    path = opened(Path("aoti_debug_runs"), terminated(2), killed(0), Rank(hashes=(1, 9))).path
-    Path("aoti_debug_runs/latest").symlink_to(path.name)
+    path = opened(Path("aoti-debug/runs"), terminated(2), killed(0), Rank(hashes=(1, 9))).path
+    Path("aoti-debug/runs/latest").symlink_to(path.name)
     return path
 
 
-@pytest.mark.parametrize("words", [[], ["latest"], ["aoti_debug_runs/20261120-231501-1"], ["--run", "latest"]])
+@pytest.mark.parametrize("words", [[], ["latest"], ["aoti-debug/runs/20261120-231501-1"], ["--run", "latest"]])
 def test_all_ranks_are_shown(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert aoti_debug(["show", *words]) == 0
     text = capsys.readouterr().out
@@ -43,15 +43,15 @@ def test_a_launch_is_of_the_rank_that_failed_first(capsys: pytest.CaptureFixture
     assert "rank1 has no launch 1.2" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["latest", "aoti_debug_runs/latest", "20261120-231501-1"])
+@pytest.mark.parametrize("name", ["latest", "aoti-debug/runs/latest", "20261120-231501-1"])
 def test_a_triage_names_the_rank_that_failed_first(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert aoti_debug(["triage", name]) == 1
     text = capsys.readouterr().out
     assert text.startswith("FAULT rank 1 failed first: ")
     assert "report/index.html, with a page of each rank" in text
-    assert Path("aoti_debug_runs/latest/report/index.html").is_file()
-    assert Path("aoti_debug_runs/latest/rank1/report/index.html").is_file()
-    assert not Path("aoti_debug_triages").exists()
+    assert Path("aoti-debug/runs/latest/report/index.html").is_file()
+    assert Path("aoti-debug/runs/latest/rank1/report/index.html").is_file()
+    assert not Path("aoti-debug/triages").exists()
 
 
 def test_a_triage_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,7 +92,7 @@ def test_patterns_that_match_nothing(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_one_rank(capsys: pytest.CaptureFixture[str]) -> None:
-    assert aoti_debug(["show", "aoti_debug_runs/latest/rank2"]) == 0
+    assert aoti_debug(["show", "aoti-debug/runs/latest/rank2"]) == 0
     assert capsys.readouterr().out.startswith("run rank2: clean")
     assert aoti_debug(["show", "rank2", "--agree", "x"]) == 2
 
@@ -106,7 +106,7 @@ def test_the_report_has_a_page_of_all_and_one_of_each(directory: Path, capsys: p
 
 
 @pytest.mark.parametrize(
-    "command", [["summaries"], ["bundle", "aoti_debug_runs/latest"], ["compare", "aoti_debug_runs/latest"]]
+    "command", [["summaries"], ["bundle", "aoti-debug/runs/latest"], ["compare", "aoti-debug/runs/latest"]]
 )
 def test_commands_that_take_one_rank_say_so(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert aoti_debug(command) == 6

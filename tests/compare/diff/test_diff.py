@@ -49,7 +49,7 @@ def test_the_page_of_two_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     a, b = chain(tmp_path / "a", ADD), chain(tmp_path / "b", ADD, wrong=1)
     result = diff(a.path, b.path, "--report")
     assert result.exit_code == 1
-    page = tmp_path / "aoti_debug_diffs" / "latest" / "report" / "index.html"
+    page = tmp_path / "aoti-debug/diffs" / "latest" / "report" / "index.html"
     assert f"  report   {page.resolve()}" in result.stdout
     assert "Different from 0.1 cpp_fused_add_1 on" in page.read_text()
 
@@ -60,7 +60,7 @@ def test_the_page_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     result = diff(run.path, run.path, "--report", "-o", "page.html", "--json")
     assert json.loads(result.stdout)["same"]
     assert "<h1" in (tmp_path / "page.html").read_text()
-    assert not (tmp_path / "aoti_debug_diffs").exists()
+    assert not (tmp_path / "aoti-debug/diffs").exists()
     alone = diff(run.path, run.path, "-o", "page.html")
     assert isinstance(alone.exception, UsageError)
     assert "-o needs --report" in str(alone.exception)
@@ -100,7 +100,7 @@ def test_level_2_is_enough_to_say_that_they_are_the_same(
 @pytest.mark.parametrize(
     ("words", "error", "problem"),
     [
-        (("missing", "{run}"), RunDirError, "no runs in aoti_debug_runs"),
+        (("missing", "{run}"), RunDirError, "no runs in aoti-debug/runs"),
         (("{run}", "missing.pt2"), ArtifactError, "missing.pt2 does not exist"),
         (("{run}", "{run}", "--gate", "missing.toml"), UsageError, "cannot read the budget"),
         (("{run}", "{run}", "--report", "-o", "/dev/null/page.html"), UsageError, "cannot write /dev/null/page.html"),

@@ -16,7 +16,7 @@ from aoti_debug.runs.ranks.ranks_run import RanksRun, open_ranks
 from aoti_debug.runs.rundir import ranks_directory
 from aoti_debug.runs.rundir.ranks_directory import RanksInfo
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RankInfo
-from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
+from tests.factories import JournalWriter, arg, in_home, make_manifest, run_directory, site, tensor
 
 REDUCE, WAIT = "aoti_torch_cpu__c10d_functional_all_reduce_", "aoti_torch_cpu__c10d_functional_wait_tensor"
 NOBODY = 4194304  # no process has this number
@@ -91,7 +91,7 @@ def threw(stops: int, **fields: Any) -> Rank:
 
 def opened(base: Path, *ranks: Rank | None, weight: Sequence[int] = (4, 4)) -> RanksRun:
     """Writes and opens a run of ranks; None is one that left nothing."""
-    path = base / "20261120-231501-1"
+    path = in_home(base) / "20261120-231501-1"
     path.mkdir(parents=True)
     (path / ranks_directory.NAME).write_text(ranks_directory.ranks_json(RanksInfo(len(ranks))))
     for number, rank in enumerate(ranks):

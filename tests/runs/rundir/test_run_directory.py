@@ -228,7 +228,7 @@ def test_exit_details_come_back(tmp_path: Path) -> None:
 
 
 def test_latest_by_default_names_and_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = tmp_path / "aoti_debug_runs"
+    base = tmp_path / "aoti-debug/runs"
     old = run_directory(base, PACKAGE, name="20261120-000000-1")
     new = run_directory(base, PACKAGE, name="20261120-000000-2")
     monkeypatch.chdir(tmp_path)
@@ -236,7 +236,7 @@ def test_latest_by_default_names_and_paths(tmp_path: Path, monkeypatch: pytest.M
     assert open_run().path == new
     assert open_run("latest").path == new
     assert open_run("20261120-000000-1").path == old
-    assert open_run("aoti_debug_runs/20261120-000000-1").path == old
+    assert open_run("aoti-debug/runs/20261120-000000-1").path == old
     assert open_run(base).path == new
     assert open_run(old, base=tmp_path / "elsewhere").path == old
     monkeypatch.setenv("AOTI_DEBUG_DIR", str(base))

@@ -17,16 +17,16 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_runs_and_triages_are_found_by_path_and_by_name() -> None:
-    opened, found = run(Path("aoti_debug_runs")), triage(Path("aoti_debug_triages"))
+    opened, found = run(Path("aoti-debug/runs")), triage(Path("aoti-debug/triages"))
     assert report.find(opened.path).path == opened.path
     assert report.find(opened.path.name).what == "run"
     assert report.find(found.path).what == "triage"
     assert report.find(found.path.name).path == found.path
-    assert report.find("aoti_debug_triages").path == found.path
+    assert report.find("aoti-debug/triages").path == found.path
 
 
 def test_without_a_name_the_newest_is_taken() -> None:
-    opened, found = run(Path("aoti_debug_runs")), triage(Path("aoti_debug_triages"))
+    opened, found = run(Path("aoti-debug/runs")), triage(Path("aoti-debug/triages"))
     os.utime(opened.path / "run.json", (1, 1))
     assert report.find().path == found.path
     os.utime(found.path / "triage.json", (0, 0))
@@ -34,23 +34,23 @@ def test_without_a_name_the_newest_is_taken() -> None:
 
 
 def test_what_is_not_there_is_said() -> None:
-    with pytest.raises(RunDirError, match="no runs in aoti_debug_runs, no triages"):
+    with pytest.raises(RunDirError, match="no runs in aoti-debug/runs, no triages"):
         report.find()
-    opened = run(Path("aoti_debug_runs"))
+    opened = run(Path("aoti-debug/runs"))
     with pytest.raises(RunDirError, match="no run or triage 'nothing'") as error:
         report.find("nothing")
     assert opened.path.name in error.value.hint
 
 
 def test_a_run_that_names_no_versions_has_those_of_its_package() -> None:
-    opened = run(Path("aoti_debug_runs"))
+    opened = run(Path("aoti-debug/runs"))
     named = {"aoti-debug": opened.manifest.tool_version, "torch": opened.manifest.torch_version}
     unnamed = replace(opened, info=replace(opened.info, tool_version=None, torch_version=None))
     assert report.of_run(unnamed).versions == named
 
 
 def test_runs_of_other_code_do_not_count() -> None:
-    found = triage(Path("aoti_debug_triages"))
+    found = triage(Path("aoti-debug/triages"))
     assert [other.path.name for other in report.of_triage(found).others] == ["20261120-231502-4712"]
     other = found.path / "runs/20261120-231502-4712/manifest.json"
     other.write_text(other.read_text().replace('"source_sha256": ""', '"source_sha256": "other"'))

@@ -10,9 +10,10 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.bisect.bisect_packages import BASE, BisectOptions, bisect_packages
+from aoti_debug.compare.bisect.bisect_packages import BisectOptions, bisect_packages
 from aoti_debug.compare.bisect.bisect_settings import SettingsOptions, bisect_settings
 from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
 
@@ -29,7 +30,7 @@ from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
 @options.inputs("the embedded ones", whose=" for both models")
 @options.calls
 @options.user_code
-@options.out(BASE, "the bisection")
+@options.out(ResultKind.BISECTS, "the bisection")
 @click.pass_context
 def command(
     context: click.Context,

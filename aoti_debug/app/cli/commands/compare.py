@@ -10,9 +10,10 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.app.cli.options import modules_and_lines
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.compare.compare import BASE, CompareOptions, compare
+from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.eager_findings import report_lines
 from aoti_debug.compare.outcome import exit_code
@@ -42,7 +43,7 @@ from aoti_debug.views.report import report
 )
 @options.inductor_configs
 @options.user_code
-@options.out(BASE, "the comparison")
+@options.out(ResultKind.COMPARES, "the comparison")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the run and its comparison.")
 @options.json_output("docs/compare.schema.json")
 @click.pass_context

@@ -13,10 +13,11 @@ from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff import budget
-from aoti_debug.compare.diff.diff import BASE, DiffOptions, diff
+from aoti_debug.compare.diff.diff import DiffOptions, diff
 from aoti_debug.compare.diff.difference import Diff
 from aoti_debug.compare.diff.document import document
 from aoti_debug.compare.diff.text import MAX_LISTED, diff_lines
@@ -55,7 +56,7 @@ from aoti_debug.package.recording import levels
     help="Do not compute in float64, with the programs in the packages, whether rounding explains what differs.",
 )
 @options.user_code
-@options.out(BASE, "the runs, or of the page,")
+@options.out(ResultKind.DIFFS, "the runs, or of the page,")
 @click.option("--all", "show_all", is_flag=True, help="List everything that differs.")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of both runs.")
 @options.page_output("With --report: the file to write.  [default: report/index.html in the directory of the runs]")

@@ -15,12 +15,12 @@ from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.app.execute.execute import ExecutedScript, execute, is_recorded
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES, RunOptions
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.run.supervise import Observer
-from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.fault import verdict_lines
 
 
@@ -59,7 +59,7 @@ class _PassedThrough(Observer):
     "--out",
     metavar="DIR",
     type=options.FilePath(file_okay=False),
-    help=f"Where the run directory is made.  [default: {run_directory.BASE}]",
+    help=f"Where the run directory is made.  [default: {ResultKind.RUNS.default}]",
 )
 @click.argument("script", metavar="SCRIPT.py")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)

@@ -10,9 +10,10 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.views.memory.memory import BASE, MemoryOptions, document, memory
+from aoti_debug.views.memory.memory import MemoryOptions, document, memory
 from aoti_debug.views.memory.storage_timeline import kept_memory
 from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 
@@ -22,7 +23,7 @@ from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 @options.inputs("those embedded in it", whose=" for the model")
 @options.calls
 @options.user_code
-@options.out(BASE, "the run")
+@options.out(ResultKind.MEMORY, "the run")
 @click.option("--all", "show_all", is_flag=True, help=f"List every buffer, not only {MAX_STORAGES} of each table.")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a picture: bytes over launches, by buffer.")
 @options.page_output("With --plot: the file to write.  [default: report/memory.html in the run]")

@@ -11,11 +11,12 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_UNCONFIRMED
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.triage.minify.minified import Minified, document, minified_lines
 from aoti_debug.triage.minify.minify import minify
-from aoti_debug.triage.minify.start_parts import BASE, MAX_SCRIPTS, MinifyOptions
+from aoti_debug.triage.minify.start_parts import MAX_SCRIPTS, MinifyOptions
 
 
 @click.command("minify")
@@ -34,7 +35,7 @@ from aoti_debug.triage.minify.start_parts import BASE, MAX_SCRIPTS, MinifyOption
 )
 @options.inductor_configs
 @options.user_code
-@options.out(BASE, "the minimisation")
+@options.out(ResultKind.MINIFIED, "the minimisation")
 @options.json_output("docs/minify.schema.json")
 @click.pass_context
 def command(

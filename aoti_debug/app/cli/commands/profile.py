@@ -12,11 +12,12 @@ from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.model_profile import document
-from aoti_debug.views.profile.profile import BASE, CALLS, WARM_UP, ProfileOptions, profile
+from aoti_debug.views.profile.profile import CALLS, WARM_UP, ProfileOptions, profile
 from aoti_debug.views.profile.text import profile_lines
 from aoti_debug.views.profile.trace import slices, trace_text
 
@@ -54,7 +55,7 @@ LIMIT = 40  # rows
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a flame of modules, model lines and launches.")
 @options.page_output("With --plot: the file to write.  [default: report/profile.html in the run]")
 @options.user_code
-@options.out(BASE, "the profile")
+@options.out(ResultKind.PROFILES, "the profile")
 @click.option("--all", "all_", is_flag=True, help=f"Show every launch, not only {LIMIT} of them.")
 @options.json_output("docs/profile.schema.json")
 @options.wide

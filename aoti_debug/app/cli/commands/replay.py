@@ -13,10 +13,11 @@ from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.what_if.replay import Reached, replay
-from aoti_debug.compare.what_if.replay_session import BASE, ReplayOptions
+from aoti_debug.compare.what_if.replay_session import ReplayOptions
 from aoti_debug.compare.what_if.what_if import Recovery, what_if_lines
 from aoti_debug.runs.show.detail import detail
 
@@ -44,7 +45,7 @@ from aoti_debug.runs.show.detail import detail
     help="Launch nothing before this one; what is before it gets the recorded results.",
 )
 @options.user_code
-@options.out(BASE, "the replay")
+@options.out(ResultKind.REPLAYS, "the replay")
 @click.pass_context
 def command(
     context: click.Context,

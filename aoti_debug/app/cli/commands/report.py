@@ -8,11 +8,11 @@ import click
 
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines
-from aoti_debug.app.cli.ranks import ranks_reported, write_ranks_pages
+from aoti_debug.app.cli.ranks import write_ranks_pages
 from aoti_debug.base import wording
 from aoti_debug.runs.ranks.ranks_analysis import analyse
 from aoti_debug.runs.ranks.ranks_run import open_ranks
-from aoti_debug.runs.rundir import summaries
+from aoti_debug.runs.rundir import run_directory, summaries
 from aoti_debug.views.report import report
 from aoti_debug.views.report.subject import ReportSubject
 from aoti_debug.views.summaries import page
@@ -30,7 +30,7 @@ def command(what: str | None, output: Path | None) -> None:
     one, and every launch with its statistics, histograms of saved tensors, provenance and source. Without -o, the page
     of summaries of such a run is written beside it, too.
     """
-    ranks = ranks_reported(what)
+    ranks = run_directory.find_ranks(what)
     if ranks is not None:
         analysis = analyse(open_ranks(ranks))
         written = write_ranks_pages(analysis, output)

@@ -22,6 +22,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.abi import Level, SaveStatus
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine import current_rank as machine_ranks
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import since_process_start
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff.repeated_calls import compare_calls
@@ -35,7 +36,7 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.inspector import InspectorError
 from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES, RunOptions
 from aoti_debug.runs.run.runner import RunResult
-from aoti_debug.runs.rundir import rescued_tensors, run_directory, watch_condition
+from aoti_debug.runs.rundir import rescued_tensors, watch_condition
 from aoti_debug.runs.rundir import summaries as run_summaries
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
@@ -86,7 +87,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     "--out",
     metavar="DIR",
     type=options.FilePath(file_okay=False),
-    help=f"Where the run directory is made.  [default: {run_directory.BASE}]",
+    help=f"Where the run directory is made.  [default: {ResultKind.RUNS.default}]",
 )
 @options.calls
 @click.option(
@@ -223,7 +224,7 @@ def command(
     A compiled package without the source of its wrapper is run as it is; its launches are recorded by interposing the
     symbols that it calls, without their values.
 
-    The records are in a new directory, aoti_debug_runs/latest. If the model faults or hangs, the guilty launch is named
+    The records are in a new directory, aoti-debug/runs/latest. If the model faults or hangs, the guilty launch is named
     and the exit code is 1.
     """
     start = TimedPhase(START, since_process_start())

@@ -17,6 +17,7 @@ from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import START, StepLines, TimedPhase, timing_lines
 from aoti_debug.app.cli.ranks import write_ranks_pages
 from aoti_debug.base.errors import AotiDebugError, UsageError
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations, since_process_start
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder.options import TIMEOUT
@@ -30,7 +31,6 @@ from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.nonfinite.infinities import Infinities
-from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.ranks_finding import ranks_finding
 from aoti_debug.triage.session import triage
 from aoti_debug.views.report import report
@@ -76,7 +76,7 @@ _OF_RANKS = ("model", "verbose", "as_json")
 )
 @options.inductor_configs
 @options.user_code
-@options.out(triage_directory.BASE, "the triage")
+@options.out(ResultKind.TRIAGES, "the triage")
 @options.timings
 @click.option("-v", "--verbose", is_flag=True, help="Print all evidence and notes, not just the first screen.")
 @options.json_output("docs/triage.schema.json")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -19,9 +20,10 @@ from itertools import count
 from pathlib import Path
 
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.base.machine.files import atomic_write, results_home
 
 LATEST = "latest"
+_STAMP = re.compile(r"\d{8}-\d{6}-\d+(-\d+)?", re.ASCII)
 
 
 def create(base: Path) -> Path:
@@ -46,10 +48,13 @@ def create(base: Path) -> Path:
 def make_base(base: Path) -> None:
     """Makes the directory that others are made in, if it is missing.
 
+    The home of the results is made with its marker, if it is the folder of a kind in it.
+
     Raises:
         NotADirectoryError: it is a file.
         OSError: it cannot be made.
     """
+    results_home.prepare(base)
     try:
         base.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
@@ -96,7 +101,7 @@ def remove(path: Path, base: Path | None) -> None:
     """Removes a directory that is not needed after a failure.
 
     Args:
-        base: its parent, to be removed if it is empty then; None to keep it.
+        base: its parent, to be removed if it is empty then, with a home that held nothing else; None to keep it.
 
     Raises:
         OSError: it cannot be removed.
@@ -106,6 +111,7 @@ def remove(path: Path, base: Path | None) -> None:
     shutil.rmtree(path)
     if base is not None and not any(base.iterdir()):
         base.rmdir()
+        results_home.remove_empty(base.parent)
 
 
 def link_latest(path: Path) -> None:
@@ -133,20 +139,41 @@ def relink_latest(base: Path, marker: str) -> None:
         link.unlink()
 
 
-def _newest(base: Path, marker: str) -> Path:
-    """The directory that `latest` leads to; `latest` itself if that is no link to a directory beside it.
+def has_latest(base: Path) -> bool:
+    """True if a directory has a `latest`, wherever that leads."""
+    try:
+        return os.path.lexists(base / LATEST)
+    except ValueError:  # a null character
+        return False
+
+
+def linked(base: Path) -> Path | None:
+    """The directory beside the link `latest` that it leads to; None if it is no link, or leads elsewhere."""
+    try:
+        name = os.readlink(base / LATEST)
+    except (OSError, ValueError):  # ValueError: a null character
+        return None
+    target = base / name
+    return target if is_name(name) and not target.is_symlink() else None
+
+
+def _newest(base: Path, marker: str) -> Path | None:
+    """The directory that `latest` leads to, if that is a link to a directory beside it.
 
     Without a `latest`, the newest by name: its process was killed before it made the link.
     """
-    link = base / LATEST
+    if has_latest(base):
+        return linked(base)
     try:
-        if not os.path.lexists(link) and (known := names(base, marker)):
-            return base / known[-1]
-        name = os.readlink(link)
-    except (OSError, ValueError):  # ValueError: a null character
-        return link
-    target = base / name
-    return target if is_name(name) and not target.is_symlink() else base / LATEST / LATEST
+        known = names(base, marker)
+    except OSError:  # too long for a file
+        return None
+    return base / known[-1] if known else None
+
+
+def is_stamp(name: str) -> bool:
+    """True if a name has the form of those that `create` gives: date, time and process."""
+    return _STAMP.fullmatch(name) is not None
 
 
 def is_name(text: str) -> bool:
@@ -170,12 +197,12 @@ def find(name: str | Path | None, base: Path, marker: str) -> Path | None:
     """
     path = Path(name or LATEST)
     is_latest = str(path) == LATEST
-    candidates: tuple[Path, ...]
+    candidates: tuple[Path | None, ...]
     if is_latest:
         candidates = (_newest(Path(), marker), _newest(base, marker))
     else:
         candidates = (path, base / path, _newest(path, marker))
-    return next((candidate.resolve() for candidate in candidates if has(candidate, marker)), None)
+    return next((path.resolve() for path in candidates if path is not None and has(path, marker)), None)
 
 
 def has(path: Path, marker: str) -> bool:

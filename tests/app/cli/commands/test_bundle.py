@@ -14,7 +14,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_says_what_is_inside(capsys: pytest.CaptureFixture[str]) -> None:
-    found = triage(Path("aoti_debug_triages"))
+    found = triage(Path("aoti-debug/triages"))
     assert aoti_debug(["bundle"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"aoti_debug_triage_{found.path.name}.zip"
@@ -24,7 +24,7 @@ def test_it_says_what_is_inside(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_it_says_what_was_left_out_and_why(capsys: pytest.CaptureFixture[str]) -> None:
-    triage(Path("aoti_debug_triages"))
+    triage(Path("aoti-debug/triages"))
     assert aoti_debug(["bundle", "--no-tensors", "--no-source", "-o", "b.tar.gz"]) == 0
     out = capsys.readouterr().out
     inside, _, outside = out.partition("left out:")
@@ -34,7 +34,7 @@ def test_it_says_what_was_left_out_and_why(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_nothing_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
-    run(Path("aoti_debug_runs"))
+    run(Path("aoti-debug/runs"))
     assert aoti_debug(["bundle", "-o", "b.zip"]) == 0
     assert aoti_debug(["bundle", "-o", "b.zip"]) == 2
     assert "b.zip already exists" in capsys.readouterr().err

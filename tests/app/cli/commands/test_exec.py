@@ -127,7 +127,7 @@ def test_a_script_sees_what_it_sees_without(script: Path, before: Sequence[str])
     assert debugged.returncode == 0
     recorded = "--level" not in before
     assert debugged.stderr.startswith("note: nothing was recorded: ") if recorded else debugged.stderr == ""
-    assert not (script.parent / "aoti_debug_runs").exists()
+    assert not (script.parent / "aoti-debug/runs").exists()
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("exit", "3"), 3), (("raise",), 1), (("kill",), 143)])
@@ -193,7 +193,7 @@ def test_wrong_usage(script: Path, capsys: pytest.CaptureFixture[str], monkeypat
 def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     for name, text in (("compiles", COMPILES), ("loads", LOADS), ("crashes", CRASHES)):
         (tmp_path / f"{name}.py").write_text(text)
-    base = tmp_path / "aoti_debug_runs"
+    base = tmp_path / "aoti-debug/runs"
 
     compiled = executed(tmp_path, "--filter", "cpp_*", "compiles.py")
     assert compiled.returncode == 3

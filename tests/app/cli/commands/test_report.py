@@ -14,7 +14,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_newest_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    opened = run(Path("aoti_debug_runs"))
+    opened = run(Path("aoti-debug/runs"))
     assert aoti_debug(["report"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first == str(opened.path / "report/index.html")
@@ -23,7 +23,7 @@ def test_the_newest_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_triage_into_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = triage(Path("aoti_debug_triages"))
+    found = triage(Path("aoti-debug/triages"))
     assert aoti_debug(["report", found.path.name, "-o", "out/page.html"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "out/page.html"
     assert "<h1" in (tmp_path / "out/page.html").read_text()
@@ -32,5 +32,5 @@ def test_a_triage_into_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_what_is_not_there_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert aoti_debug(["report"]) == 6
     assert "aoti-debug triage MODEL.pt2" in capsys.readouterr().err
-    run(Path("aoti_debug_runs"))
+    run(Path("aoti-debug/runs"))
     assert aoti_debug(["report", "-o", "/proc/page.html"]) == 2

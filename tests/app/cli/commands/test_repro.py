@@ -84,7 +84,7 @@ def test_an_existing_folder_is_left_alone(base: Path, capsys: pytest.CaptureFixt
 def test_no_runs_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     assert main.run(["repro", "k"]) == 6
-    assert "error: no runs in aoti_debug_runs" in capsys.readouterr().err
+    assert "error: no runs in aoti-debug/runs" in capsys.readouterr().err
 
 
 def test_what_is_printed(

@@ -45,10 +45,10 @@ def test_level_1(faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]
     first, *rest = out.splitlines()
     saved = "3 tensors saved, 1 of them unchanged, 256 B on disk"
     assert re.fullmatch(rf"\d launches in 1 call, {saved}, .* in the model, .* in all", first)
-    assert rest == [f"run: aoti_debug_runs/{name}", "next: aoti-debug show"]
+    assert rest == [f"run: aoti-debug/runs/{name}", "next: aoti-debug show"]
     assert err.splitlines()[0] == "warning: no kernel matches nosuch*; the package has:"
     assert "  faulty::act.default" in err.splitlines()
-    folders = [path.name for path in Path("aoti_debug_runs/latest/tensors/0").iterdir()]
+    folders = [path.name for path in Path("aoti-debug/runs/latest/tensors/0").iterdir()]
     assert folders == ["0002_faulty::act.default"]
 
 
@@ -183,7 +183,7 @@ def test_the_printers_own_stderr_is_kept_in_order(
 ) -> None:
     assert main.run(["run", str(faulty_package)]) == 0
     err = capfdbinary.readouterr().err
-    assert err == Path("aoti_debug_runs/latest/stderr.log").read_bytes()
+    assert err == Path("aoti-debug/runs/latest/stderr.log").read_bytes()
     numbers = [line.split()[0] for line in err.decode().splitlines()]
     assert numbers == [f"0.{n}" for n in range(len(numbers) // 2) for _ in range(2)]
 

@@ -40,7 +40,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     clean.call_begin()
     for launch in range(5):
         clean.launch(launch, int(launch == 4), tensor(2), tensor(2))
-    base = tmp_path / "aoti_debug_runs"
+    base = tmp_path / "aoti-debug/runs"
     exit_ = Exit(ExitKind.FAULT, "killed by SIGSEGV", signal="SIGSEGV")
     run_directory(base, PACKAGE, crashed, name=OLD, exit=exit_)
     run_directory(base, PACKAGE, clean, name=NEW)
@@ -65,7 +65,7 @@ def test_the_latest_run(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "way", [(OLD,), ("--run", OLD), (f"aoti_debug_runs/{OLD}",), ("--run", f"aoti_debug_runs/{OLD}")]
+    "way", [(OLD,), ("--run", OLD), (f"aoti-debug/runs/{OLD}",), ("--run", f"aoti-debug/runs/{OLD}")]
 )
 def test_a_run_by_name_or_path(base: Path, capsys: pytest.CaptureFixture[str], way: tuple[str, ...]) -> None:
     assert show(*way) == 0
@@ -88,7 +88,7 @@ def test_launches_of_a_line(base: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_directory_of_runs_shows_its_latest(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert show("aoti_debug_runs") == 0
+    assert show("aoti-debug/runs") == 0
     assert capsys.readouterr().out.startswith(f"run {NEW}: clean")
 
 
@@ -184,7 +184,7 @@ def test_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.delenv("AOTI_DEBUG_DIR", raising=False)
     for arguments in ((), ("0.3",), ("some_kernel",)):
         assert show(*arguments) == 6
-        assert complaint(capsys)[0] == "error: no runs in aoti_debug_runs"
+        assert complaint(capsys)[0] == "error: no runs in aoti-debug/runs"
 
 
 def test_a_damaged_run(base: Path, capsys: pytest.CaptureFixture[str]) -> None:

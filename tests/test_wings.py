@@ -19,7 +19,7 @@ OWN = "*"  # the modules that lie directly in a wing
 # In the order of the data flow. A module imports from its own folder, from those before it in its wing, and from the
 # wings before its own.
 WINGS = {
-    "base": ("frozen", "wording", "version", "errors", "dtypes", "abi", "machine", "native"),
+    "base": ("frozen", "terminal_cells", "wording", "version", "errors", "dtypes", "abi", "machine", "native"),
     "package": (
         "weights_file",
         "manifest",

@@ -1,9 +1,8 @@
-"""Counts, byte sizes, durations, articles and line breaks in texts for people."""
+"""Counts, byte sizes, durations and articles in texts for people."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable, Sequence
 
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -65,35 +64,6 @@ def join_truncated(names: Sequence[str], most: int) -> str:
     """Names with commas between them; of more than `most`, the rest is counted: "0.1, 0.2 and 3 more"."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
-def wrap_words(words: Iterable[str], width: int, indent: str = "", gap: str = "  ", hang: str = "") -> list[str]:
-    """Words in lines of at most `width` columns; a longer word is on a line of its own.
-
-    Args:
-        hang: the additional indent of every line but the first.
-    """
-    lines: list[str] = []
-    line = ""
-    for word in words:
-        if line and len(line) + len(gap) + len(word) > width:
-            lines.append(line.rstrip())
-            line = indent + hang + word
-        else:
-            line = f"{line}{gap}{word}" if line else indent + word
-    return [*lines, line.rstrip()] if line else lines
-
-
-def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """A sentence in lines of at most `width` columns."""
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
 
 
 def printable(text: str) -> str:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.compare.comparison import Beginning, Comparison
 from aoti_debug.compare.measure.output_errors import OutputError, is_exact
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE, compared_text, kind_of
@@ -161,7 +161,7 @@ def outcome_lines(comparison: Comparison, width: int) -> list[str]:
         return []
     if kind in (REFUSED, DIFFERS):
         return finding_lines(refused(comparison) if kind is REFUSED else differs(comparison), width)
-    return wording.wrapped(f"{kind.heading} {compared_text(comparison)}", width)
+    return terminal_cells.wrapped(f"{kind.heading} {compared_text(comparison)}", width)
 
 
 def report_lines(comparison: Comparison, width: int) -> list[str]:

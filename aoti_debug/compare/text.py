@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.terminal_cells import Cell, Column, Sentence
 from aoti_debug.compare.comparison import PRIVATE, SILENT, Comparison, Row
 from aoti_debug.compare.measure.output_errors import OutputError, ReturnedElement, is_exact
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
@@ -13,15 +14,15 @@ from aoti_debug.compare.protocol.measurement import LARGEST, Advance, Element, M
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.runs.show import terminal_cells, text
-from aoti_debug.runs.show.terminal_cells import Column
+from aoti_debug.runs.show.place_columns import place_columns
 
 MAX_SUSPECTS = 6
 SAME_CODE = ", same code"  # behind the verdict on a launch that is not compared independently
-COLUMNS = (
+_LAUNCH = (
     Column("launch", align_right=True),
     Column("kernel", min_width=16, share=2),
-    Column("model line", min_width=12, share=1),
+)
+_ERRORS = (
     Column("local", align_right=True),
     Column("inherited", align_right=True),
     Column("eager", align_right=True, dropped_below=110),
@@ -30,8 +31,9 @@ COLUMNS = (
     Column("rtol", align_right=True, dropped_below=140),
     Column("atol", align_right=True, dropped_below=140),
     Column("condition", align_right=True, dropped_below=140),
-    Column("verdict", min_width=10, share=1),
 )
+_METRIC = Column("metric", align_right=True)
+_VERDICT = Column("verdict", min_width=13, share=1)
 LEGEND = (
     "local: error of the launch from its own inputs, against float64; inherited: against the whole program in eager; "
     "both relative, root mean square"
@@ -46,17 +48,25 @@ SOURCES_LEGEND = (
 
 def comparison_lines(comparison: Comparison, width: int) -> list[str]:
     """The table, the coverage, and the first wrong launch."""
-    rows = [_cells(row) for row in comparison.rows if row.reason != SILENT]
-    columns: tuple[Column, ...] = COLUMNS
-    if any(o.metric is not None for row in comparison.rows for o in row.outputs):
-        columns = (*COLUMNS[:-1], Column("metric", align_right=True), COLUMNS[-1])
-        cells = [row for row in comparison.rows if row.reason != SILENT]
-        rows = [[*line[:-1], _metric(row), line[-1]] for line, row in zip(rows, cells, strict=True)]
+    shown = [row for row in comparison.rows if row.reason != SILENT]
     against_sources = any(row.verdict in AGAINST_SOURCES for row in comparison.rows)
+    has_metric = any(o.metric is not None for row in comparison.rows for o in row.outputs)
+    measured = (*(() if against_sources else _ERRORS), *((_METRIC,) if has_metric and not against_sources else ()))
+    places = place_columns(row.launch.site.provenance for row in shown)
+    columns = (*_LAUNCH, *places.columns, *measured, _VERDICT)
+    rows: list[list[str | Cell]] = [
+        [
+            row.launch.id,
+            _name(row.launch),
+            *places.cells(row.launch.site.provenance),
+            *[*_errors(row), _metric(row)][: len(measured)],
+            Sentence(_verdict(row)),
+        ]
+        for row in shown
+    ]
     legend = SOURCES_LEGEND if against_sources else LEGEND
-    if against_sources:
-        columns, rows = (*COLUMNS[:3], COLUMNS[-1]), [[*line[:3], line[-1]] for line in rows]
-    lines = [*terminal_cells.table(columns, rows, width).lines, "", *wording.wrapped(legend, width)]
+    table = terminal_cells.table(columns, rows, width)
+    lines = [*table.lines_and_hidden(width), "", *terminal_cells.wrapped(legend, width)]
     lines += coverage_lines(comparison, width)
     lines += state_lines(comparison)
     lines += output_lines(comparison, width)
@@ -70,14 +80,14 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
     share = 100 * coverage.compared_bytes / coverage.bytes if coverage.bytes else 0.0
     readers = coverage.through_readers
     through = f", {wording.pluralize(readers, 'launch')} through their readers" if readers else ""
-    lines = wording.wrapped(
+    lines = terminal_cells.wrapped(
         f"compared: {coverage.compared} of {wording.pluralize(coverage.launches, 'launch')}{through}, "
         f"{wording.byte_size(coverage.compared_bytes)} of {wording.byte_size(coverage.bytes)} of outputs "
         f"({share:.1f} %)",
         width,
     )
     if coverage.same_code_bytes:
-        lines += wording.wrapped(
+        lines += terminal_cells.wrapped(
             f"not independent: {wording.byte_size(coverage.same_code_bytes)} of these were written by operators, whose "
             "launches run the same code as the program in eager",
             width,
@@ -90,11 +100,11 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
             if reason:
                 reasons.setdefault(reason, []).append(row.launch.id)
     for reason, launches in reasons.items():
-        lines += wording.wrapped(f"note: {wording.join_truncated(launches, 4)}: {reason}", width)
+        lines += terminal_cells.wrapped(f"note: {wording.join_truncated(launches, 4)}: {reason}", width)
     if comparison.unfinished:
-        lines += wording.wrapped(f"note: the run did not end well: {comparison.unfinished}", width)
+        lines += terminal_cells.wrapped(f"note: the run did not end well: {comparison.unfinished}", width)
     if comparison.program_failure:
-        lines += wording.wrapped(f"note: inherited errors end where {comparison.program_failure}", width)
+        lines += terminal_cells.wrapped(f"note: inherited errors end where {comparison.program_failure}", width)
     return lines
 
 
@@ -114,7 +124,7 @@ def output_lines(comparison: Comparison, width: int) -> list[str]:
     lines = [f"note: {noise_text(error)}" for error in comparison.outputs if error.is_noise]
     if comparison.first_wrong is None:
         lines = [*_wrong_output_lines(comparison), *lines]
-    return [line for sentence in lines for line in wording.wrapped(sentence, width)]
+    return [line for sentence in lines for line in terminal_cells.wrapped(sentence, width)]
 
 
 def _wrong_output_lines(comparison: Comparison) -> list[str]:
@@ -264,16 +274,13 @@ def _suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
     return lines
 
 
-def _cells(row: Row) -> list[str]:
-    launch, worst = row.launch, row.worst
-    name = [launch.id, _name(launch), text.model_line(launch.site.provenance)]
-    same = SAME_CODE if row.same_code and row.outputs else ""
-    verdict = row.verdict.value + (f": {row.reason}" if row.reason else same)
+def _errors(row: Row) -> list[str]:
+    """The cells of the errors of a launch; blank where it has none."""
+    worst = row.worst
     if worst is None:
-        return [*name, *([""] * 8), verdict]
+        return [""] * len(_ERRORS)
     inherited = (row.inherited or {}).get(worst.argument)
     return [
-        *name,
         short(LARGEST if worst.lost else worst.relative),
         "" if inherited is None else short(inherited),
         short(eager_error(worst)),
@@ -282,8 +289,12 @@ def _cells(row: Row) -> list[str]:
         short(worst.rtol),
         short(worst.atol),
         "" if worst.sensitivity < 0 else short(worst.sensitivity),
-        verdict,
     ]
+
+
+def _verdict(row: Row) -> str:
+    same = SAME_CODE if row.same_code and row.outputs else ""
+    return row.verdict.value + (f": {row.reason}" if row.reason else same)
 
 
 def _name(launch: Launch) -> str:

@@ -50,15 +50,6 @@ def test_lists() -> None:
     assert (wording.comma_separated(["a", "b"]), wording.comma_separated([])) == ("a, b", "none")
 
 
-def test_words_flow() -> None:
-    assert wording.wrap_words(["aa", "bb", "cccccccc", "d"], 8, " ") == [" aa  bb", " cccccccc", " d"]
-    assert wording.wrap_words([], 8) == []
-
-
-def test_sentences_are_wrapped_between_words() -> None:
-    assert wording.wrapped("a well-known sentence", 10, "  ") == ["  a", "  well-known", "  sentence"]
-
-
 def test_first_lines() -> None:
     assert wording.first_line("\n  one \ntwo") == "one"
     assert wording.first_line("") == ""

@@ -21,6 +21,7 @@ from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.base.machine import trusted_hashes
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare import run_worker
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
@@ -32,7 +33,6 @@ from aoti_debug.compare.text import comparison_lines
 from aoti_debug.package.reference.program import FORMAT, Reference
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from tests.built_model import Built
 from tests.compare.chains import attach, chain, reference
 

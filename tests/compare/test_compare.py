@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
@@ -27,7 +28,6 @@ from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.text import comparison_lines
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.report import report
 from tests import schema
 from tests.corpus.case import origin_lines

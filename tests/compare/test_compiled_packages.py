@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from aoti_debug.app.cli.main import group
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.stored_comparison import document
 from aoti_debug.compare.text import comparison_lines
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from tests import schema, wrapper_templates
 from tests.built_model import Built, FromPackage
 from tests.corpus.wrong_values import Relu

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import first_difference
 from aoti_debug.compare.comparison import Beginning, Comparison, Row, SettingTrial
@@ -25,7 +26,6 @@ from aoti_debug.compare.text import comparison_lines
 from aoti_debug.package.manifest import Kind, ModelLine
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference, TensorType, ValueKey
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.report import report
 from tests import schema
 from tests.triage.recorder import Recorder

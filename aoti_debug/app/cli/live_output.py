@@ -16,12 +16,12 @@ from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import steps
 from aoti_debug.base.machine.steps import LastDurations, Step, StepListener
+from aoti_debug.base.terminal_cells import shorten_middle
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_json import RunStage
-from aoti_debug.runs.show.terminal_cells import shorten_middle
 
 _REFRESH = 0.25  # seconds
 

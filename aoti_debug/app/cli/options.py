@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from aoti_debug.app.cli.lines import width
 from aoti_debug.base import abi
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.package.recording import levels
 
 
@@ -151,7 +153,13 @@ model_name = click.option(
 )
 guards = click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
 run = click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
-wide = click.option("--wide", is_flag=True, help="Show names in full on lines as long as they need, as in a pipe.")
+wide = click.option(
+    "--wide",
+    "columns",
+    is_flag=True,
+    callback=lambda context, parameter, asked: UNLIMITED if asked else width(),
+    help="Show names in full, on lines as long as they need.",
+)
 
 
 def user_code(command: Callable[..., Any]) -> Callable[..., Any]:

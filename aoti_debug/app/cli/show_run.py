@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.cli.lines import print_json, print_lines, width_of_code
 from aoti_debug.app.cli.ranks import one_rank
 from aoti_debug.app.cli.show_options import CallOptions, CodeOptions
 from aoti_debug.base.abi import Phase
@@ -106,7 +106,8 @@ def show_run(asked: ShowOptions) -> None:
         from aoti_debug.app.cli.show_code import lines_of_calls  # a plain `show` starts without it
 
         selection = narrowed(selected, asked.launches) if asked.calls.eager is None else selected
-        print_lines(lines_of_calls(selection.run, selection.shown, asked.calls, asked.launches, asked.limit))
+        lines = lines_of_calls(selection.run, selection.shown, asked.calls, asked.launches, asked.limit)
+        print_lines(lines, columns=width_of_code(asked.columns))
         return
     selection = narrowed(selected, asked.launches)
     if asked.code and not (selection.in_full and selection.launches):
@@ -184,7 +185,8 @@ def names_a_run(what: str) -> bool:
 def _print_overview(diagnosed: DiagnosedRun, asked: ShowOptions) -> None:
     run, verdict = diagnosed.run, diagnosed.verdict
     around = verdict.suspects[0] if verdict is not None and verdict.suspects else None
-    print_lines(overview(run, verdict, excerpt(run.launches, asked.limit, around), asked.columns))
+    part = excerpt(run.launches, asked.limit, around)
+    print_lines(overview(run, verdict, part, asked.columns), columns=asked.columns)
 
 
 def _print_launches(selection: Selection, asked: ShowOptions) -> None:
@@ -193,13 +195,15 @@ def _print_launches(selection: Selection, asked: ShowOptions) -> None:
         in_full = launches
     else:
         part = excerpt(launches, asked.limit, None)
-        print_lines([*header(run, columns), "", *table(run, selection.diagnosed.verdict, part, columns), ""])
+        lines = table(run, selection.diagnosed.verdict, part, columns)
+        print_lines([*header(run, columns), "", *lines, ""], columns=columns)
         in_full = launches[:1] if selection.in_full else ()
     from aoti_debug.runs.show.detail import detail  # the table of a run does without it
 
     for launch in in_full:
+        print_lines(detail(run, launch, columns, asked.phases, unfolded=asked.is_whole), columns=columns)
         code_lines = _code(run, asked.code).lines(launch, columns) if asked.code else ()
-        print_lines([*detail(run, launch, columns, asked.phases, unfolded=asked.is_whole), *code_lines, ""])
+        print_lines([*code_lines, ""], columns=width_of_code(columns))
 
 
 def _print_document(selection: Selection, code: CodeOptions) -> None:
@@ -255,7 +259,7 @@ def show_ranks(path: Path, asked: ShowOptions) -> None:
     if asked.as_json:
         print_json(document(analysis))
     else:
-        print_lines(ranks_lines(analysis, asked.columns))
+        print_lines(ranks_lines(analysis, asked.columns), columns=asked.columns)
 
 
 def _unmatched_warning(unmatched: Expectation) -> list[str]:

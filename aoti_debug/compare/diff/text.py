@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.compare.diff.difference import (
     Diff,
     DiffCause,
@@ -20,7 +20,6 @@ from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.runs.show import terminal_cells
 
 _NAME = 48  # columns of the name of a setting
 MAX_LISTED = 8  # launches, settings or inputs that are listed unless all are asked for

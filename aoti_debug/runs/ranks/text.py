@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.terminal_cells import Column
 from aoti_debug.runs.ranks.agreement import Agreement, Disagreement
 from aoti_debug.runs.ranks.clocks import Clocks
 from aoti_debug.runs.ranks.first_failure import RankFailure
 from aoti_debug.runs.ranks.ranks_analysis import Parting, RanksAnalysis, Waiting, shown_rank
 from aoti_debug.runs.ranks.ranks_run import SECOND, End, RankRun
-from aoti_debug.runs.show import terminal_cells, text
-from aoti_debug.runs.show.terminal_cells import Column
+from aoti_debug.runs.show import text
 
 _COLUMNS = (
     Column("rank", align_right=True),
@@ -28,10 +28,10 @@ _MAX_LINES = 12  # lines of one kind
 
 def ranks_lines(analysis: RanksAnalysis, width: int) -> list[str]:
     """A run of ranks in lines: table, first failure, waits, partings, agreement, commands."""
-    lines = wording.wrapped(title(analysis), width)
+    lines = terminal_cells.wrapped(title(analysis), width)
     lines += ["", *terminal_cells.table(_COLUMNS, [row(rank, analysis) for rank in analysis.run.ranks], width).lines]
     for paragraph in paragraphs(analysis):
-        lines += ["", *(line for sentence in paragraph for line in wording.wrapped(sentence, width))]
+        lines += ["", *(line for sentence in paragraph for line in terminal_cells.wrapped(sentence, width))]
     return [*lines, "", *_next(analysis)]
 
 

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
@@ -118,11 +118,13 @@ def replay_lines(run: RunDir, launches: Sequence[Launch], width: int) -> list[st
     captured = run.timeline.calls if run.timeline.calls.has_graphs else ()
     calls = [call for call in captured if call.replays is not None and (call.kind, call.call) in by_call]
     texts = [_call_text(call, by_call[call.kind, call.call]) for call in calls[:_SHOWN]]
-    lines = [line for text in texts for line in wording.wrapped(text, width)]
+    lines = [line for text in texts for line in terminal_cells.wrapped(text, width)]
     if len(calls) > _SHOWN:
         lines.append(f"and the last replays of {wording.pluralize(len(calls) - _SHOWN, 'more call')}")
     ids = {launch.key for launch in launches}
-    return lines + [line for text in _nonfinite_texts(run, ids)[:_SHOWN] for line in wording.wrapped(text, width)]
+    return lines + [
+        line for text in _nonfinite_texts(run, ids)[:_SHOWN] for line in terminal_cells.wrapped(text, width)
+    ]
 
 
 def _nonfinite_texts(run: RunDir, launches: Collection[LaunchKey]) -> list[str]:

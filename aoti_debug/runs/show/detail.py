@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Certainty, Form, ModelLine, Provenance
 from aoti_debug.package.recording.origins import frames, own_nodes
 from aoti_debug.package.recording.values import Layout, Value
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus
-from aoti_debug.runs.show import terminal_cells, text
+from aoti_debug.runs.show import text
 from aoti_debug.runs.show.argument_statistics import HASH_ONLY, Measurer, phases, short_hash
 from aoti_debug.runs.show.calls_and_replays import replay_fact
 
@@ -200,7 +200,7 @@ def _facts(run: RunDir, launch: Launch, width: int) -> list[str]:
 
 def _labelled(label: str, fact: str, width: int) -> list[str]:
     indent = " " * 13
-    first, *rest = wording.wrapped(fact, width, indent) or [indent]
+    first, *rest = terminal_cells.wrapped(fact, width, indent) or [indent]
     return [f"  {label:<11}{first[len(indent) :]}", *rest]
 
 
@@ -251,7 +251,7 @@ def _argument(
         words += _placement(argument, layout)
     if argument.spec.base and argument.spec.base != argument.name:
         words.append(f"of {argument.spec.base}")
-    lines = wording.wrap_words(words, width, hang=" " * 12)
+    lines = terminal_cells.wrap_words(words, width, hang=" " * 12)
     for phase in shown:
         lines += _phase(argument, phase, measurer, folder, replay, width)
     return lines
@@ -283,11 +283,11 @@ def _phase(
         words = [*words, f"of replay {recorded.replay}"]
     lines: list[str] = []
     if words:
-        lines += wording.wrap_words([label + words[0], *words[1:]], width, hang=" " * len(label))
+        lines += terminal_cells.wrap_words([label + words[0], *words[1:]], width, hang=" " * len(label))
     if recorded is not None and recorded.values and recorded.layout is not None:
         dtype = recorded.layout.dtype
         values = [text.format_element(number, dtype) for number in text.decode(recorded.values, dtype)]
-        lines += wording.wrap_words(
+        lines += terminal_cells.wrap_words(
             [f"[{', '.join(values)}]"] if len(values) < 2 else _list(values), width, " " * 14, " "
         )
     if saved is not None and saved.path:

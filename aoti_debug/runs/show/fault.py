@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.package.manifest import Certainty
 from aoti_debug.package.recording.values import Number, Tensor
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.runs.show import terminal_cells, text
+from aoti_debug.runs.show import text
 
 _LISTED = 6  # suspects
 _MAX_ARGUMENTS = 12
@@ -25,11 +25,13 @@ _HEADS = {
 
 def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     """The verdict: the fault, the guilty launch with model line and arguments, the evidence, the next commands."""
-    lines = wording.wrapped(f"FAULT {wording.first_line(verdict.what)}", width)
+    lines = terminal_cells.wrapped(f"FAULT {wording.first_line(verdict.what)}", width)
     guilty = verdict.launch
     if guilty is not None:
         running = " was running" if verdict.proof is Proof.LIKELY else ""
-        lines += wording.wrap_words([f"{_HEADS[verdict.proof]} {guilty.id}  {guilty.kernel}{running}"], width, "  ")
+        lines += terminal_cells.wrap_words(
+            [f"{_HEADS[verdict.proof]} {guilty.id}  {guilty.kernel}{running}"], width, "  "
+        )
         lines += _source(guilty, width)
         lines += _grids(guilty, width)
         lines += argument_lines(guilty, width)
@@ -63,7 +65,7 @@ def _suspects(shown: Sequence[Launch], width: int) -> list[str]:
 
 def _labelled(label: str, sentence: str, width: int) -> list[str]:
     indent = " " * 11
-    first, *rest = wording.wrapped(sentence, width, indent)
+    first, *rest = terminal_cells.wrapped(sentence, width, indent)
     return [f"  {label:<9}{first[len(indent) :]}", *rest]
 
 
@@ -114,7 +116,7 @@ def argument_lines(launch: Launch, width: int) -> list[str]:
         role = text.ROLES[argument.role]
         kind = "" if isinstance(value, Tensor) else argument.spec.ctype
         words = (f"  {label:<9}{role or kind:<8}{argument.name:<{names}}", text.value(value))
-        lines += wording.wrap_words(words, width, hang=" " * 19)
+        lines += terminal_cells.wrap_words(words, width, hang=" " * 19)
     if len(recorded) > _MAX_ARGUMENTS:
         lines.append(f"{'':11}and {len(recorded) - _MAX_ARGUMENTS} more: aoti-debug show {launch.id}")
     return lines

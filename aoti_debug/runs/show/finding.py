@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding, Place
-from aoti_debug.runs.show import terminal_cells
 
 FIRST_SCREEN = 7  # lines, with the one that names the report
 _LABEL = 11
@@ -40,7 +39,7 @@ def all_finding_lines(finding: Finding, width: int, report: str = "") -> list[st
     Args:
         report: as for `finding_lines`.
     """
-    lines = wording.wrapped(_headline(finding), width)
+    lines = terminal_cells.wrapped(_headline(finding), width)
     if finding.where is not None:
         lines += _place("where", finding.where, width)
     lines += _listed("because", finding.evidence, width)
@@ -159,7 +158,9 @@ def _short_lines(label: str, sentences: Iterable[str], width: int, end: str = ""
 def _listed(label: str, sentences: Sequence[str], width: int) -> list[str]:
     """Sentences under one label, in as many lines as they need."""
     lines = [
-        line for sentence in sentences for line in wording.wrapped(wording.first_line(sentence), width, " " * _LABEL)
+        line
+        for sentence in sentences
+        for line in terminal_cells.wrapped(wording.first_line(sentence), width, " " * _LABEL)
     ]
     if lines:
         lines[0] = f"  {label:<{_LABEL - 2}}{lines[0][_LABEL:]}"

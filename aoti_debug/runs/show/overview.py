@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Level
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.terminal_cells import Column
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.site_filter import SiteFilter
@@ -17,11 +18,10 @@ from aoti_debug.runs.rundir.launches import Launches
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
-from aoti_debug.runs.show import terminal_cells, text
 from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, largest_magnitude
 from aoti_debug.runs.show.calls_and_replays import calls_text, replay_lines
 from aoti_debug.runs.show.fault import verdict_lines
-from aoti_debug.runs.show.terminal_cells import Column
+from aoti_debug.runs.show.place_columns import place_columns
 from aoti_debug.runs.show.watchpoint_hits import watch_lines
 
 _IN = " in "
@@ -130,9 +130,8 @@ COLUMNS = (
     Column("kernel", min_width=16, share=2),
     Column("kind", dropped_below=120),
     Column("arguments", min_width=21, share=2),
-    Column("model line", min_width=12, share=1),
-    Column("largest magnitude", min_width=17, share=1),
 )
+_VALUE = Column("largest magnitude", min_width=17, share=1)
 
 
 @dataclass(frozen=True)
@@ -180,9 +179,9 @@ def header(run: RunDir, width: int) -> list[str]:
     facts = [level, info.device, f"torch {info.torch_version}", f"pid {info.pid}", info.started]
     if chosen := SiteFilter(info.filters, info.module_filters, info.line_filters):
         facts.append(str(chosen))
-    lines = wording.wrapped(f"run {run.path.name}: {state}", width)
-    lines += [*wording.wrap_words(facts, width, "  "), f"  {launched}"]
-    return lines + [line for note in notes(run) for line in wording.wrapped(f"note: {note}", width, "  ")]
+    lines = terminal_cells.wrapped(f"run {run.path.name}: {state}", width)
+    lines += [*terminal_cells.wrap_words(facts, width, "  "), f"  {launched}"]
+    return lines + [line for note in notes(run) for line in terminal_cells.wrapped(f"note: {note}", width, "  ")]
 
 
 def notes(run: RunDir) -> list[str]:
@@ -230,14 +229,13 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
         return hash_text(launch) if has_hashes_only else largest_magnitude(launch, measurer)
 
     values = [_mark(x, verdict) or _status(run, x) or _printed(x) or recorded_value(x) for x in part.shown]
-    rows = [[*_row(x), value] for x, value in zip(part.shown, aligned(values), strict=True)]
-    columns = (*COLUMNS[:-1], replace(COLUMNS[-1], title="hash")) if has_hashes_only else COLUMNS
-    table = terminal_cells.table(columns, rows, width)
-    lines = list(table.lines)
-    hidden = ["names are shortened"] if table.shortened else []
-    hidden += [f"{title} is left out" for title in table.dropped]
-    if hidden:
-        lines.append(f"{', '.join(hidden)}; --wide shows everything")
+    places = place_columns(launch.site.provenance for launch in part.shown)
+    rows = [
+        [*_row(launch), *places.cells(launch.site.provenance), value]
+        for launch, value in zip(part.shown, aligned(values), strict=True)
+    ]
+    value = replace(_VALUE, title="hash") if has_hashes_only else _VALUE
+    lines = list(terminal_cells.table((*COLUMNS, *places.columns, value), rows, width).lines_and_hidden(width))
     lines += replay_lines(run, part.shown, width)
     if measurer.exhausted:
         lines.append(
@@ -256,7 +254,6 @@ def _row(launch: Launch) -> list[str | terminal_cells.Cell]:
         launch.kernel + iteration,
         launch.site.kind.value,
         argument_names(launch),
-        text.model_line(launch.site.provenance),
     ]
 
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Phase, WatchAction
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.watchpoints import WatchHit, Watchpoint
-from aoti_debug.runs.show import terminal_cells, text
+from aoti_debug.runs.show import text
 
 _SHOWN = 6  # hits of a watchpoint
 _FRAMES = 6
@@ -41,7 +41,7 @@ def _recorded(run: RunDir) -> Sequence[WatchHit]:
 def _watchpoint_lines(watchpoint: Watchpoint, width: int) -> list[str]:
     looked = f"looked at {wording.pluralize(watchpoint.evaluated, 'time')}"
     times = wording.pluralize(watchpoint.hits, "hit") if watchpoint.hits else "no hit"
-    lines = wording.wrapped(f"WATCH {watchpoint.text}: {times}, {looked}", width)
+    lines = terminal_cells.wrapped(f"WATCH {watchpoint.text}: {times}, {looked}", width)
     for hit in watchpoint.recorded[:_SHOWN]:
         lines.append(terminal_cells.shorten_middle(f"  {hit_text(hit)}", width))
         lines.append(terminal_cells.shorten_middle(f"      {text.model_line(hit.site.provenance)}", width))

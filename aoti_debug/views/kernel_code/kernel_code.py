@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells
 from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache, compiler
@@ -24,7 +24,6 @@ from aoti_debug.package.reference.program import Reference
 from aoti_debug.repro.recorded_launch import kernel_binary
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.runs.show import terminal_cells
 from aoti_debug.views.kernel_code.line_origins import LineOrigin, line_origins
 
 _NO_FILE_NAME = re.compile(r'[\\/:*?"<>|]')  # the characters that torch replaces in a user's name
@@ -249,7 +248,7 @@ def _whole(code: KernelCode, provenance: Provenance, width: int) -> Iterator[str
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return wording.wrapped(text, width, _INDENT)
+    return terminal_cells.wrapped(text, width, _INDENT)
 
 
 def _column(texts: Mapping[int, str], number: int, width: int) -> str:

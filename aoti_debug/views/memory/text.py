@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from aoti_debug.base import wording
-from aoti_debug.runs.show import terminal_cells
+from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.terminal_cells import Cell, Column, Sentence
 from aoti_debug.runs.show import text as shown
+from aoti_debug.runs.show.place_columns import place_columns
 from aoti_debug.views.memory.memory import RunMemory
 from aoti_debug.views.memory.storage_timeline import CallMemory, MemoryBlock, Use, growth_per_call, kept_memory
 
 MAX_STORAGES = 40  # storages of a table
 _LEAST_GROWTH = 4096  # bytes per call that are worth a line without a launch
-_WIDEST = 44  # columns of a kernel's name
+_COLUMNS = (
+    Column("bytes", align_right=True),
+    Column("buffer", min_width=6, share=1),
+    Column("from", align_right=True),
+    Column("to", align_right=True),
+    Column("first in", min_width=12, share=1),
+)
+_REMARKS = Column("remarks", min_width=12, share=2, dropped_below=110)
 
 
-def memory_lines(found: RunMemory, most: int | None = MAX_STORAGES) -> Iterator[str]:
+def memory_lines(found: RunMemory, most: int | None, width: int) -> Iterator[str]:
     """The lines.
 
     Args:
@@ -24,10 +32,10 @@ def memory_lines(found: RunMemory, most: int | None = MAX_STORAGES) -> Iterator[
     worst = _worst(found)
     yield from facts(found)
     live = worst.live(worst.peak)
-    yield from ("", f"at the peak, {worst.launches[worst.peak].id}", *_table(live, worst, most))
+    yield from ("", f"at the peak, {worst.launches[worst.peak].id}", *_table(live, worst, most, width))
     others = sorted((s for s in worst.storages if s.is_of_call and s not in live), key=lambda s: -s.bytes)
     if others:
-        yield from ("", "at other times", *_table(others, worst, most))
+        yield from ("", "at other times", *_table(others, worst, most, width))
     yield f"path: {found.run.path}"
 
 
@@ -48,10 +56,11 @@ def facts(found: RunMemory) -> Iterator[str]:
     yield from (f"  note     {note}" for note in found.memory.notes)
 
 
-def at_peak(found: RunMemory) -> list[tuple[str, ...]]:
+def at_peak(found: RunMemory) -> list[list[str]]:
     """The buffers that are there at the peak as rows of a table, its head first."""
     worst = _worst(found)
-    return _rows(worst.live(worst.peak), worst)
+    columns, rows = _columns_and_rows(worst.live(worst.peak), worst)
+    return [[column.title for column in columns], *([str(cell) for cell in row] for row in rows)]
 
 
 def _worst(found: RunMemory) -> CallMemory:
@@ -111,24 +120,32 @@ def _kept(found: RunMemory) -> Iterator[str]:
             yield f"  keeps    it may be {_size(one.bytes)} per call in {where}: {seen}"
 
 
-def _table(storages: Sequence[MemoryBlock], call: CallMemory, most: int | None) -> Iterator[str]:
-    rows = _rows(storages[:most], call)
-    widths = [max(terminal_cells.count(row[column]) for row in rows) for column in range(6)]
-    for row in rows:
-        columns = [terminal_cells.pad(cell, width) for cell, width in zip(row, (*widths, 0), strict=True)]
-        yield f"  {'  '.join(columns)}".rstrip()
+def _table(storages: Sequence[MemoryBlock], call: CallMemory, most: int | None, width: int) -> Iterator[str]:
+    columns, rows = _columns_and_rows(storages[:most], call)
+    yield from terminal_cells.table(columns, rows, width).lines_and_hidden(width)
     if most is not None and len(storages) > most:
-        yield f"  and {len(storages) - most} more (--all)"
+        yield f"and {len(storages) - most} more (--all)"
 
 
-def _rows(storages: Sequence[MemoryBlock], call: CallMemory) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("bytes", "buffer", "from", "to", "first in", "model line", "")]
-    for storage in storages:
-        first, last = call.launches[storage.first], call.launches[storage.last]
-        kernel = terminal_cells.shorten_middle(first.kernel, _WIDEST)
-        line = shown.model_line(first.site.provenance)
-        rows.append((_size(storage.bytes), storage.name, first.id, last.id, kernel, line, _remarks(storage)))
-    return rows
+def _columns_and_rows(
+    storages: Sequence[MemoryBlock], call: CallMemory
+) -> tuple[tuple[Column, ...], list[list[str | Cell]]]:
+    first = [call.launches[storage.first] for storage in storages]
+    places = place_columns(launch.site.provenance for launch in first)
+    has_remarks = any(map(_remarks, storages))
+    rows: list[list[str | Cell]] = [
+        [
+            _size(storage.bytes),
+            storage.name,
+            launch.id,
+            call.launches[storage.last].id,
+            launch.kernel,
+            *places.cells(launch.site.provenance),
+            *([Sentence(_remarks(storage))] if has_remarks else ()),
+        ]
+        for storage, launch in zip(storages, first, strict=True)
+    ]
+    return (*_COLUMNS, *places.columns, *((_REMARKS,) if has_remarks else ())), rows
 
 
 def _remarks(storage: MemoryBlock) -> str:

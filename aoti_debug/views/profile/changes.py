@@ -9,11 +9,11 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.manifest import Site
-from aoti_debug.runs.show import terminal_cells, text
-from aoti_debug.runs.show.terminal_cells import Column
+from aoti_debug.base.terminal_cells import Column
+from aoti_debug.package.manifest import Provenance, Site
+from aoti_debug.runs.show.place_columns import place_columns
 from aoti_debug.views.profile.measured_call import MeasuredCall
 from aoti_debug.views.profile.site_work import SiteGroup
 
@@ -30,7 +30,6 @@ COLUMNS = (
     Column("chance", align_right=True),
     Column("kernel", min_width=16, share=2),
     Column("was", min_width=16, share=2, dropped_below=140),
-    Column("model line", min_width=12, share=1),
 )
 
 
@@ -183,7 +182,10 @@ def change_lines(changes: Changes, one: str, width: int) -> list[str]:
         f"against {changes.old.name}, in {changes.rounds} rounds: {_sentence(changes)}",
         *(f"note: {note}" for note in changes.notes),
     ]
-    lines += terminal_cells.table(COLUMNS, [_row(change, one) for change in [*told, changes.call]], width).lines
+    shown = [*told, changes.call]
+    places = place_columns(_provenance(change) for change in shown)
+    rows = [[*_row(change, one), *places.cells(_provenance(change))] for change in shown]
+    lines += terminal_cells.table((*COLUMNS, *places.columns), rows, width).lines_and_hidden(width)
     unchanged = len(changes.launches) - len(told)
     lines.append(f"{wording.pluralize(unchanged, 'launch')} without a change of {LEAST_CHANGE:.0%} that is certain")
     for side, alone in (("new", _alone(changes, "new")), ("old", _alone(changes, "old"))):
@@ -214,8 +216,12 @@ def _row(change: Change, one: str) -> list[str | terminal_cells.Cell]:
         f"{change.chance:.1g}",
         _kernels(new) or f"the whole {one}",
         "" if _kernels(old) == _kernels(new) else _kernels(old),
-        text.model_line(new[0].provenance) if new else "",
     ]
+
+
+def _provenance(change: Change) -> Provenance | None:
+    """The origin of the new launches; None for the whole call."""
+    return change.group.new[0].provenance if change.group is not None and change.group.new else None
 
 
 def _alone(changes: Changes, side: str) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aoti_debug.base import wording
-from aoti_debug.runs.show import terminal_cells, text
-from aoti_debug.runs.show.terminal_cells import Column
+from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.terminal_cells import Column
+from aoti_debug.runs.show.place_columns import PlaceColumns, place_columns
 from aoti_debug.views.profile.changes import change_lines
 from aoti_debug.views.profile.device_kernel import DeviceKernel
 from aoti_debug.views.profile.measured_call import MeasuringCost
@@ -15,14 +15,14 @@ from aoti_debug.views.profile.roofline import Peaks
 
 _UNKNOWN = "-"
 _STEADY = 0.02  # by which launches and gaps may miss the time of a call
-COLUMNS = (
+_LAUNCH_COLUMNS = (
     Column("launch", align_right=True),
     Column("time", align_right=True),
     Column("share", align_right=True),
     Column("count", align_right=True, dropped_below=110),
     Column("kernel", min_width=16, share=2),
-    Column("model line", min_width=12, share=1),
-    Column("module", min_width=12, share=1, dropped_below=130),
+)
+_WORK_COLUMNS = (
     Column("bytes", align_right=True, dropped_below=150),
     Column("FLOP", align_right=True, dropped_below=150),
     Column("GB/s", align_right=True, dropped_below=110),
@@ -47,7 +47,7 @@ def profile_lines(profile: ModelProfile, limit: int | None, width: int) -> list[
     """
     shown = profile.sites if limit is None else profile.sites[:limit]
     table = terminal_cells.table(columns(profile), rows(profile, shown), width)
-    lines = [*heading(profile, width), "", *table.lines, *_hidden(profile, len(shown), table), ""]
+    lines = [*heading(profile, width), "", *table.lines_and_hidden(width), *_hidden(profile, len(shown)), ""]
     lines += sum_lines(profile)
     return lines if profile.changes is None else [*lines, "", *change_lines(profile.changes, call_word(profile), width)]
 
@@ -68,7 +68,7 @@ def heading(profile: ModelProfile, width: int) -> list[str]:
             "note: the host waited for the GPU at every launch: each takes some microseconds longer than its kernels, "
             "and nothing overlaps"
         )
-    return lines + [line for fact in facts for line in wording.wrapped(fact, width, "  ")]
+    return lines + [line for fact in facts for line in terminal_cells.wrapped(fact, width, "  ")]
 
 
 def _after(profile: ModelProfile) -> str:
@@ -125,10 +125,8 @@ def sum_lines(profile: ModelProfile) -> list[str]:
     return lines
 
 
-def _hidden(profile: ModelProfile, shown: int, table: terminal_cells.TextTable) -> list[str]:
-    left_out = ["names are shortened"] if table.shortened else []
-    left_out += [f"{', '.join(table.dropped)} are left out"] if table.dropped else []
-    lines = [f"{', '.join(left_out)}; --wide shows everything"] if left_out else []
+def _hidden(profile: ModelProfile, shown: int) -> list[str]:
+    lines = []
     if shown < len(profile.sites):
         rest = profile.sites[shown:]
         seconds = wording.duration(sum(site.seconds for site in rest))
@@ -138,14 +136,18 @@ def _hidden(profile: ModelProfile, shown: int, table: terminal_cells.TextTable) 
 
 def columns(profile: ModelProfile) -> tuple[Column, ...]:
     """The columns of the table of a profile."""
-    return (*COLUMNS, *_DEVICE_COLUMNS) if _has_device_kernels(profile) else COLUMNS
+    device = _DEVICE_COLUMNS if _has_device_kernels(profile) else ()
+    return (*_LAUNCH_COLUMNS, *_places(profile).columns, *_WORK_COLUMNS, *device)
+
+
+def _places(profile: ModelProfile) -> PlaceColumns:
+    return place_columns(site.site.provenance for site in profile.sites)
 
 
 def rows(profile: ModelProfile, sites: Iterable[SiteProfile]) -> list[list[str | terminal_cells.Cell]]:
     """The cells of launches of a profile, under its columns."""
-    if _has_device_kernels(profile):
-        return [[*_row(site), *device_cells(site.kernel)] for site in sites]
-    return [_row(site) for site in sites]
+    places, has_kernels = _places(profile), _has_device_kernels(profile)
+    return [[*_row(site, places), *(device_cells(site.kernel) if has_kernels else ())] for site in sites]
 
 
 def device_cells(kernel: DeviceKernel | None) -> tuple[str, str, str, str]:
@@ -166,24 +168,22 @@ def _has_device_kernels(profile: ModelProfile) -> bool:
     return any(site.kernel is not None for site in profile.sites)
 
 
-def _row(site: SiteProfile) -> list[str | terminal_cells.Cell]:
+def _row(site: SiteProfile, places: PlaceColumns) -> list[str | terminal_cells.Cell]:
     work, placement = site.work, site.placement
-    provenance = site.site.provenance
     return [
         site.launch.id.rpartition(".")[2],
         wording.duration(site.seconds),
         f"{site.share:.1%}",
         str(site.count),
         site.site.kernel,
-        text.model_line(provenance),
-        ", ".join(provenance.modules) or _UNKNOWN,
+        *places.cells(site.site.provenance),
         _UNKNOWN if work.bytes is None else wording.byte_size(work.bytes),
         _UNKNOWN if work.flops is None else f"{work.flops:.3g}",
         _rate(work.bytes, site.seconds),
         _rate(work.flops, site.seconds),
         _UNKNOWN if placement is None else f"{placement.share:.0%}",
         _UNKNOWN if placement is None else placement.bound.value,
-        hint(site),
+        terminal_cells.Sentence(hint(site)),
     ]
 
 

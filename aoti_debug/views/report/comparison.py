@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare.comparison import SILENT, Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.text import coverage_lines, eager_error, state_lines, values_text
 from aoti_debug.package.recording.values import unravel
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.report.compact_launches import Table
 from aoti_debug.views.report.redaction import Redaction
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.terminal_cells import Cell, Column, Sentence
 from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries, finite
-from aoti_debug.runs.show import terminal_cells
-from aoti_debug.runs.show.terminal_cells import Column
+from aoti_debug.runs.show.place_columns import ModuleCell
 from aoti_debug.views.summaries.measures import PRECISIONS, Precision, drift, least_headroom
 
 _UNKNOWN = "-"
@@ -40,10 +40,7 @@ def table_lines(summaries: Summaries, series: Sequence[Series], limit: int | Non
     ordered = sorted(series, key=lambda one: not drifts[id(one)])
     shown = ordered if limit is None else ordered[:limit]
     table = terminal_cells.table(COLUMNS, [_row(one, drifts[id(one)]) for one in shown], width)
-    lines = [*heading(summaries, len(series)), "", *table.lines]
-    left_out = [f"{', '.join(table.dropped)} are left out"] if table.dropped else []
-    if table.shortened or left_out:
-        lines.append(f"{', '.join(['names are shortened'] * table.shortened + left_out)}; --wide shows everything")
+    lines = [*heading(summaries, len(series)), "", *table.lines_and_hidden(width)]
     if len(shown) < len(series):
         lines.append(f"and {wording.pluralize(len(series) - len(shown), 'more tensor')}; --all shows them all")
     return lines
@@ -77,11 +74,11 @@ def _replays_text(replays: Mapping[int, int]) -> str:
     return f"{wording.pluralize(number, 'replay')} of {wording.graph_of(call)}"
 
 
-def _row(series: Series, found: tuple[str, ...]) -> list[str]:
+def _row(series: Series, found: tuple[str, ...]) -> list[str | Cell]:
     samples = series.samples
     return [
         series.place,
-        series.tag if series.modules else _UNKNOWN,
+        ModuleCell(series.modules) if series.modules else _UNKNOWN,
         series.kernel,
         series.argument,
         series.dtype,
@@ -92,7 +89,7 @@ def _row(series: Series, found: tuple[str, ...]) -> list[str]:
         _share(max(sample.zeros for sample in samples)),
         _share(max(sample.nonfinite for sample in samples)),
         *(headroom_text(series, precision) for precision in PRECISIONS),
-        "; ".join(found),
+        Sentence("; ".join(found)),
     ]
 
 

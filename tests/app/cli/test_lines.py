@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.app.cli.lines import width
-from aoti_debug.runs.show import terminal_cells
+from aoti_debug.app.cli.lines import PIPED, print_lines, width
+from aoti_debug.base import terminal_cells
 from tests.runs.show.recorded import KERNELS, LAYER, crashed, device_fault, long_names
 from tests.terminal import on_terminal, piped
 
@@ -25,23 +25,26 @@ def test_one_launch_is_one_line_of_the_terminal(tmp_path: Path, columns: int) ->
     assert found[-1].endswith("--wide shows everything")
 
 
-def test_nothing_is_shortened_in_a_pipe_or_with_wide(tmp_path: Path) -> None:
+def test_a_pipe_has_200_columns_and_with_wide_nothing_is_shortened(tmp_path: Path) -> None:
     run = str(long_names(tmp_path).path)
     in_pipe = piped("show", "--run", run)
-    assert "…" not in "".join(in_pipe)
-    assert len(rows(in_pipe)) == 30
-    assert all(kernel in row and f"{LAYER}_out" in row for row, kernel in zip(rows(in_pipe), KERNELS, strict=False))
+    assert max(map(terminal_cells.count, in_pipe)) <= 200
+    assert in_pipe == on_terminal("show", "--run", run, columns=200)
     assert piped("show", "--run", run, COLUMNS="80") == in_pipe
-    assert on_terminal("show", "--wide", "--run", run, columns=80) == in_pipe
+    wide = piped("show", "--wide", "--run", run)
+    assert "…" not in "".join(wide)
+    assert len(rows(wide)) == 30
+    assert all(kernel in row and f"{LAYER}_out" in row for row, kernel in zip(rows(wide), KERNELS, strict=False))
+    assert on_terminal("show", "--wide", "--run", run, columns=80) == wide
 
 
 def test_a_launch_in_full(tmp_path: Path) -> None:
     run = str(long_names(tmp_path, 3).path)
     narrow = on_terminal("show", "0.1", "--run", run, columns=80)
     assert max(map(len, narrow)) <= 100  # the kernel's name, to be copied, is never shortened
-    in_pipe = piped("show", "0.1", "--run", run)
-    assert "…" not in "".join(in_pipe)
-    assert on_terminal("show", "0.1", "--wide", "--run", run, columns=80) == in_pipe
+    wide = piped("show", "0.1", "--wide", "--run", run)
+    assert "…" not in "".join(wide)
+    assert on_terminal("show", "0.1", "--wide", "--run", run, columns=80) == wide
 
 
 @pytest.mark.parametrize("columns", [80, 120, 200])
@@ -68,6 +71,14 @@ def test_an_empty_no_color_asks_for_nothing(tmp_path: Path) -> None:
     assert ESCAPE in "".join(found)
 
 
-def test_what_is_no_terminal_has_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_terminal_has_a_width_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert width() == width(err=True) == terminal_cells.UNLIMITED
+    assert width() == width(err=True) == PIPED
+
+
+def test_lines_are_fitted_when_they_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_lines(["note: " + "word " * 50, "y" * 300])
+    first, second, whole = capsys.readouterr().out.splitlines()
+    assert (len(first), second[:11], whole) == (200, "      word ", "y" * 300)
+    print_lines(["word " * 50], columns=terminal_cells.UNLIMITED)
+    assert capsys.readouterr().out == "word " * 50 + "\n"

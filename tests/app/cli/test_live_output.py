@@ -6,8 +6,8 @@ import pytest
 
 from aoti_debug.app.cli import live_output
 from aoti_debug.app.cli.live_output import SavedSoFar, TimedPhase, launches_per_call, timing_lines
+from aoti_debug.base import terminal_cells
 from aoti_debug.base.machine.steps import LastDurations, Step
-from aoti_debug.runs.show import terminal_cells
 from tests.factories import make_manifest, site
 
 KERNELS = make_manifest(site("cpp_fused_relu_0"), site("triton_poi_fused_1"))

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.compare.compare import CompareOptions, compare
 from aoti_debug.compare.compare_run import reference_of
 from aoti_debug.compare.comparison import Comparison
 from aoti_debug.compare.measure.state_change import judged_by_double, judged_by_noise, lost_change, state_change
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
 from aoti_debug.compare.text import comparison_lines, state_text
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from tests.compare.stateful import Builder, dropped, exported, repeated
 
 BEFORE = torch.tensor([1.0, 2.0, -3.0])

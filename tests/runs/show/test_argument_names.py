@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.base import terminal_cells
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.runs.show import terminal_cells
 from aoti_debug.runs.show.overview import ArgumentNames, argument_names
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 

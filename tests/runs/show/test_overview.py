@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from aoti_debug.base import terminal_cells
 from aoti_debug.base.abi import LaunchFlag, NoteCode
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
-from aoti_debug.runs.show import terminal_cells
 from aoti_debug.runs.show.overview import excerpt, notes, overview
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.runs.show.recorded import CPU, KERNELS, LAYER, crashed, device_fault, hashes, level_2, long_names, replayed

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from aoti_debug.base import terminal_cells
 from aoti_debug.package.manifest import Certainty, CType, ModelLine, Provenance
 from aoti_debug.package.recording.values import Absent, Number, Value
 from aoti_debug.runs.rundir.formats.statistics import Statistics
-from aoti_debug.runs.show import terminal_cells, text
+from aoti_debug.runs.show import text
 from aoti_debug.runs.show.detail import model_lines, stack_lines, whole_stacks
 from aoti_debug.runs.show.text import decode, format_element
 from tests.factories import tensor

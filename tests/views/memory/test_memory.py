@@ -37,13 +37,15 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "live until their last use",
         "",
         "at the peak, 0.1",
-        "  bytes    buffer  from  to   first in     model line",
-        "  1.0 KiB  buf0    0.0   0.1  cpp_fused_0  model.py:12",
-        "  1.0 KiB  buf1    0.1   0.2  cpp_fused_1  model.py:12",
+        "  bytes  buffer  from   to  first in     model line",
+        "-------  ------  ----  ---  -----------  -----------",
+        "1.0 KiB  buf0     0.0  0.1  cpp_fused_0  model.py:12",
+        "1.0 KiB  buf1     0.1  0.2  cpp_fused_1  model.py:12",
         "",
         "at other times",
-        "  bytes    buffer  from  to   first in     model line",
-        "  1.0 KiB  buf3    0.2   0.2  cpp_fused_2  model.py:23  an output",
+        "  bytes  buffer  from   to  first in     model line   remarks",
+        "-------  ------  ----  ---  -----------  -----------  ---------",
+        "1.0 KiB  buf3     0.2  0.2  cpp_fused_2  model.py:23  an output",
         f"path: {run.path}",
     ]
 
@@ -54,7 +56,7 @@ def test_a_table_that_is_cut(
     monkeypatch.setattr("aoti_debug.app.cli.commands.memory.MAX_STORAGES", 1)
     run = recorded(tmp_path)
     assert main.run(["memory", str(run.path)]) == 0
-    assert "  and 1 more (--all)" in capsys.readouterr().out.splitlines()
+    assert "and 1 more (--all)" in capsys.readouterr().out.splitlines()
 
 
 def test_json_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.steps import Steps
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.runs.run.device_profiler import CaptureError
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile import profile
 from aoti_debug.views.profile.changes import ChangeVerdict, change_lines
 from aoti_debug.views.profile.profile import ROUNDS, compare_with

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.changes import Changes, ChangeVerdict, chance_of_larger, change_lines, find_changes
 from aoti_debug.views.profile.measured_call import MeasuredCall
 from aoti_debug.views.profile.model_profile import document

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.runs.rundir import device_activity
 from aoti_debug.runs.rundir.device_activity import Activity, Enqueued
 from aoti_debug.runs.rundir.formats.journal import WallClock
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.device_calls import DeviceCall, device_calls
 from aoti_debug.views.profile.model_profile import document
 from aoti_debug.views.profile.roofline import Peaks

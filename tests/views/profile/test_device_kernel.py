@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.machine import compiler
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.package import manifest as manifests
 from aoti_debug.package.manifest import ConfigOrigin, Inferred, Kind, Role
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.rundir import run_directory
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.device_kernel import DeviceKernel
 from aoti_debug.views.profile.model_profile import ModelProfile, document
 from aoti_debug.views.profile.occupancy import occupancy

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import RunDirError
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.model_profile import ModelProfile, document
 from aoti_debug.views.profile.roofline import Bound, Peaks
 from aoti_debug.views.profile.text import profile_lines

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.runs.rundir.summaries import Summaries
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.summaries.table import table_lines
 from tests.views.summaries.sampled import empty, of_replays, sample, series
 

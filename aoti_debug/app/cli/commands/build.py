@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import is_live, print_lines, width
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.app.cli.unmatched import unmatched_warning
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
@@ -183,14 +182,8 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
 
 
 def _wrapped(label: str, text: str, columns: int) -> list[str]:
-    return textwrap.wrap(
-        text,
-        columns,
-        initial_indent=f"  {label}".ljust(LABEL),
-        subsequent_indent=" " * LABEL,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    first, *others = terminal_cells.wrapped(text, columns, " " * LABEL) or [""]
+    return [f"  {label}".ljust(LABEL) + first[LABEL:], *others]
 
 
 def _model_lines(summary: BuildSummary) -> str:

@@ -8,8 +8,8 @@ import click
 
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines, width
-from aoti_debug.base import wording
-from aoti_debug.runs.show.terminal_cells import shorten_middle
+from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.terminal_cells import shorten_middle
 from aoti_debug.views.bundle.bundle import BundleOptions, write_bundle
 from aoti_debug.views.report import report
 from aoti_debug.views.report.redaction import RedactedPart
@@ -62,5 +62,5 @@ def _table(rows: list[tuple[str, int, str]]) -> None:
     indent = " " * (_SIZE + 2)
     for name, size, why in rows:
         shown = shorten_middle(name, width() - len(indent) - 1)
-        first, *more = wording.wrapped(f"{shown}: {why}" if why else shown, width(), indent)
+        first, *more = terminal_cells.wrapped(f"{shown}: {why}" if why else shown, width(), indent)
         print_lines([f"{wording.byte_size(size):>{_SIZE}}{first[_SIZE:]}", *more])

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_json, print_lines, width
+from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.base.machine.files.results_home import ResultKind
@@ -45,6 +45,7 @@ from aoti_debug.views.report import report
 @options.user_code
 @options.out(ResultKind.COMPARES, "the comparison")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the run and its comparison.")
+@options.wide
 @options.json_output("docs/compare.schema.json")
 @click.pass_context
 def command(
@@ -63,6 +64,7 @@ def command(
     user_code: UserCode,
     out: Path,
     with_report: bool,
+    columns: int,
     as_json: bool,
 ) -> None:
     """Compare every launch of MODEL.pt2 with what its program says.
@@ -92,7 +94,7 @@ def command(
     if as_json:
         print_json(document(comparison))
     else:
-        print_lines(["", *report_lines(comparison, width()), *page])
+        print_lines(["", *report_lines(comparison, columns), *page], columns=columns)
     context.exit(exit_code(comparison))
 
 

@@ -11,7 +11,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, width
 from aoti_debug.app.doctor import doctor
 from aoti_debug.app.doctor.host import MachineCheck, Status
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.errors import EXIT_CLEAN, ToolchainError
 
 FORMAT = 1
@@ -43,13 +43,13 @@ def show(check: MachineCheck, columns: int) -> None:
     """Prints a check, with what to do in the lines below."""
     first, second = _LABELS
     indent = " " * (first + second)
-    body = wording.wrapped(check.found, columns, indent)
+    body = terminal_cells.wrapped(check.found, columns, indent)
     click.secho(f"{check.status.value:<{first}}", fg=_COLOURS[check.status], nl=False)
     click.echo(f"{check.name:<{second}}{body[0][len(indent) :]}")
     for line in body[1:]:
         click.echo(line)
     if check.todo:
-        for line in wording.wrapped(f"→ {check.todo}", columns, indent):
+        for line in terminal_cells.wrapped(f"→ {check.todo}", columns, indent):
             click.echo(line)
 
 

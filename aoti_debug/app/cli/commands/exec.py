@@ -13,7 +13,7 @@ from aoti_debug.app.cli.commands.run import summary
 from aoti_debug.app.cli.lines import print_lines, width
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.app.execute.execute import ExecutedScript, execute, is_recorded
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.package.recording import levels
@@ -116,7 +116,7 @@ def _outcome(executed: ExecutedScript) -> list[str]:
     result, columns = executed.result, width(err=True)
     if result is None:
         note = "note: nothing was recorded: this process of the script called no AOTInductor package that was replaced"
-        return wording.wrapped(note, columns)
+        return terminal_cells.wrapped(note, columns)
     lines = ["", *summary(result, columns)]
     for run in executed.others:
         launches = wording.pluralize(len(run.launches), "launch")

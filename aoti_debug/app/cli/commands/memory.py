@@ -27,6 +27,7 @@ from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 @click.option("--all", "show_all", is_flag=True, help=f"List every buffer, not only {MAX_STORAGES} of each table.")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a picture: bytes over launches, by buffer.")
 @options.page_output("With --plot: the file to write.  [default: report/memory.html in the run]")
+@options.wide
 @options.json_output("docs/memory.schema.json")
 @click.pass_context
 def command(
@@ -40,6 +41,7 @@ def command(
     show_all: bool,
     plot: bool,
     output: Path | None,
+    columns: int,
     as_json: bool,
 ) -> None:
     """Show the peak of a model's memory, its launch and model line, and which buffers are alive then.
@@ -61,6 +63,6 @@ def command(
     if as_json:
         print_json(document(found))
     else:
-        print_lines(["", *memory_lines(found, None if show_all else MAX_STORAGES), *written])
+        print_lines(["", *memory_lines(found, None if show_all else MAX_STORAGES, columns), *written], columns=columns)
     is_kept = any(kept.is_measured for kept in kept_memory(found.memory, found.measured))
     context.exit(EXIT_FINDING if is_kept else EXIT_CLEAN)

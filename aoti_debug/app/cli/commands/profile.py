@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_json, print_lines, width
+from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
@@ -15,7 +15,6 @@ from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.profile.model_profile import document
 from aoti_debug.views.profile.profile import CALLS, WARM_UP, ProfileOptions, profile
 from aoti_debug.views.profile.text import profile_lines
@@ -75,7 +74,7 @@ def command(
     out: Path,
     all_: bool,
     as_json: bool,
-    wide: bool,
+    columns: int,
 ) -> None:
     """Show where the time of MODEL.pt2 goes: every launch, the slowest first, and the time between launches.
 
@@ -91,7 +90,7 @@ def command(
     if as_json:
         print_json(document(found))
     else:
-        print_lines(["", *profile_lines(found, None if all_ else LIMIT, UNLIMITED if wide else width())])
+        print_lines(["", *profile_lines(found, None if all_ else LIMIT, columns)], columns=columns)
     if trace is not None:
         _write(trace, trace_text(slices(found.run, found.warm_up, found.on_device), model.name))
         print_lines([f"trace: {trace}, {wording.byte_size(trace.stat().st_size)}"], err=as_json)

@@ -18,7 +18,7 @@ from aoti_debug.app.cli.unmatched import (
     unmatched_warning,
     unmatched_watch_warning,
 )
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Level, SaveStatus
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine import current_rank as machine_ranks
@@ -268,17 +268,17 @@ def command(
     print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
     print_lines(unmatched_watch_warning(package_manifest, watch_condition.unmatched(watch, package_manifest)), err=True)
     print_lines(uncalled_inspector_warning(package_manifest, tag, ranks if inspector else ""), err=True)
-    print_lines(wording.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
+    print_lines(terminal_cells.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
     print_lines(summary(result, width()))
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
         if random_inputs is not None:
-            print_lines(wording.wrapped(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
+            print_lines(terminal_cells.wrapped(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
     if result.run.timeline.watchpoints:
         print_lines(["", *watch_lines(result.run, width())])
     stopped = result.run.state is ExitKind.STOPPED
     if stopped and result.run.info.exit.exception == InspectorError.__name__:
-        print_lines(["", *wording.wrapped(f"STOPPED {result.run.info.exit.detail}", width())])
+        print_lines(["", *terminal_cells.wrapped(f"STOPPED {result.run.info.exit.detail}", width())])
     repeated = compare_calls(result.run) if repeat is not None and result.verdict is None and not stopped else None
     if repeated is not None:
         print_lines(["", *repeat_lines(repeated)])
@@ -329,9 +329,9 @@ def summary(result: RunResult, columns: int) -> list[str]:
     if run.info.exit.seconds is not None:
         facts.append(f"{wording.duration(run.info.exit.seconds)} in the model")
     facts.append(f"{wording.duration(result.seconds)} in all")
-    lines = wording.wrapped(", ".join(facts), columns)
+    lines = terminal_cells.wrapped(", ".join(facts), columns)
     notes = [f"note: {note.text}" for note in run.timeline.notes] + ([f"note: {result.lost}"] if result.lost else [])
-    lines += [line for note in notes for line in wording.wrapped(note, columns)]
+    lines += [line for note in notes for line in terminal_cells.wrapped(note, columns)]
     lines.append(f"run: {_relative(run.path)}")
     if result.verdict is None and run.launches:
         has_summaries = any((run.path / name).exists() for name in run_summaries.FILES)

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import width
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.app.cli.ranks import ranks_named
 from aoti_debug.app.cli.show_options import CallOptions, CodeOptions
@@ -15,10 +14,9 @@ from aoti_debug.app.cli.show_run import LIMIT, ShowOptions, require_no_option, s
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.recording.site_filter import SiteFilter
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 
 PHASES = {"before": (Phase.BEFORE,), "after": (Phase.AFTER,), "both": (Phase.BEFORE, Phase.AFTER)}
-_OF_RANKS = ("what", "run", "trusted", "wide", "as_json", "agree", "sharded")  # options that a run of ranks takes
+_OF_RANKS = ("what", "run", "trusted", "columns", "as_json", "agree", "sharded")  # options that a run of ranks takes
 _OF_CALLS = ("operators", "where", "hashes", "eager")  # options that --calls takes
 
 
@@ -94,7 +92,7 @@ def command(
     ptx: bool,
     sass: bool,
     all_: bool,
-    wide: bool,
+    columns: int,
     as_json: bool,
     agree: tuple[str, ...],
     sharded: tuple[str, ...],
@@ -117,7 +115,7 @@ def command(
         calls=CallOptions(operators, where or "", hashes, eager, trusted) if calls else None,
         code=CodeOptions(source, ptx, sass, trusted),
         is_whole=all_,
-        columns=UNLIMITED if wide else width(),
+        columns=columns,
         as_json=as_json,
         agree=agree,
         sharded=sharded,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_json, print_lines, width
+from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, UsageError
@@ -16,7 +16,6 @@ from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.rundir import run_directory, summaries
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
 from aoti_debug.runs.rundir.summaries import Series, Summaries
-from aoti_debug.runs.show.terminal_cells import UNLIMITED
 from aoti_debug.views.summaries.measures import document
 from aoti_debug.views.summaries.table import table_lines
 
@@ -42,7 +41,7 @@ def command(
     output: Path | None,
     all_: bool,
     as_json: bool,
-    wide: bool,
+    columns: int,
 ) -> None:
     """Show the summaries of a run: the statistics of what its launches wrote, over the calls of the model.
 
@@ -61,7 +60,7 @@ def command(
     if as_json:
         print_json(document(run, found, chosen))
     else:
-        print_lines(table_lines(found, chosen, None if all_ else LIMIT, UNLIMITED if wide else width()))
+        print_lines(table_lines(found, chosen, None if all_ else LIMIT, columns), columns=columns)
     if plot:
         from aoti_debug.views.summaries import page  # the table alone starts without the templates
 

@@ -9,12 +9,12 @@ import torch
 
 from aoti_debug.app.cli import main
 from aoti_debug.app.cli.commands.run import summary
+from aoti_debug.base import terminal_cells
 from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.show import terminal_cells
 from tests.paths import TESTS
 from tests.runs.show.recorded import long_names
 from tests.schema import problems

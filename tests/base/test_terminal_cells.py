@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from aoti_debug.runs.show import terminal_cells
-from aoti_debug.runs.show.terminal_cells import Column, TextTable, table
+from aoti_debug.base import terminal_cells
+from aoti_debug.base.terminal_cells import Column, TextTable, table
 
 
 @pytest.mark.parametrize(("text", "width"), [("abc", 3), ("→ µ…", 4), ("模型.py", 7), ("e\u0301", 1), ("", 0)])
@@ -29,6 +29,52 @@ def test_a_name_that_is_too_long_keeps_both_ends() -> None:
 @pytest.mark.parametrize("width", range(1, 12))
 def test_wide_characters_are_not_halved(width: int) -> None:
     assert width - 2 <= terminal_cells.count(terminal_cells.shorten_middle("模型模型模型.py", width)) <= width
+
+
+def test_words_flow() -> None:
+    assert terminal_cells.wrap_words(["aa", "bb", "cccccccc", "d"], 8, " ") == [" aa  bb", " cccccccc", " d"]
+    assert terminal_cells.wrap_words([], 8) == []
+
+
+def test_sentences_are_wrapped_between_words() -> None:
+    assert terminal_cells.wrapped("a well-known sentence", 10, "  ") == ["  a", "  well-known", "  sentence"]
+
+
+def test_wide_characters_are_wrapped_by_their_cells() -> None:
+    assert terminal_cells.wrapped("模型 模型 模型", 9) == ["模型 模型", "模型"]
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        ("short", ["short"]),
+        ("note: aa bb cc dd ee ff", ["note: aa bb cc", "      dd ee ff"]),
+        ("  label    aa bb cc", ["  label    aa bb", "           cc"]),
+        ("one two three four five", ["one two three", "  four five"]),
+        ("    one two three four", ["    one two", "      three four"]),
+        ("a/path/that/is/longer/than/it", ["a/path/that/is/longer/than/it"]),
+    ],
+)
+def test_a_line_hangs_under_the_text_behind_its_label(line: str, lines: list[str]) -> None:
+    assert terminal_cells.fitted(line, 16) == lines
+
+
+def test_a_command_in_two_lines_can_be_copied() -> None:
+    assert terminal_cells.fitted("next: aoti-debug run model.pt2 --inputs FILE.pt", 34) == [
+        "next: aoti-debug run model.pt2 \\",
+        "      --inputs FILE.pt",
+    ]
+    first, _ = terminal_cells.fitted("  next     python repro/repro.py --repeat 100", 34)
+    assert first == "  next     python repro/repro.py \\"
+    assert terminal_cells.fitted("next: what finds races is a sanitizer", 30)[0] == "next: what finds races is a"
+
+
+def test_a_sentence_loses_words() -> None:
+    sentence = terminal_cells.Sentence("not compared: an output that no launch reads")
+    assert sentence.fit(50) == str(sentence)
+    assert sentence.fit(20) == "not compared: an …"
+    assert sentence.fit(16) == "not compared …"
+    assert terminal_cells.Sentence("incomparable words").fit(8) == "inco…ble"
 
 
 COLUMNS = (

@@ -16,6 +16,8 @@ from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch
+from aoti_debug.runs.rundir.formats.tensor_content import chunks
+from aoti_debug.runs.rundir.formats.weight_reference import is_reference
 from aoti_debug.runs.rundir.timeline import Launch
 
 if TYPE_CHECKING:
@@ -138,9 +140,19 @@ def write_folder(
             (new / PACKAGE / name).write_text(text, encoding="utf-8")
         (new / "tensors").mkdir()
         for name, source in tensor_files(arguments).items():
-            shutil.copyfile(source, new / "tensors" / name)
+            _copy_tensor(source, new / "tensors" / name)
         if header is not None:
             header.link_into(new)
+
+
+def _copy_tensor(source: Path, target: Path) -> None:
+    """Copies a saved tensor: a repro has what it needs in it, weights too."""
+    if not is_reference(source):
+        shutil.copyfile(source, target)
+        return
+    with target.open("wb") as file:
+        for data in chunks(source):
+            file.write(data)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -16,6 +16,7 @@ from aoti_debug.repro.generate_texts import generate, kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch, fault_of, find_launch, recorded_launch, require_trust
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
+from aoti_debug.runs.rundir.formats.tensor_content import bytes_of
 from aoti_debug.runs.rundir.timeline import Launch
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
         from aoti_debug.repro.single_file import single_file  # makes an archive; a folder does without it
 
         write_file(path, single_file(contents, tensors, options.one_file))
-    size = sum(file.stat().st_size for file in tensors.values())
+    size = sum(bytes_of(file) for file in tensors.values())
     count = len(arguments.tensors) + len(arguments.results)
     return Repro(path, options.kernel, recorded.id, opened.path, count, size, recorded.fault)
 

@@ -14,6 +14,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.repro.folder import PACKAGE, TEMPLATES, modules_of
 from aoti_debug.repro.templates.unpack import MARK
+from aoti_debug.runs.rundir.formats.tensor_content import bytes_of, chunks
 
 LIMIT = 1 << 20  # bytes, compressed
 HERE = "FOLDER = Path(__file__).resolve().parent"
@@ -39,8 +40,8 @@ def single_file(contents: Mapping[str, str | bytes], tensors: Mapping[str, Path]
             if name not in ("repro.py", "README"):
                 archive.writestr(_member(name), content)
         for name, path in tensors.items():
-            _check(path.stat().st_size // 1000, limit)  # deflate gains a factor of 1000 at most
-            archive.writestr(_member(f"tensors/{name}"), path.read_bytes())
+            _check(bytes_of(path) // 1000, limit)  # deflate gains a factor of 1000 at most
+            archive.writestr(_member(f"tensors/{name}"), b"".join(chunks(path)))
             _check(packed.tell(), limit)
     size = len(packed.getvalue())
     _check(size, limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import torch
 from safetensors.torch import save_file
 
 from aoti_debug.base import dtypes
+from aoti_debug.package.pt2 import program_weights
 from aoti_debug.package.recording.values import Layout, Tensor
 from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor
+from tests import archives
 
 
 def save(path: Path, name: str, value: Any, *, stored: Any = None, **changed: str) -> None:
@@ -28,6 +31,36 @@ def save(path: Path, name: str, value: Any, *, stored: Any = None, **changed: st
         "format": "1",
     }
     save_file({name: value.contiguous().clone() if stored is None else stored}, path, metadata | changed)
+
+
+def program_of(path: Path, weight: Any) -> Path:
+    """An archive that holds the elements of a weight, and nothing else that matters here."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archives.write_aligned(archive, "model/data/weights/weight_0", tensor_bytes(weight))
+    return path
+
+
+def write_reference(path: Path, name: str, value: Any, program: Path, weight: Any, **changed: Any) -> Path:
+    """Writes a reference to a view of a weight as the runtime does; `program` is that of `program_of`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    begin = program.read_bytes().index(tensor_bytes(weight)) + value.storage_offset() * value.element_size()
+    known = program_weights.describe(program, {})
+    described = {
+        "format": 1,
+        "name": name,
+        "file": known.path,
+        "size": known.size,
+        "sha256": known.sha256,
+        "begin": begin,
+        "dtype": dtypes.bare_name(value.dtype),
+        "shape": list(value.shape),
+        "strides": list(value.stride()),
+        "storage_offset": value.storage_offset(),
+        "storage_bytes": value.untyped_storage().nbytes(),
+        "hash": [1, 2],
+    }
+    path.write_text(json.dumps(described | changed))
+    return path
 
 
 def stored(value: Any) -> StoredTensor:

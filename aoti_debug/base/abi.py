@@ -55,6 +55,7 @@ class Variable(str, Enum):
     INSPECT = "AOTI_DEBUG_INSPECT"
     RANKS = "AOTI_DEBUG_RANKS"
     SUBSTITUTE = "AOTI_DEBUG_SUBSTITUTE"
+    WEIGHTS = "AOTI_DEBUG_WEIGHTS"
     # Of Inductor's intermediate value printer; used if the ones above are not set.
     PRINTER_LEVEL = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
     PRINTER_FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
@@ -149,11 +150,12 @@ class Phase(int, Enum):
 
 
 class SaveStatus(int, Enum):
-    """The result of saving a tensor; LINKED is a hard link to an equal file."""
+    """The result of saving a tensor; LINKED is a hard link to an equal file, REFERRED to a weight in its own file."""
 
     WRITTEN = 0
     LINKED = 1
     SKIPPED = 2
+    REFERRED = 3
 
 
 class FaultDomain(int, Enum):

@@ -171,8 +171,9 @@ typedef enum Phase { PHASE_BEFORE = 0, PHASE_AFTER = 1 } Phase;
 
 typedef enum SaveStatus {
   SAVE_WRITTEN = 0,
-  SAVE_LINKED = 1,   // a hard link to an earlier file of equal bytes, name and layout
-  SAVE_SKIPPED = 2,  // `reason` says why
+  SAVE_LINKED = 1,    // a hard link to an earlier file of equal bytes, name and layout
+  SAVE_SKIPPED = 2,   // `reason` says why
+  SAVE_REFERRED = 3,  // a reference to equal bytes in the file of the weights
 } SaveStatus;
 
 typedef struct TensorFile {

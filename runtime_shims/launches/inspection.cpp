@@ -179,7 +179,8 @@ void save_subjects(const LaunchState& launch, const std::vector<Subject>& found,
                               subject.slot,
                               launch.site->kernel,
                               launch.site->slots[subject.slot].name,
-                              subject.meta};
+                              subject.meta,
+                              phase == PHASE_AFTER && launch.site->slots[subject.slot].role != AOTI_DEBUG_ROLE_IN};
     if (const std::string reason = unreadable(subject.meta); !reason.empty()) {
       record_skipped(*call.thread, request, reason);
     } else if (subject.meta.device_type == kDeviceCpu) {

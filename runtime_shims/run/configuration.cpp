@@ -318,6 +318,7 @@ Config load_config(const AotiDebugPackage& package) {
   if (const char* home = variable("AOTI_DEBUG_HOME")) config.home = home;
   if (const char* run = variable("AOTI_DEBUG_RUN")) config.run_directory = run;
   if (const char* file = variable("AOTI_DEBUG_SUBSTITUTE")) config.substitute = file;
+  if (const char* table = variable("AOTI_DEBUG_WEIGHTS")) config.weights = table;
   loader.phase();
   loader.bytes("AOTI_DEBUG_MAX_BYTES", &config.max_bytes);
   loader.bytes("AOTI_DEBUG_MAX_FILES", &config.max_files);

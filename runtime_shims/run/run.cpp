@@ -78,6 +78,8 @@ void Run::start() {
   if (saves && journal.is_open()) {
     const SaveLimits limits{config.max_bytes, config.max_files, config.max_tensor_bytes, config.keep_free_bytes};
     store = std::make_unique<TensorStore>(&journal, directory.path(), limits);
+    const std::string problem = config.weights.empty() ? "" : store->read_weights(config.weights);
+    if (!problem.empty()) note(NOTE_CONFIGURATION, "weights are saved, not referred to: " + problem, true);
   }
 }
 

@@ -21,6 +21,7 @@ struct FileKey {
 struct KnownFile {
   uint64_t second_hash;  // TensorFile::hash[1]
   std::string path;      // relative to the run directory
+  bool refers;           // it refers to a weight
 };
 
 class KnownFiles {

@@ -11,6 +11,9 @@ namespace {
 
 constexpr size_t kElementAlignment = 64;  // as of torch's allocator, so that files can be mapped
 
+constexpr std::string_view kExtension = ".safetensors", kReference = ".weight.json";
+static_assert(kExtension.size() == kReference.size(), "a name that is cut is cut alike");
+
 bool is_plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("._,=@:+-", c) != nullptr;
 }
@@ -66,6 +69,10 @@ std::string file_name(const std::string& name, std::string_view extension) {
   return text + std::string(extension);
 }
 
+std::string TensorPath::reference() const {
+  return directory + "/" + file.substr(0, file.size() - kExtension.size()) + std::string(kReference);
+}
+
 TensorPath tensor_path(const LaunchId& id, Phase phase, std::string_view kernel, std::string_view argument,
                        const TensorMeta& meta) {
   std::string number = std::to_string(id.launch);
@@ -75,7 +82,7 @@ TensorPath tensor_path(const LaunchId& id, Phase phase, std::string_view kernel,
                            escaped(argument) + "_" + device_name(meta.device_type, meta.device_index);
   TensorPath path;
   path.directory = "tensors/" + id.call_name() + "/" + file_name(number + "_" + kernel_name, "");
-  path.file = file_name(name, ".safetensors");
+  path.file = file_name(name, kExtension);
   return path;
 }
 

@@ -18,6 +18,8 @@ struct TensorPath {
   std::string file;       // "before_launch_triton_poi_fused_0_buf4_cuda:0.safetensors"
 
   std::string whole() const { return directory + "/" + file; }
+  // Of a reference to the tensor (weights_file.h): "….weight.json".
+  std::string reference() const;
 };
 
 TensorPath tensor_path(const LaunchId& id, Phase phase, std::string_view kernel, std::string_view argument,

@@ -37,7 +37,9 @@ struct SaveJob {
   std::string temporary;
   uint64_t hash[2] = {0, 0};
   std::optional<FileKey> announced;  // equal tensors wait for this one
-  bool reserved = false;
+  std::optional<uint64_t> reserved;  // bytes of the budget
+  std::optional<uint64_t> place;     // in the file of the weights
+  bool refers = false;               // to it: the header is all that is written
 
   std::mutex mutex;  // guards what several pieces share
   File file;
@@ -47,6 +49,7 @@ struct SaveJob {
   uint32_t pieces = 1;  // neither processed nor lost yet
 
   FileKey key() const { return {header_hash, hash[0]}; }
+  std::string file_path() const { return refers ? path.reference() : path.whole(); }
   void set_hash(const HashSums& from) {
     hash[0] = hash_finish(from.first, bytes);
     hash[1] = hash_finish(from.second, bytes);
@@ -119,11 +122,14 @@ std::shared_ptr<SaveJob> TensorStore::make_job(const SaveRequest& request, SaveB
   job->header = safetensors_header(request.argument, request.meta);
   job->header_hash = hash_bytes(reinterpret_cast<const uint8_t*>(job->header.data()), job->header.size(), 0);
   job->path = tensor_path(request.id, request.phase, request.kernel, request.argument, request.meta);
+  // Whatever replaces a result maps its elements: in row-major order, without gaps.
+  const bool is_mappable = !request.written || job->reader.is_contiguous();
+  if (job->bytes > kReferredBytes && is_mappable) job->place = weights_.find(request.meta);
   return job;
 }
 
 void TensorStore::record(const SaveJob& job, JournalWriter* writer, SaveStatus status, const char* reason) const {
-  const std::string path = status == SAVE_SKIPPED ? std::string() : job.path.whole();
+  const std::string path = status == SAVE_SKIPPED ? std::string() : job.file_path();
   const size_t reason_bytes = strlen(reason);
   uint8_t* to = writer->start(static_cast<uint32_t>(sizeof(TensorFile) + path.size() + reason_bytes));
   if (to == nullptr) return;
@@ -150,13 +156,29 @@ bool TensorStore::link_known(SaveJob& job, JournalWriter* writer) {
   if (job.hash[1] == 0) job.hash[1] = known->second_hash;  // the device gives one hash only
   if (job.hash[1] != known->second_hash) return false;
   if (!budget_.reserve(0)) return true;
-  const std::string earlier = directory_ + "/" + known->path, path = directory_ + "/" + job.path.whole();
+  job.refers = known->refers;
+  const std::string earlier = directory_ + "/" + known->path, path = directory_ + "/" + job.file_path();
   if (ensure_directory(directory_ + "/" + job.path.directory) != 0 || link(earlier.c_str(), path.c_str()) != 0) {
     budget_.give_back(0);
     known_.forget(job.key());  // too many links, or the file is gone: the next one starts anew
+    job.refers = false;
     return false;
   }
-  record(job, writer, SAVE_LINKED);
+  record(job, writer, job.refers ? SAVE_REFERRED : SAVE_LINKED);
+  return true;
+}
+
+bool TensorStore::refer(SaveJob& job, const SaveRequest& request, uint64_t place, JournalWriter* writer) {
+  const HashSums sums = weights_.hash(request.meta, place, job.header_hash);
+  const uint64_t hash[2] = {hash_finish(sums.first, job.bytes), hash_finish(sums.second, job.bytes)};
+  const bool has_one = job.hash[1] == 0;  // the device gives one hash only
+  if (hash[0] != job.hash[0] || (!has_one && hash[1] != job.hash[1])) return false;
+  job.hash[1] = hash[1];
+  if (!budget_.reserve(0)) return true;
+  job.reserved = 0;
+  job.refers = true;
+  job.header = weights_.reference(request.argument, request.meta, place, hash);
+  conclude(job, create_temporary(job), writer);
   return true;
 }
 
@@ -170,7 +192,7 @@ bool TensorStore::link_coming(SaveJob& job, JournalWriter* writer) {
 }
 
 int TensorStore::create_temporary(SaveJob& job) {
-  if (!file_size_allowed(job.header.size() + job.bytes)) return EFBIG;
+  if (!file_size_allowed(job.header.size() + (job.refers ? 0 : job.bytes))) return EFBIG;
   job.temporary = directory_ + "/tensors/.tmp-" + std::to_string(n_temporary_.fetch_add(1));
   int error = create_file(job.temporary, &job.file);
   if (error == ENOENT) {
@@ -215,21 +237,21 @@ int TensorStore::hash_and_write_elements(SaveJob& job) {
 void TensorStore::conclude(SaveJob& job, int error, JournalWriter* writer) {
   if (const int closing = job.file.close(); error == 0) error = closing;
   if (error == 0) error = ensure_directory(directory_ + "/" + job.path.directory);
-  const std::string path = directory_ + "/" + job.path.whole();
+  const std::string path = directory_ + "/" + job.file_path();
   if (error == 0 && rename(job.temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) {
-    budget_.stop("cannot save " + job.path.whole() + ": " + strerror(error));
+    budget_.stop("cannot save " + job.file_path() + ": " + strerror(error));
     return discard(job);
   }
-  known_.add(job.key(), KnownFile{job.hash[1], job.path.whole()});
-  record(job, writer, SAVE_WRITTEN);
+  known_.add(job.key(), KnownFile{job.hash[1], job.file_path(), job.refers});
+  record(job, writer, job.refers ? SAVE_REFERRED : SAVE_WRITTEN);
 }
 
 void TensorStore::discard(SaveJob& job) {
   job.file.close();
   if (!job.temporary.empty()) unlink(job.temporary.c_str());
-  if (job.reserved) budget_.give_back(job.bytes);
-  job.reserved = false;
+  if (job.reserved.has_value()) budget_.give_back(*job.reserved);
+  job.reserved.reset();
 }
 
 void TensorStore::finish(SaveJob& job) {
@@ -243,6 +265,10 @@ void TensorStore::save_host(const SaveRequest& request, JournalWriter* writer) {
   const std::shared_ptr<SaveJob> job = make_job(request, nullptr, writer);
   if (job == nullptr) return;
   try {
+    if (const std::optional<uint64_t> place = job->place; place.has_value()) {
+      job->set_hash(hash_elements(job->reader, job->numel, job->element_bytes));
+      if (link_known(*job, writer) || refer(*job, request, *place, writer)) return;
+    }
     const bool large = job->bytes > kStreamedBytes;
     FileKey beginning{job->header_hash, 0};
     if (large) {
@@ -255,7 +281,7 @@ void TensorStore::save_host(const SaveRequest& request, JournalWriter* writer) {
       if (link_known(*job, writer)) return;
     }
     if (!budget_.reserve(job->bytes)) return;
-    job->reserved = true;
+    job->reserved = job->bytes;
     int error = create_temporary(*job);
     if (error == 0) error = streamed ? hash_and_write_elements(*job) : write_elements(*job);
     conclude(*job, error, writer);
@@ -274,12 +300,13 @@ void TensorStore::save_device(void* stream, const SaveRequest& request, std::opt
   if (known_hash.has_value()) {
     job->hash[0] = *known_hash;
     if (link_coming(*job, writer)) return;
+    if (job->place.has_value() && refer(*job, request, *job->place, writer)) return;
   }
   constexpr uint64_t kPieceBytes = StagingPool::kLargeBytes;
   job->pieces = static_cast<uint32_t>(std::max<uint64_t>((job->bytes + kPieceBytes - 1) / kPieceBytes, 1));
   if (job->pieces > 1) {
     if (!budget_.reserve(job->bytes)) return;
-    job->reserved = true;
+    job->reserved = job->bytes;
   }
   Unsubmitted rest(this, job.get(), writer);
   if (known_hash.has_value() && known_.announce(job->key())) job->announced = job->key();
@@ -339,7 +366,7 @@ void TensorStore::end_pieces(SaveJob& job, uint32_t count, JournalWriter* writer
 void TensorStore::process_only_piece(SaveJob& job, const uint8_t* data, JournalWriter* writer) {
   job.set_hash(job.sums);
   if (link_known(job, writer) || !budget_.reserve(job.bytes)) return;
-  job.reserved = true;
+  job.reserved = job.bytes;
   int error = create_temporary(job);
   if (error == 0) error = write_at(job.file, data, job.bytes, job.header.size());
   conclude(job, error, writer);

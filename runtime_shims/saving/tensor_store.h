@@ -11,6 +11,7 @@
 #include "safetensors_file.h"
 #include "save_budget.h"
 #include "staging.h"
+#include "weights_file.h"
 #include "writer_pool.h"
 
 namespace aoti_debug {
@@ -23,6 +24,7 @@ struct SaveRequest {
   const char* kernel;
   const char* argument;
   TensorMeta meta;
+  bool written = false;  // the launch may have written it
 };
 
 // Counts the files that are not finished yet.
@@ -43,6 +45,9 @@ class TensorStore {
   TensorStore(Journal* journal, std::string run_directory, const SaveLimits& limits);
   TensorStore(const TensorStore&) = delete;
   TensorStore& operator=(const TensorStore&) = delete;
+
+  // Reads the table of weights that need not be saved (weights_file.h). Returns what is wrong with it.
+  std::string read_weights(const std::string& table) { return weights_.open(table); }
 
   // False once a limit, a full disk or an error has stopped the saving.
   bool is_saving() const { return !budget_.has_stopped(); }
@@ -79,6 +84,9 @@ class TensorStore {
   // The same, once an equal file that is being written is there.
   bool link_coming(SaveJob& job, JournalWriter* writer);
 
+  // Whether the tensor, whose hash is known, has the bytes of a weight in its file; then a reference is there.
+  bool refer(SaveJob& job, const SaveRequest& request, uint64_t place, JournalWriter* writer);
+
   void process_piece(SaveJob& job, Piece& piece, JournalWriter* writer);
   void process_only_piece(SaveJob& job, const uint8_t* data, JournalWriter* writer);
   // So many are processed or lost.
@@ -99,6 +107,7 @@ class TensorStore {
   const std::string directory_;
   SaveBudget budget_;
   KnownFiles known_;
+  WeightsFile weights_;
   StagingPool staging_;
   std::atomic<uint64_t> n_temporary_{0};
   WriterPool pool_;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,12 +13,15 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from aoti_debug.app.cli import main
+from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.weights_file import MEMBER, WeightsPlace
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir.load_tensors import load_launch
+from aoti_debug.runs.rundir.run_directory import open_run
 from tests.once import once
 
 
@@ -27,7 +32,7 @@ class Counting(nn.Module):
         super().__init__()
         self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
         self.second.weight = self.first.weight
-        self.turned = nn.Parameter(torch.randn(8, 64).t())
+        self.turned = nn.Parameter(torch.randn(8192, 64).t())  # 2 MiB: not copied into runs
         self.register_buffer("calls", torch.zeros(64))
         self.constant = torch.arange(64.0)
 
@@ -88,6 +93,38 @@ def test_the_package_holds_what_the_program_does_not(built: Weighty) -> None:
     assert {"first.bias", "second.weight", "turned"} <= set(weights.names.values())
     assert MEMBER in package.members
     assert archive.inspect(built.packages["inside"]).manifest().weights is None
+
+
+def test_level_1_refers_to_what_the_program_has_and_a_repro_has_it_inside(
+    built: Weighty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["run", str(built.packages["reference"]), "--level", "1"]) == 0
+    assert "1 weight of 2.0 MiB not copied" in " ".join(capsys.readouterr().out.split())
+    run = open_run()
+    (launch,) = (launch for launch in run.launches if any(a.name == "turned" for a in launch.args))
+    (argument,) = (a for a in launch.args if a.name == "turned")
+    reference = run.tensor_path(argument.files[Phase.BEFORE])
+    assert argument.files[Phase.BEFORE].status is SaveStatus.REFERRED
+    assert sum(file.stat().st_size for file in run.path.rglob("*.safetensors")) < 1 << 20
+    turned = torch.export.load(built.program).state_dict["turned"]
+    assert torch.equal(load_launch(run, launch, Phase.BEFORE)["turned"], turned)
+    assert main.run(["repro", launch.kernel, "-o", "repro"]) == 0
+    assert "3 tensors, 2.3 MiB" in capsys.readouterr().out
+    done = subprocess.run([sys.executable, "repro/repro.py"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "equal bit for bit" in done.stdout
+    reference.write_text(reference.read_text().replace(str(built.program), str(tmp_path / "gone.pt2")))
+    assert main.run(["show", launch.id]) == 0
+    problem = f"the run refers to weights in {tmp_path / 'gone.pt2'}, which does not exist"
+    assert f"not read: {problem}" in " ".join(capsys.readouterr().out.split())
+    assert main.run(["report"]) == 0
+    assert main.run(["repro", launch.kernel, "-o", "again"]) == 6
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: {problem}",
+        "hint: put it back, or run the package again at level 1",
+    ]
+    assert not Path("again").exists()
 
 
 def test_a_program_that_is_gone(

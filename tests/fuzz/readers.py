@@ -38,7 +38,7 @@ from aoti_debug.package.manifest import Kernel, Role
 from aoti_debug.package.pt2 import archive, compatibility, program_weights
 from aoti_debug.runs.kernel_source import cpp_text, model_lines, result_slices
 from aoti_debug.runs.rundir import device_activity, memory_file, rescued_tensors, run_directory
-from aoti_debug.runs.rundir.formats import journal
+from aoti_debug.runs.rundir.formats import journal, weight_reference
 from aoti_debug.views.profile import model_profile as profile_document
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.text import profile_lines
@@ -346,6 +346,27 @@ def _weight_descriptions() -> bytes:
 _SIGNATURE = ModelSignature((Leaf("x", "torch.float32", "cpu", (Dim(2, 2), Dim(1, -1, "s0"))), Leaf("n", constant="3")))
 
 
+def _read_reference(data: bytes, folder: Path) -> None:
+    path = folder / "x.weight.json"
+    path.write_bytes(data)
+    reference = weight_reference.read(path)
+    reference.elements()
+
+
+def _reference() -> bytes:
+    described = {
+        "format": 1,
+        "name": "w",
+        "file": "/model.pt2",
+        "size": 4096,
+        "sha256": "ab",
+        "begin": 64,
+        "hash": [1, 2],
+    }
+    layout = {"dtype": "float32", "shape": [4, 6], "strides": [1, 4], "storage_offset": 0, "storage_bytes": 96}
+    return json.dumps(described | layout).encode()
+
+
 def _read_safetensors(data: bytes, folder: Path) -> None:
     path = folder / "inputs.safetensors"
     path.write_bytes(data)
@@ -417,6 +438,7 @@ def readers() -> tuple[Reader, ...]:
         ),
         Reader("signature", lambda data, _: _read_signature(data), lambda: [_signature()], "json"),
         Reader("inputs.pt", _read_inputs, lambda: list(_pickles()), "bytes"),
+        Reader("weight reference", _read_reference, lambda: [_reference()], "json"),
         Reader("inputs.safetensors", _read_safetensors, lambda: [_safetensors()], "bytes"),
     )
 

@@ -17,7 +17,7 @@ from tests.runtime_shims.runtime_library import Runtime
 VARIABLES = (
     *("LEVEL", "FILTER", "DIR", "RUN", "PHASE", "MAX_BYTES", "MAX_FILES", "MAX_TENSOR_BYTES", "KEEP_FREE_BYTES"),
     *("JOURNAL_BYTES", "CRUMB_EVERY", "LAUNCH", "PRINT", "BACKTRACE"),
-    *("FLIGHT", "FLIGHT_BYTES", "GUARDS", "POISON", "WATCH", "ON_HIT", "SUBSTITUTE", "SUMMARIES"),
+    *("FLIGHT", "FLIGHT_BYTES", "GUARDS", "POISON", "WATCH", "ON_HIT", "SUBSTITUTE", "SUMMARIES", "WEIGHTS"),
 )
 
 

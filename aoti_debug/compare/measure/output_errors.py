@@ -11,7 +11,7 @@ from typing import Any
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.recording.values import unravel
-from aoti_debug.runs.rundir.formats.stored_tensor import FileLayout, StoredTensor, open_tensor, opened_file
+from aoti_debug.runs.rundir.formats.stored_tensor import FileLayout, StoredTensor, layout_of, open_tensor
 
 # The largest relative error, root mean square, that rounding in a whole model is taken to explain.
 _ROUNDING = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2}
@@ -207,8 +207,8 @@ def with_faults(
 
 
 def _type(path: Path) -> FileLayout:
-    with opened_file(path, "np") as (_, layout):
-        return FileLayout(layout.dtype, layout.shape, (), 0, 0)
+    layout = layout_of(path)
+    return FileLayout(layout.dtype, layout.shape, (), 0, 0)
 
 
 def _text(layout: FileLayout) -> str:

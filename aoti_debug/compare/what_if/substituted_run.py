@@ -17,7 +17,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.run import runner, saved_outputs
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.supervise import Observer
-from aoti_debug.runs.rundir.formats.stored_tensor import opened_file
+from aoti_debug.runs.rundir.formats.stored_tensor import layout_of
+from aoti_debug.runs.rundir.formats.tensor_content import elements_at
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 
@@ -79,18 +80,17 @@ def _line(instruction: Instruction) -> str:
         case Wait(launch, file):
             fields = ["wait", launch, str(file)]
         case Replace(launch, argument, file):
-            fields = ["value", launch, argument, *_tensor(file), str(file)]
+            source, offset = elements_at(file)
+            fields = ["value", launch, argument, *_tensor(file), str(offset), str(source)]
     if any(character in field for field in fields for character in "\t\n"):
         raise UsageError(f"{fields[-1]!r} has a tab or an end of line in its name", hint="use another directory")
     return "\t".join(fields)
 
 
-def _tensor(file: Path) -> tuple[str, str, str]:
-    """Of a tensor file: the number of its dtype, its sizes, and where its elements begin."""
-    with opened_file(file, "np") as (_, layout):
-        with file.open("rb") as opened:
-            offset = 8 + int.from_bytes(opened.read(8), "little")
-    return str(_NUMBERS[layout.dtype]), ",".join(map(str, layout.shape)) or "-", str(offset)
+def _tensor(file: Path) -> tuple[str, str]:
+    """Of a saved tensor: the number of its dtype, and its sizes."""
+    layout = layout_of(file)
+    return str(_NUMBERS[layout.dtype]), ",".join(map(str, layout.shape)) or "-"
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import ctypes
 import importlib
 import io
+import os
 import shutil
 import sys
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.machine import cache
 from aoti_debug.package import weights_file
@@ -211,8 +214,32 @@ def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: boo
         program_weights.check(manifest.weights)
     model = load(package, manifest.model, manifest.device, single_threaded=single_threaded)
     if manifest.weights is not None:
-        model.use_weights(referenced(package, manifest.weights, manifest.device))
+        tensors = referenced(package, manifest.weights, manifest.device)
+        tell_places(manifest.weights, tensors)
+        model.use_weights(tensors)
     return model
+
+
+def tell_places(weights: WeightsFile, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Tells the runtime which weights lie where in the file, so that it refers to those that it would save.
+
+    Args:
+        tensors: the weights of the model, by their names in it; others than those of the file may be among them.
+    """
+    stored = stored_weights(Path(weights.path))
+    places = {name: stored[attribute] for name, attribute in weights.names.items()}
+    lines = [
+        f"{tensor.data_ptr()}\t{places[name].nbytes}\t{places[name].begin}"
+        for name, tensor in tensors.items()
+        if name in places and tensor.stride() == places[name].strides
+    ]
+    head = f"{weights.path}\t{weights.size}\t{weights.sha256}"
+    if len(head.split("\t")) != 3 or "\n" in head:
+        return  # no table can say it: the runtime saves all weights
+    descriptor, path = tempfile.mkstemp(".weights")  # among the temporary files of the run
+    with os.fdopen(descriptor, "w") as file:
+        file.write("\n".join([head, *lines]))
+    os.environ[Variable.WEIGHTS.value] = path
 
 
 def _load(package: Artifact, path: Path, model: str, *, single_threaded: bool) -> LoadedModel:

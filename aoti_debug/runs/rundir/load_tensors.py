@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.package.pt2.program_weights import mapped
 from aoti_debug.package.recording.values import Tensor, extent_elements
-from aoti_debug.runs.rundir.formats.stored_tensor import AGAIN, FileLayout, opened_file
+from aoti_debug.runs.rundir.formats.stored_tensor import (
+    AGAIN,
+    FileLayout,
+    file_of,
+    layout_of,
+    opened_file,
+    reference_at,
+)
 from aoti_debug.runs.rundir.formats.tensor_file_format import ALIGNMENT
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch
@@ -26,6 +34,10 @@ def load_values(path: Path) -> tuple[torch.Tensor, FileLayout]:
     Raises:
         RunDirError: the file is missing or damaged; the message names it.
     """
+    reference = reference_at(path)
+    if reference is not None:
+        return mapped(reference.checked_file(), reference.stored).contiguous(), layout_of(path)
+    path = file_of(path)
     with opened_file(path, "pt") as (file, layout):
         (name,) = file.keys()
         stored = file.get_tensor(name)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import wording
-from aoti_debug.base.abi import CallKind
+from aoti_debug.base.abi import CallKind, SaveStatus
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories, untrusted_files
@@ -30,7 +30,7 @@ from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, recorded_runs, rescued_tensors, run_json
 from aoti_debug.runs.rundir.assemble_timeline import Timeline, assemble
-from aoti_debug.runs.rundir.formats import journal
+from aoti_debug.runs.rundir.formats import journal, stored_tensor, weight_reference
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
 from aoti_debug.runs.rundir.launches import Launches
 from aoti_debug.runs.rundir.run_json import EMBEDDED, ExitKind, RunInfo
@@ -209,7 +209,37 @@ class RunDir:
         return tuple(dict.fromkeys(self.manifest.sites[id_].kernel for id_ in self.launches.site_ids))
 
     def tensor_path(self, saved: TensorFile) -> Path:
-        """The path of a saved tensor.
+        """The path of a saved tensor, or of the reference in its place.
+
+        Raises:
+            RunDirError: it was skipped, or its path leads outside of the run directory, or to a link; or it refers to a
+                file of this machine, and the run was not made on this account.
+        """
+        path = self.place_of(saved)
+        if problem := self._refused_reference(saved):
+            raise RunDirError(problem, hint="make the run again here")
+        return path
+
+    def missing_weight(self, saved: TensorFile) -> str:
+        """The reason why a weight that the run refers to is not to be had; "" if it is, or for a saved tensor.
+
+        Raises:
+            RunDirError: its path leads outside of the run directory, or to a link; or the reference is damaged.
+        """
+        if saved.status is not SaveStatus.REFERRED:
+            return ""
+        return self._refused_reference(saved) or stored_tensor.missing_weight(self.place_of(saved))
+
+    def _refused_reference(self, saved: TensorFile) -> str:
+        """The reason why the file is not looked at that a run from elsewhere refers to; "" if it is."""
+        path = self.path / saved.path
+        if not weight_reference.is_reference(path) or weight_reference.is_beside(path) or self.is_made_here:
+            return ""
+        shown = wording.first_line(wording.printable(saved.path))
+        return f"{shown} refers to a file of this machine, and the run was not made on this account"
+
+    def place_of(self, saved: TensorFile) -> Path:
+        """The path of a saved tensor, or of the reference in its place, to name it and not to read it.
 
         Raises:
             RunDirError: it was skipped, or its path leads outside of the run directory, or to a link.

@@ -69,7 +69,10 @@ class Measurer:
         return self._measurements[key]
 
     def _read(self, argument: Argument, phase: Phase) -> PhaseStatistics:
-        tensor = open_tensor(self._run.tensor_path(argument.files[phase]))
+        saved = argument.files[phase]
+        if reason := self._run.missing_weight(saved):
+            return PhaseStatistics(None, f"not read: {reason}")
+        tensor = open_tensor(self._run.tensor_path(saved))
         try:
             return PhaseStatistics(statistics.tensor_statistics(tensor))
         except TypeError as error:

@@ -146,7 +146,7 @@ def detail(
 def _folder(run: RunDir, tensors: Sequence[Argument], choice: Sequence[Phase] | None) -> Path | None:
     """The folder with the saved tensors of a launch; None without any, or where they are in several folders."""
     saved = [a.files[phase] for a in tensors for phase in choice or phases(a) if phase in a.files]
-    folders = {run.tensor_path(file).parent for file in saved if file.path}
+    folders = {run.place_of(file).parent for file in saved if file.path}
     return folders.pop() if len(folders) == 1 else None
 
 

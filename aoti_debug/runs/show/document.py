@@ -228,7 +228,7 @@ def _phase(run: RunDir, argument: Argument, phase: Phase, measurer: Measurer) ->
         "reason": measurement.reason or None,
         "values": None if values is None else [_number(value) for value in values],
         "hash": _hash(recorded, saved),
-        "file": str(run.tensor_path(saved)) if saved and saved.path else None,
+        "file": str(run.place_of(saved)) if saved and saved.path else None,
         "replay": recorded.replay if recorded else None,
     }
 

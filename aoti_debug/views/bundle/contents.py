@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
+from aoti_debug.base.abi import SaveStatus
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.base.native import crash_stacks
@@ -20,6 +21,7 @@ from aoti_debug.package.manifest import Kernel, Manifest, Provenance, Site, Unre
 from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.rundir import breadcrumbs, run_directory, run_json, summaries
+from aoti_debug.runs.rundir.formats import tensor_content, weight_reference
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO
 from aoti_debug.triage.results import triage_directory
@@ -287,19 +289,40 @@ def _tensors(
     where = subject.finding.where
     guilty = None if where is None else run.find_launch(where.launch)
     saved = {} if guilty is None else {s.path: s for a in guilty.args for s in a.files.values() if s.path}
-    present = [path for path in saved if run.tensor_path(saved[path]).is_file()]
+    known = [path for path in saved if not run.missing_weight(saved[path])]
+    present = [path for path in known if run.tensor_path(saved[path]).is_file()]
     if redaction.removes_tensors:
         contents.leave_out(f"{prefix}tensors/", folder, _HOLDS_VALUES)
         return frozenset()
+    weights = {path for path in present if saved[path].status is SaveStatus.REFERRED}
+    if sum(saved[path].bytes for path in present) > _LARGEST_TENSORS:
+        present = [path for path in present if path not in weights]
     if sum(saved[path].bytes for path in present) > _LARGEST_TENSORS:
         present = []
     for path in present:
         contents.add(f"{prefix}{path}", run.path / path)
+        if path in weights:
+            content = b"".join(tensor_content.chunks(run.path / path))
+            contents.add(f"{prefix}{weight_reference.beside(Path(path))}", content)
+    _weights(contents, run, prefix, frozenset(present))
     rest = size_of(folder) - sum((run.path / path).stat().st_size for path in present)
     if rest > 0:
         why = "tensors of other launches" if present else _NO_TENSORS
         contents.left_out.append(ExcludedFile(f"{prefix}tensors/", rest, why))
     return frozenset(present)
+
+
+def _weights(contents: Contents, run: RunDir, prefix: str, included: frozenset[str]) -> None:
+    """Lists the weights that the run refers to, and that are not in the archive."""
+    launches = run.launches if run.launches.is_measured else ()
+    files = (saved for launch in launches for a in launch.args for saved in a.files.values())
+    referred = {saved.path: saved for saved in files if saved.status is SaveStatus.REFERRED}
+    inside = {saved.hash for path, saved in referred.items() if path in included}
+    missing = {saved.hash: saved.bytes for saved in referred.values() if saved.hash not in inside}
+    if missing:
+        where = "the file of the program" if run.manifest.weights is None else run.manifest.weights.path
+        why = f"weights in {where}: send it separately if you may share it"
+        contents.left_out.append(ExcludedFile(f"{prefix}tensors/", sum(missing.values()), why))
 
 
 def _log(contents: Contents, path: Path, name: str, redaction: Redaction) -> None:

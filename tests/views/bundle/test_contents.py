@@ -6,16 +6,22 @@ import tarfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from aoti_debug.base.abi import Phase
-from aoti_debug.base.errors import UsageError
+from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
+from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.compare import stored_comparison
+from aoti_debug.package.manifest import CType
+from aoti_debug.package.pt2 import program_weights, trust
+from aoti_debug.package.recording.values import Number
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.findings import Place
 from aoti_debug.runs.rundir.formats import journal
-from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.load_tensors import load_launch
+from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.runs.show.argument_statistics import Measurer
 from aoti_debug.runs.show.document import document
 from aoti_debug.triage.results import triage_directory
@@ -25,8 +31,21 @@ from aoti_debug.views.bundle.contents import contents_of
 from aoti_debug.views.report import report
 from aoti_debug.views.report.redaction import RedactedPart
 from aoti_debug.views.report.subject import ReportSubject
-from tests.factories import records_of
-from tests.views.report.subjects import SECRETS, SOURCE, STACK, comparison_of, run, saved_run, triage
+from tests.factories import JournalWriter, records_of, run_directory
+from tests.saved_tensors import program_of, write_reference
+from tests.views.report.subjects import (
+    INDEX,
+    ROWS,
+    SECRETS,
+    SOURCE,
+    STACK,
+    TABLE,
+    comparison_of,
+    manifest,
+    run,
+    saved_run,
+    triage,
+)
 
 SOURCES = ("secret_", "made_by_inductor")
 
@@ -279,3 +298,63 @@ def test_a_comparison_is_sent_only_with_its_values(tmp_path: Path) -> None:
         assert stored_comparison.NAME not in redacted
         assert stored_comparison.NAME in {item.name for item in written.contents.left_out}
         assert leaks(redacted, secrets) == []
+
+
+def referring(base: Path, table: Any) -> RunDir:
+    """A run whose second launch failed, and had read a weight that the run refers to, as others had another one."""
+    base.mkdir()
+    program = program_of(base / "model.pt2", table)
+    writer = JournalWriter(level=1)
+    writer.call_begin()
+    writer.launch_begin(0, 0, INDEX, INDEX)
+    writer.tensor_file(
+        0, 0, Phase.BEFORE, "tensors/0/x.weight.json", status=SaveStatus.REFERRED, size=7 << 30, content=2
+    )
+    writer.launch_end(0)
+    writer.launch_begin(1, 1, TABLE, INDEX, ROWS, Number(5, CType.I64))
+    path, size = "tensors/1/table.weight.json", table.nbytes
+    writer.tensor_file(1, 0, Phase.BEFORE, path, status=SaveStatus.REFERRED, size=size, content=1)
+    writer.fault(1, FaultDomain.EXCEPTION, text="out of bounds")
+    run = run_directory(base / "runs", replace(manifest(), weights=program_weights.describe(program, {})), writer)
+    for name in ("0/x", "1/table"):
+        write_reference(run / f"tensors/{name}.weight.json", "l_table", table, program, table)
+    trust.remember_run(open_run(run).manifest)
+    return open_run(run)
+
+
+def test_the_weights_of_the_guilty_launch_are_inside_and_the_others_listed(tmp_path: Path) -> None:
+    table = torch.linspace(-1, 1, 32).reshape(4, 8)
+    run = referring(tmp_path / "here", table)
+    program = tmp_path / "here/model.pt2"
+    written = write_bundle(report.of_run(run), BundleOptions(tmp_path / "b.zip"))
+    left_out = {left.why: left.size for left in written.contents.left_out}
+    assert left_out[f"weights in {program}: send it separately if you may share it"] == 7 << 30
+    root = unpacked(written.path, tmp_path / "elsewhere")
+    program.unlink()
+    received = open_run(root)
+    assert torch.equal(load_launch(received, received.launch("0.1"), Phase.BEFORE)["l_table"], table)
+    assert "0.0" in report.html(report.of_run(received), frozenset())
+
+
+def test_weights_that_are_gone_are_listed(tmp_path: Path) -> None:
+    run = referring(tmp_path / "here", torch.linspace(-1, 1, 32).reshape(4, 8))
+    (tmp_path / "here/model.pt2").unlink()
+    written = write_bundle(report.of_run(run), BundleOptions(tmp_path / "b.zip"))
+    assert not any("tensors/" in item.name for item in written.contents.items)
+    assert any(left.why.startswith("weights in ") for left in written.contents.left_out)
+
+
+def test_a_run_from_elsewhere_makes_no_command_read_files_of_this_machine(tmp_path: Path) -> None:
+    table = torch.linspace(-1, 1, 32).reshape(4, 8)
+    run = referring(tmp_path / "here", table)
+    text = (run.path / "manifest.json").read_text()
+    (run.path / "manifest.json").write_text(text.replace('"tool_version": "', '"tool_version": "9'))
+    received = open_run(run.path)
+    saved = received.launch("0.1").args[0].files[Phase.BEFORE]
+    problem = "table.weight.json refers to a file of this machine, and the run was not made on this account"
+    assert problem in received.missing_weight(saved)
+    with pytest.raises(RunDirError, match="refers to a file of this machine") as refused:
+        load_launch(received, received.launch("0.1"), Phase.BEFORE)
+    assert refused.value.hint == "make the run again here"
+    written = write_bundle(report.of_run(received), BundleOptions(tmp_path / "b.zip"))
+    assert not any("tensors/" in item.name for item in written.contents.items)

@@ -353,7 +353,12 @@ def _saved(run: RunDir) -> list[str]:
         facts.append(f"{linked} of them unchanged")
     if skipped:
         facts.append(f"{skipped} not saved")
-    return [*facts, f"{wording.byte_size(sum(saved.bytes for saved in written))} on disk"]
+    facts.append(f"{wording.byte_size(sum(saved.bytes for saved in written))} on disk")
+    referred = {saved.hash: saved.bytes for saved in files if saved.status is SaveStatus.REFERRED}
+    if referred:
+        size = wording.byte_size(sum(referred.values()))
+        facts.append(f"{wording.pluralize(len(referred), 'weight')} of {size} not copied")
+    return facts
 
 
 def _relative(path: Path) -> str:

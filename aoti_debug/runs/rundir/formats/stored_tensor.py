@@ -16,6 +16,7 @@ from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.wording import printable
+from aoti_debug.runs.rundir.formats import weight_reference
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,14 +65,43 @@ class StoredTensor:
         return numbers(items.tobytes(), self.dtype)
 
 
+def reference_at(path: Path) -> weight_reference.WeightReference | None:
+    """The reference to a weight that a path names; None for a tensor file, or where one lies beside the reference.
+
+    Raises:
+        RunDirError: it is missing or damaged; the message names it.
+    """
+    is_needed = weight_reference.is_reference(path) and not weight_reference.is_beside(path)
+    return weight_reference.read(path) if is_needed else None
+
+
+def missing_weight(path: Path) -> str:
+    """The reason why a tensor is not to be had that a run refers to: its weights are gone; "" if it is, or is no such.
+
+    Raises:
+        RunDirError: the reference is missing or damaged; the message names it.
+    """
+    reference = reference_at(path)
+    try:
+        if reference is not None:
+            reference.checked_file()
+    except RunDirError as error:
+        return str(error)
+    return ""
+
+
 def open_tensor(path: Path) -> StoredTensor:
-    """Opens a tensor file.
+    """Opens a tensor file, or what a reference to a weight refers to.
 
     Raises:
         RunDirError: the file is missing or damaged; the message names it.
     """
     import numpy as np
 
+    reference = reference_at(path)
+    if reference is not None:
+        return StoredTensor(reference.elements(), reference.dtype, math.prod(reference.shape))
+    path = file_of(path)
     with opened_file(path, "np") as (_, layout), path.open("rb") as opened:
         header = 8 + int.from_bytes(opened.read(8), "little")
         # Not numpy's memmap: it resolves the path, and each of its slices is slower to make.
@@ -81,6 +111,26 @@ def open_tensor(path: Path) -> StoredTensor:
     if known is not None and data.size != layout.numel * known.item_bytes:
         raise RunDirError(f"{printable(str(path))} is damaged: its metadata contradicts its data", hint=AGAIN)
     return StoredTensor(data, layout.dtype, layout.numel)
+
+
+def file_of(path: Path) -> Path:
+    """The tensor file of a path: itself, or the one that lies beside a reference."""
+    return weight_reference.beside(path) if weight_reference.is_reference(path) else path
+
+
+def layout_of(path: Path) -> FileLayout:
+    """The layout of a saved tensor.
+
+    Raises:
+        RunDirError: the file is missing or damaged; the message names it.
+    """
+    reference = reference_at(path)
+    if reference is None:
+        with opened_file(file_of(path), "np") as (_, layout):
+            return layout
+    return FileLayout(
+        reference.dtype, reference.shape, reference.strides, reference.storage_offset, reference.storage_bytes
+    )
 
 
 @contextmanager

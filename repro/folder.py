@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug.base.errors import RunDirError, UsageError
-from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.base.machine.files import atomic_write, stamped_directories
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.repro.arguments import ReproArguments
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from aoti_debug.runs.rundir.formats.tensor_content import chunks
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from aoti_debug.repro.kernel_header import KernelHeader
 
 TEMPLATES = Path(__file__).parent / "templates"
+SCRIPT = "repro.py"
+_HEAD = 4096  # bytes
 PACKAGE = "replay"  # the name that they are imported by
 _HEADER = re.compile(r'with_name\("(\w+\.h)"\)')  # a file that a module reads
 # Imports as the modules write them: to parse 40 modules takes 35 ms, a fifth of a whole `repro`.
@@ -77,39 +80,68 @@ def _statements(block: ast.AST) -> Iterator[ast.AST]:
             yield from _statements(statement)
 
 
-def default_folder(launch: RecordedLaunch | Launch, prefix: str = "repro") -> str:
-    """`repro_<kernel>_<launch>`, a legal file name of at most 200 bytes."""
-    kernel = re.sub(r"[^A-Za-z0-9._+-]", "_", launch.site.kernel)
-    return f"{prefix}_{kernel[:180]}_{launch.id}"
-
-
-def check_free(folder: Path) -> None:
-    """Checks that a path does not exist yet.
+def default_path(launch: RecordedLaunch | Launch, prefix: str = "repro", suffix: str = "") -> Path:
+    """`repro_<kernel>_<launch>` in the home's folder for repros, a legal file name of at most 200 bytes.
 
     Raises:
-        UsageError: something is there already.
+        UsageError: the home has no place.
     """
-    if folder.exists() or folder.is_symlink():
-        raise UsageError(f"{folder} already exists", hint="remove it, or name another folder with -o")
+    kernel = re.sub(r"[^A-Za-z0-9._+-]", "_", launch.site.kernel)
+    return ResultKind.REPROS.place() / f"{prefix}_{kernel[:180]}_{launch.id}{suffix}"
+
+
+def check_free(path: Path, *, force: bool = False) -> None:
+    """Checks that a repro can be written to a path.
+
+    Args:
+        force: an earlier repro there may be replaced.
+
+    Raises:
+        UsageError: something is there already; with `force`, something that is no repro.
+    """
+    if not (path.exists() or path.is_symlink()):
+        return
+    is_repro = not path.is_symlink() and _is_repro(path / SCRIPT if path.is_dir() else path)
+    if not force:
+        hint = "--force replaces it, -o names another place" if is_repro else "-o names another place"
+        raise UsageError(f"{path} already exists", hint=hint)
+    if not is_repro:
+        raise UsageError(f"{path} is no repro: --force does not replace it", hint="-o names another place")
+
+
+def _is_repro(script: Path) -> bool:
+    """True if a file is a script that says at its beginning that this tool has written it."""
+    try:
+        with script.open("rb") as file:
+            return b"aoti-debug" in file.read(_HEAD)
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
-def unfinished(folder: Path) -> Iterator[Path]:
+def unfinished(folder: Path, *, force: bool = False) -> Iterator[Path]:
     """Yields a new folder that becomes `folder` at the end; after an exception nothing is left of it.
+
+    Args:
+        force: an earlier repro there is replaced.
 
     Raises:
         UsageError: the folder is there already or cannot be written.
     """
-    check_free(folder)
+    check_free(folder, force=force)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        stamped_directories.make_base(folder.parent)
         new = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}.", dir=folder.parent))
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder with -o") from error
     try:
         yield new
         new.chmod(0o755)
+        earlier = new.with_name(f"{new.name}.old")
+        if folder.is_dir():
+            folder.rename(earlier)
         new.rename(folder)
+        shutil.rmtree(earlier, ignore_errors=True)
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}", hint="name another folder with -o") from error
     finally:
@@ -121,22 +153,25 @@ def write_folder(
     contents: Mapping[str, str | bytes],
     arguments: ReproArguments,
     header: KernelHeader | None = None,
+    *,
+    force: bool = False,
 ) -> None:
     """Writes a repro's folder.
 
     Args:
         header: precompiled, for a C++ kernel.
+        force: an earlier repro there is replaced.
 
     Raises:
         UsageError: the folder is there already or cannot be made.
         RunDirError: a tensor file of the run is gone.
     """
-    with unfinished(folder) as new:
+    with unfinished(folder, force=force) as new:
         for name, content in contents.items():
             data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
             (new / name).write_bytes(data)
         (new / PACKAGE).mkdir()
-        for name, text in modules_of(str(contents["repro.py"])).items():
+        for name, text in modules_of(str(contents[SCRIPT])).items():
             (new / PACKAGE / name).write_text(text, encoding="utf-8")
         (new / "tensors").mkdir()
         for name, source in tensor_files(arguments).items():
@@ -155,15 +190,18 @@ def _copy_tensor(source: Path, target: Path) -> None:
             file.write(data)
 
 
-def write_file(path: Path, text: str) -> None:
+def write_file(path: Path, text: str, *, force: bool = False) -> None:
     """Writes a repro that is one file.
+
+    Args:
+        force: an earlier repro there is replaced.
 
     Raises:
         UsageError: something is there already, or the file cannot be written.
     """
-    check_free(path)
+    check_free(path, force=force)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        stamped_directories.make_base(path.parent)
         atomic_write.write(path, text)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error

@@ -16,34 +16,48 @@ from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import printable
 from aoti_debug.package.recording.values import Absent, Tensor, Value
 from aoti_debug.runs.diagnosis.verdict import Verdict
+from aoti_debug.runs.rundir import launch_names
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
 from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 
 
-def find_launch(run: RunDir, kernel: str, launch: str | None, suspects: Sequence[Launch] = ()) -> Launch:
-    """The launch of a kernel: the one that is named, else one that is suspected, else the kernel's first.
+def find_launch(run: RunDir, word: str, launch: str | None, suspects: Sequence[Launch] = ()) -> Launch:
+    """The launch that a word names: of several the one that is chosen, else one that is suspected, else the first.
 
     Args:
+        word: as `launch_names.find` takes it; "" for what the run's fault is laid to.
         launch: "0.3", or None.
         suspects: the launches that the run's fault may be laid to.
 
     Raises:
-        UsageError: the kernel was not launched in this run, or the named launch is of another kernel.
+        UsageError: the word names no launch of this run or those of several kernels, or the chosen launch is another.
         RunDirError: the run has no such launch.
     """
-    launches = [x for x in run.launches if x.kernel == kernel]
-    if not launches:
-        kernels = [s.kernel for s in run.manifest.sites]
-        if kernel in kernels:
-            raise UsageError(f"{kernel} was not launched in run {run.path.name}", hint=name_hint(kernel, run.kernels()))
-        raise UsageError(f"no kernel {kernel} in run {run.path.name}", hint=name_hint(kernel, dict.fromkeys(kernels)))
+    if not word:
+        return run.launch(launch) if launch is not None else _suspected(run, suspects)
+    named = launch_names.find(run, word)
+    if named is None:
+        raise launch_names.unknown(run, word, "neither a kernel nor a launch")
+    launches = named.launches
     if launch is not None:
         chosen = run.launch(launch)
-        if chosen.kernel != kernel:
+        if chosen not in launches:
             ids = ", ".join(x.id for x in launches[:8]) + (", …" if len(launches) > 8 else "")
-            raise UsageError(f"launch {chosen.id} is of {chosen.kernel}", hint=f"{kernel} was launched as {ids}")
+            raise UsageError(f"launch {chosen.id} is of {chosen.kernel}", hint=f"{word} was launched as {ids}")
         return chosen
-    return next((x for x in suspects if x.kernel == kernel), launches[0])
+    suspected = next((x for x in suspects if x in launches), None)
+    kernels = tuple(dict.fromkeys(x.kernel for x in launches))
+    if suspected is None and len(kernels) > 1:
+        raise UsageError(f"{word!r} names launches of {len(kernels)} kernels", hint=name_hint(word, kernels))
+    return suspected or launches[0]
+
+
+def _suspected(run: RunDir, suspects: Sequence[Launch]) -> Launch:
+    if suspects:
+        return suspects[0]
+    raise UsageError(
+        f"no launch of run {run.path.name} is known to be at fault", hint="name a kernel or a launch: aoti-debug show"
+    )
 
 
 def fault_of(launch: Launch, verdict: Verdict | None) -> str:

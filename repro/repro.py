@@ -11,7 +11,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kind, Manifest
 from aoti_debug.package.recording import levels
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
-from aoti_debug.repro.folder import check_free, default_folder, tensor_files, write_file, write_folder
+from aoti_debug.repro.folder import check_free, default_path, tensor_files, write_file, write_folder
 from aoti_debug.repro.generate_texts import generate, kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch, fault_of, find_launch, recorded_launch, require_trust
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
@@ -54,30 +54,33 @@ class ReproOptions:
     """The launch to replay, and where its repro is written.
 
     Attributes:
+        kernel: what `launch_names.find` takes: a launch, a kernel, a pattern, a line; "" for what the fault is laid to.
         run: a run that is open, a run directory or its name; None for the newest run.
         launch: "0.3"; None for the launch that the run's fault is laid to, or else the kernel's first.
-        output: what to write; None for `repro_<kernel>_<launch>` here, with `.py` if it is one file.
+        output: what to write; None for `repro_<kernel>_<launch>` in the home, with `.py` if it is one file.
         one_file: how many bytes one file that holds everything may carry, compressed; None for a folder.
         trusted: write it even if the run was not made on this account.
+        force: replace an earlier repro.
     """
 
-    kernel: str
+    kernel: str = ""
     run: DiagnosedRun | str | Path | None = None
     launch: str | None = None
     output: Path | None = None
     one_file: int | None = None
     trusted: bool = False
+    force: bool = False
 
 
 def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text: None) -> Repro:
-    """Writes what replays a launch of a kernel; where the run saved no tensors of it, runs it again first.
+    """Writes what replays a launch; where the run saved no tensors of it, runs it again first.
 
     Args:
         say: is told what happens, a line each.
 
     Raises:
-        UsageError: there is no such kernel or launch, it cannot be replayed, it is too large for one file, something
-            is there already, or the run was not made on this account and is not trusted.
+        UsageError: no launch or several kernels are named, it cannot be replayed, it is too large for one file,
+            something is there already, or the run was not made on this account and is not trusted.
         RunDirError: the run cannot be read, or holds too little of the launch and cannot be repeated.
     """
     diagnosed = options.run if isinstance(options.run, DiagnosedRun) else open_diagnosed(options.run)
@@ -86,8 +89,8 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
     require_trust(opened, selected, trusted=options.trusted)
     recorded = _recorded(diagnosed, selected)
     kind_of(recorded, opened.manifest)
-    path = options.output or Path(default_folder(recorded) + ("" if options.one_file is None else ".py"))
-    check_free(path)
+    path = options.output or default_path(recorded, suffix="" if options.one_file is None else ".py")
+    check_free(path, force=options.force)
 
     arguments = arguments_of(recorded)
     if any(arguments.missing(fault=bool(recorded.fault))):
@@ -104,14 +107,14 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
     contents = generate(recorded, opened.manifest, arguments)
     tensors = tensor_files(arguments)
     if options.one_file is None:
-        write_folder(path, contents, arguments, _header(recorded, opened.manifest))
+        write_folder(path, contents, arguments, _header(recorded, opened.manifest), force=options.force)
     else:
         from aoti_debug.repro.single_file import single_file  # makes an archive; a folder does without it
 
-        write_file(path, single_file(contents, tensors, options.one_file))
+        write_file(path, single_file(contents, tensors, options.one_file), force=options.force)
     size = sum(bytes_of(file) for file in tensors.values())
     count = len(arguments.tensors) + len(arguments.results)
-    return Repro(path, options.kernel, recorded.id, opened.path, count, size, recorded.fault)
+    return Repro(path, selected.kernel, recorded.id, opened.path, count, size, recorded.fault)
 
 
 def _recorded(diagnosed: DiagnosedRun, launch: Launch) -> RecordedLaunch:

@@ -205,10 +205,10 @@ class LaunchBuilder:
         return at
 
 
-def write(launch: RecordedLaunch, folder: Path, *kernels: Kernel) -> Path:
+def write(launch: RecordedLaunch, folder: Path, *kernels: Kernel, force: bool = False) -> Path:
     arguments = arguments_of(launch)
     known = manifest(*kernels, operators=registered(launch.site.op))
-    write_folder(folder, generate(launch, known, arguments), arguments)
+    write_folder(folder, generate(launch, known, arguments), arguments, force=force)
     return folder
 
 

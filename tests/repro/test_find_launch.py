@@ -53,6 +53,36 @@ def test_a_launch_can_be_named(run: RunDir) -> None:
     assert find_launch(run, "cpp_fused_relu_1", "2", [run.launch("0.0")]).id == "0.2"
 
 
+@pytest.mark.parametrize(
+    ("word", "id_"),
+    [
+        ("0.3", "0.3"),
+        ("1", "0.1"),
+        ("*topk", "0.3"),
+        ("cpp_fused", "0.0"),
+        ("aoti_torch…topk", "0.3"),
+        ("aoti_torch_cpu_a", "0.1"),
+    ],
+)
+def test_what_show_prints_names_a_launch(run: RunDir, word: str, id_: str) -> None:
+    assert find_launch(run, word, None).id == id_
+
+
+def test_of_several_kernels_the_suspected_launch_is_taken(run: RunDir) -> None:
+    assert find_launch(run, "aoti_torch", None, [run.launch("0.2"), run.launch("0.3")]).id == "0.3"
+    assert find_launch(run, "aoti_torch", "0.1").id == "0.1"
+    with pytest.raises(UsageError, match="'aoti_torch' names launches of 2 kernels") as caught:
+        find_launch(run, "aoti_torch", None)
+    assert caught.value.hint == "there is aoti_torch_cpu_topk, aoti_torch_cpu_addmm_out"
+
+
+def test_without_a_word_the_suspected_launch_is_taken(run: RunDir) -> None:
+    assert find_launch(run, "", None, [run.launch("0.2")]).id == "0.2"
+    assert find_launch(run, "", "0.1").id == "0.1"
+    with pytest.raises(UsageError, match=r"no launch of run .* is known to be at fault"):
+        find_launch(run, "", None)
+
+
 def test_a_launch_of_another_kernel_is_refused(run: RunDir) -> None:
     with pytest.raises(UsageError, match=r"launch 0\.1 is of aoti_torch_cpu_addmm_out") as caught:
         find_launch(run, "cpp_fused_relu_1", "0.1")
@@ -65,8 +95,8 @@ def test_a_launch_that_is_not_there(run: RunDir) -> None:
 
 
 def test_an_unknown_kernel_lists_the_near_ones(run: RunDir) -> None:
-    with pytest.raises(UsageError, match="no kernel cpp_fused_relu in run") as caught:
-        find_launch(run, "cpp_fused_relu", None)
+    with pytest.raises(UsageError, match="'cpp_fuse_relu' is neither a kernel nor a launch of run") as caught:
+        find_launch(run, "cpp_fuse_relu", None)
     assert caught.value.hint.startswith("there is cpp_fused_relu_1")
     assert caught.value.exit_code == 2
 

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import RunDirError, UsageError
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Form, Kind, Role
 from aoti_debug.repro.arguments import arguments_of
-from aoti_debug.repro.folder import default_folder, modules_of
+from aoti_debug.repro.folder import check_free, default_path, modules_of
 from aoti_debug.repro.generate_texts import kind_of
 from aoti_debug.repro.recorded_launch import RecordedLaunch
 from tests.repro.repro_launches import LaunchBuilder, manifest, write
@@ -44,6 +45,30 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert "-o" in caught.value.hint
 
 
+def test_an_earlier_repro_is_replaced_if_that_is_asked_for(tmp_path: Path) -> None:
+    folder = write(copy(tmp_path / "run"), tmp_path / "out" / "repro")
+    (folder / "note").touch()
+    write(copy(tmp_path / "run"), folder, force=True)
+    assert not (folder / "note").exists()
+    assert (folder / "repro.py").is_file()
+    assert [path.name for path in folder.parent.iterdir()] == ["repro"]
+
+
+@pytest.mark.parametrize("what", ["folder", "script", "link", "file"])
+def test_what_is_no_repro_is_never_replaced(tmp_path: Path, what: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/repro.py").write_text("print()")
+    (tmp_path / "file").touch()
+    (tmp_path / "script").write_text("import torch")
+    (tmp_path / "link").symlink_to(write(copy(tmp_path / "run"), tmp_path / "repro"))
+    with pytest.raises(UsageError, match="is no repro: --force does not replace it") as caught:
+        check_free(tmp_path / what, force=True)
+    assert "--force" not in caught.value.hint
+    with pytest.raises(UsageError, match="already exists") as caught:
+        check_free(tmp_path / what)
+    assert "--force" not in caught.value.hint
+
+
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     launch = copy(tmp_path / "run")
     assert launch.slots[0].before is not None
@@ -61,10 +86,10 @@ def test_a_parent_that_is_a_file(tmp_path: Path) -> None:
 
 def test_names_of_folders_are_legal(tmp_path: Path) -> None:
     launch = copy(tmp_path)
-    assert default_folder(launch) == "repro_aoti_torch_copy__0.3"
+    assert default_path(launch) == ResultKind.REPROS.place() / "repro_aoti_torch_copy__0.3"
     odd = replace(launch, site=replace(launch.site, kernel="my::op/" + "x" * 300))
-    assert default_folder(odd).startswith("repro_my__op_xxx")
-    assert len(default_folder(odd)) < 200
+    assert default_path(odd).name.startswith("repro_my__op_xxx")
+    assert len(default_path(odd).name) < 200
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if not traits_of(kind).replay], ids=lambda k: k.value)

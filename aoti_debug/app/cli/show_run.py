@@ -20,7 +20,7 @@ from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
-from aoti_debug.runs.rundir import breadcrumbs, run_directory
+from aoti_debug.runs.rundir import breadcrumbs, launch_names, recorded_runs, run_directory
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
@@ -133,18 +133,10 @@ def select(what: str | None, run: str | None) -> Selection:
     opened = diagnosed.run
     if what is None:
         return Selection(diagnosed, None)
-    if run_directory.is_launch_id(what):
-        return Selection(diagnosed, (opened.launch(what),))
-    launches = opened.launches_of(what)
-    if launches:
-        return Selection(diagnosed, launches, in_full=all(launch.kernel == what for launch in launches))
-    known = (*opened.kernels(), *dict.fromkeys(site.kernel for site in opened.manifest.sites))
-    if what in known:
-        raise UsageError(f"{what} was not launched in run {opened.path.name}", hint=name_hint(what, opened.kernels()))
-    raise UsageError(
-        f"{what!r} is neither a run, nor a kernel, nor a launch of run {opened.path.name}",
-        hint=name_hint(what, dict.fromkeys((*known, *run_directory.runs(opened.path.parent)))),
-    )
+    named = launch_names.find(opened, what)
+    if named is None:
+        raise launch_names.unknown(opened, what, "neither a run, nor a kernel, nor a launch", recorded_runs.names())
+    return Selection(diagnosed, named.launches, in_full=named.is_one)
 
 
 def narrowed(selection: Selection, chosen: SiteFilter) -> Selection:

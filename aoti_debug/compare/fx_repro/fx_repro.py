@@ -24,7 +24,7 @@ from aoti_debug.compare.regions.fault_region import fault_region
 from aoti_debug.compare.regions.regions import UNRETURNED, find_regions
 from aoti_debug.package.recording import levels
 from aoti_debug.package.reference.program import Reference
-from aoti_debug.repro.folder import check_free, default_folder, unfinished
+from aoti_debug.repro.folder import check_free, default_path, unfinished
 from aoti_debug.repro.recorded_launch import fault_of, find_launch, require_trust
 from aoti_debug.repro.repro import ReproOptions
 from aoti_debug.repro.run_again import run_again
@@ -77,7 +77,7 @@ def write_fx_repro(
     """Writes the part of the graph that a launch computes as a script, and runs the script once.
 
     Args:
-        options: the output is `repro_fx_<kernel>_<launch>` here by default.
+        options: the output is `repro_fx_<kernel>_<launch>` in the home by default.
         extras: what to write beside it.
         say: is told what happens, a line each.
 
@@ -95,8 +95,8 @@ def write_fx_repro(
     suspects = diagnosed.verdict.suspects if diagnosed.verdict else ()
     selected = find_launch(diagnosed.run, options.kernel, options.launch, suspects)
     require_trust(diagnosed.run, selected, trusted=options.trusted)
-    path = options.output or Path(default_folder(selected, PREFIX))
-    check_free(path)
+    path = options.output or default_path(selected, PREFIX)
+    check_free(path, force=options.force)
     recorded, reference, region = recorded_region(diagnosed.run, selected, say, trusted=options.trusted)
     graph = reference.graph(region.graph, region.function)
     assert graph is not None
@@ -112,7 +112,7 @@ def write_fx_repro(
     texts = {SCRIPT: script_text(module, header, imports, libraries)}
     if FxExtra.MINIFIER in extras:
         texts[LAUNCHER] = launcher_text()
-    with unfinished(path) as folder:
+    with unfinished(path, force=options.force) as folder:
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
         package, device = str(recorded.package), recorded.manifest.device

@@ -49,6 +49,11 @@ class FoundRun:
         return self.run is not None and stamped_directories.has(self.run, ranks_directory.NAME)
 
     @property
+    def is_of_triage(self) -> bool:
+        """True if a triage has recorded it."""
+        return stamped_directories.has(self.directory, TRIAGE)
+
+    @property
     def written(self) -> float:
         """The time at which its record was written, in seconds since 1970."""
         record = next((path for path in self._records() if path.is_file()), self.directory)

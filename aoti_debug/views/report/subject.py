@@ -9,7 +9,6 @@ from pathlib import Path
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Step
 from aoti_debug.compare import stored_comparison
@@ -79,7 +78,7 @@ def find(name: str | Path | None = None) -> ReportSubject:
         RunDirError: there is neither, or it is damaged.
     """
     found = recorded_runs.find(name)
-    if found is not None and stamped_directories.has(found.directory, triage_directory.NAME):
+    if found is not None and found.is_of_triage:
         return of_triage(triage_directory.open_triage(found.directory))
     if found is None and name is None:
         raise RunDirError(

@@ -13,7 +13,9 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines
 from aoti_debug.app.cli.ranks import one_rank
 from aoti_debug.base import wording
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.repro.repro import Repro, ReproOptions, write_repro
+from aoti_debug.runs.rundir import recorded_runs
 
 if TYPE_CHECKING:
     from aoti_debug.compare.fx_repro.fx_repro import FxRepro
@@ -27,7 +29,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
 
 
 @click.command("repro")
-@click.argument("kernel")
+@click.argument("kernel", metavar="[LAUNCH|KERNEL]", default="")
 @click.option(
     "--launch",
     metavar="CALL.LAUNCH",
@@ -39,7 +41,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
     "--output",
     metavar="DIR",
     type=options.FilePath(),
-    help="What to write.  [default: repro_KERNEL_LAUNCH, with .py if it is a single file]",
+    help=f"What to write.  [default: {ResultKind.REPROS.default}/repro_KERNEL_LAUNCH, with .py if it is a single file]",
 )
 @click.option("--single-file", is_flag=True, help="Write one .py that contains the tensors, for an issue tracker.")
 @click.option(
@@ -53,6 +55,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
 @click.option("--fx", is_flag=True, help="Write the part of the program's graph that it computes, as an FX module.")
 @click.option("--minifier", is_flag=True, help="As --fx, with the script that torch's minifier starts from.")
 @click.option("--issue", is_flag=True, help="As --fx, with an issue text for PyTorch: script, observed, versions.")
+@click.option("--force", is_flag=True, help="Replace an earlier repro.")
 @options.trust
 def command(
     *,
@@ -65,20 +68,22 @@ def command(
     fx: bool,
     minifier: bool,
     issue: bool,
+    force: bool,
     trusted: bool,
 ) -> None:
-    """Write a folder that replays one launch of KERNEL alone, from its saved tensors.
+    """Write a folder that replays one launch alone, from its saved tensors.
 
-    KERNEL is a name as `aoti-debug show` prints it. The script needs torch, safetensors and numpy, for a Triton kernel
+    The launch is named by what `aoti-debug show` prints: LAUNCH (0.3, or 3 for short), KERNEL, the beginning of its
+    name or a pattern, or a line of the model (model.py:23). Without it, it is the one that the run's fault, or the
+    finding of the triage, is laid to. The script needs torch, safetensors and numpy, for a Triton kernel
     also triton, for a C++ kernel a compiler; it does not need aoti-debug. If the run saved no tensors of the launch,
     its package is run again at level 1 for that launch. Of a run of several ranks, the first that failed counts.
 
     \b
-    aoti-debug repro cpp_fused_relu_1
-    cd repro_cpp_fused_relu_1_0.3
-    python repro.py               # compares with the recorded outputs
-    python repro.py --sanitize    # finds out-of-bounds accesses
-    python repro.py --help        # --repeat, --poison, --bench, --reduce, ...
+    aoti-debug repro 0.3 -o here
+    python here/repro.py               # compares with the recorded outputs
+    python here/repro.py --sanitize    # finds out-of-bounds accesses
+    python here/repro.py --help        # --repeat, --poison, --bench, --reduce, ...
 
     The script's exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault was not reproduced.
 
@@ -86,7 +91,15 @@ def command(
     eager, or with --compile and --aoti of the script, compiled anew. Exit codes: 0 as recorded, 10 not as recorded.
     """
     one_file = max_size if single_file else None
-    chosen = ReproOptions(kernel, one_rank(run), launch=launch, output=output, one_file=one_file, trusted=trusted)
+    chosen = ReproOptions(
+        kernel or _of_finding(run, launch),
+        one_rank(run),
+        launch=launch,
+        output=output,
+        one_file=one_file,
+        trusted=trusted,
+        force=force,
+    )
     asked = {"--fx": fx, "--minifier": minifier, "--issue": issue}
     if not any(asked.values()):
         _print_repro(write_repro(chosen, _say))
@@ -97,6 +110,17 @@ def command(
     )
 
     _print_fx(write_fx_repro(chosen, [extra for extra in FxExtra if asked[extra.value]], _say))
+
+
+def _of_finding(run: str | None, launch: str | None) -> str:
+    """The launch that the finding of a triage is laid to; "" for a run, or where another launch is chosen."""
+    found = recorded_runs.find(run)
+    if launch is not None or found is None or not found.is_of_triage:
+        return ""
+    from aoti_debug.triage.results import triage_directory  # a repro of a run does without
+
+    where = triage_directory.open_triage(found.directory).finding.where
+    return "" if where is None else where.launch
 
 
 def _say(text: str) -> None:

@@ -103,9 +103,9 @@ def command(
     should agree; RUN/rank2 is the run of one. A KERNEL or NUMBER is of the rank that failed first, or else of the
     first.
 
-    Given a KERNEL or the NUMBER of a launch (0.3, or 3 for short), shows those in full: arguments, values, files, grid,
-    model lines. A pattern of kernel names selects rows of the table. A run that was killed is shown up to its last
-    record.
+    Given a KERNEL, or the beginning of its name, or the NUMBER of a launch (0.3, or 3 for short), shows those in full:
+    arguments, values, files, grid, model lines. A pattern of kernel names, or a line of the model (model.py:23),
+    selects rows of the table. A run that was killed is shown up to its last record.
     """
     asked = ShowOptions(
         what=what,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.app.cli import main
+from aoti_debug.base.machine.files import results_home
 from aoti_debug.package.manifest import Form, Kind, Role
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
@@ -38,9 +39,9 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_unknown_kernel_lists_the_near_ones(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["repro", "aoti_torch_cpu_relu"]) == 2
+    assert main.run(["repro", "aoti_torch_gpu_relu"]) == 2
     error, hint = capsys.readouterr().err.splitlines()
-    assert error == "error: no kernel aoti_torch_cpu_relu in run 20261120-231501-4711"
+    assert error == "error: 'aoti_torch_gpu_relu' is neither a kernel nor a launch of run 20261120-231501-4711"
     assert hint.startswith("hint: there is aoti_torch_cpu_relu_out, ")
     assert sorted(p.name for p in base.iterdir()) == ["runs"]
 
@@ -73,11 +74,26 @@ def test_a_launch_that_is_not_there(base: Path, capsys: pytest.CaptureFixture[st
     assert "'x.y' is no launch" in capsys.readouterr().err
 
 
+def test_without_a_launch_there_must_be_a_fault(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["repro"]) == 2
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error == "error: no launch of run 20261120-231501-4711 is known to be at fault"
+    assert hint == "hint: name a kernel or a launch: aoti-debug show"
+
+
+def test_several_kernels_are_listed(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["repro", "aoti_*"]) == 2
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error == "error: 'aoti_*' names launches of 2 kernels"
+    assert set(hint.removeprefix("hint: there is ").split(", ")) == {"aoti_torch_cpu_relu_out", "aoti_torch_item_bool"}
+
+
 def test_an_existing_folder_is_left_alone(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = base / "repro_aoti_torch_cpu_relu_out_0.0"
-    folder.mkdir()
+    folder = Path("aoti-debug/repros/repro_aoti_torch_cpu_relu_out_0.0")
+    folder.mkdir(parents=True)
+    results_home.mark(Path("aoti-debug"))
     assert main.run(["repro", "aoti_torch_cpu_relu_out"]) == 2
-    assert f"error: {folder.name} already exists\n" in capsys.readouterr().err
+    assert f"error: {folder} already exists\n" in capsys.readouterr().err
     assert list(folder.iterdir()) == []
 
 
@@ -120,8 +136,8 @@ def test_one_file(
     monkeypatch.chdir(tmp_path)
     run = str(saved("mixed").path)
     assert main.run(["repro", "cpp_fused_relu_1", "--run", run, "--single-file"]) == 0
-    (script,) = tmp_path.iterdir()
-    assert capsys.readouterr().out.splitlines()[-1] == f"next: python {script.name}"
+    (script,) = Path("aoti-debug/repros").iterdir()
+    assert capsys.readouterr().out.splitlines()[-1] == f"next: python {script}"
     assert script.name.startswith("repro_cpp_fused_relu_1_0.")
     assert script.suffix == ".py"
     assert main.run(["repro", "cpp_fused_relu_1", "--run", run, "--single-file", "-o", "x.py", "--max-size", "1K"]) == 2

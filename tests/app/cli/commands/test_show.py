@@ -76,6 +76,18 @@ def test_a_run_by_name_or_path(base: Path, capsys: pytest.CaptureFixture[str], w
     ]
 
 
+@pytest.mark.parametrize("word", ["cpp_fused_relu", "cpp…_0", "cpp_fused_relu_0"])
+def test_a_kernel_by_what_a_table_shows_of_it(base: Path, capsys: pytest.CaptureFixture[str], word: str) -> None:
+    assert show(word, "--run", OLD) == 0
+    assert capsys.readouterr().out.startswith("launch 0.0  cpp_fused_relu_0\n")
+
+
+@pytest.mark.parametrize(("word", "kernels"), [("model.py:12", 2), ("*", 2), ("*relu*", 1)])
+def test_words_for_rows_of_the_table(base: Path, capsys: pytest.CaptureFixture[str], word: str, kernels: int) -> None:
+    assert show(word, "--run", OLD) == 0
+    assert sum(line.startswith("   0.") for line in capsys.readouterr().out.splitlines()) == kernels
+
+
 def test_launches_of_a_line(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert show("--line", "model.py:12", "--run", OLD) == 0
     assert "0.1" in capsys.readouterr().out

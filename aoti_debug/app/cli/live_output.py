@@ -13,27 +13,51 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from aoti_debug.app.cli.lines import is_live, print_lines, width
 from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import steps
 from aoti_debug.base.machine.steps import LastDurations, Step, StepListener
 from aoti_debug.base.terminal_cells import shorten_middle
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
+from aoti_debug.runs.run.options import Shown
 from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.formats import journal_end
+from aoti_debug.runs.rundir.formats.journal_end import NewestLaunch
 from aoti_debug.runs.rundir.run_json import RunStage
 
 _REFRESH = 0.25  # seconds
+_BAR = 20  # columns
+
+
+def shown(*, verbose: bool, quiet: bool, is_level_given: bool) -> Shown:
+    """What a run prints of its launches: on a terminal, a counter stands in place of thousands of names.
+
+    Raises:
+        UsageError: both flags are given.
+    """
+    if verbose and quiet:
+        raise UsageError("-v and -q exclude each other", hint="-v prints names, -q prints nothing while the model runs")
+    if quiet:
+        return Shown.NOTHING
+    return Shown.ALL if verbose or (is_level_given and not sys.stdout.isatty()) else Shown.VALUES
 
 
 class LiveOutput(Observer):
-    """Passes the process's output through; on a terminal, a progress line below it counts the saved tensors."""
+    """Passes the process's output through; on a terminal, a progress line below it counts calls, launches and tensors.
 
-    def __init__(self, calls: int) -> None:
+    Args:
+        has_progress: False for no such line.
+    """
+
+    def __init__(self, calls: int, *, has_progress: bool) -> None:
         self._calls = calls
         self._console = Console(stderr=True)
+        self._has_progress = has_progress and is_live(self._console)
         self._progress: Progress | None = None
         self._saved: SavedSoFar | None = None
+        self._launched: LaunchedSoFar | None = None
         self._next = 0.0
 
     def __enter__(self) -> LiveOutput:
@@ -46,12 +70,14 @@ class LiveOutput(Observer):
     def started(self, run: Path) -> None:
         """Reads how many launches a call has."""
         package = manifest.from_json((run / run_directory.MANIFEST).read_bytes())
-        self._saved = SavedSoFar(run / "tensors", launches_per_call(package), self._calls)
+        per_call = launches_per_call(package)
+        self._saved = SavedSoFar(run / "tensors", per_call, self._calls)
+        self._launched = LaunchedSoFar(run / run_directory.JOURNAL, per_call, self._calls)
 
     def reached(self, stage: RunStage) -> None:
         """Starts the progress line when the package is loaded."""
-        if stage is RunStage.LOAD and is_live(self._console):
-            columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        if stage is RunStage.LOAD and self._has_progress:
+            columns = (SpinnerColumn(), BarColumn(_BAR), TextColumn("{task.description}"), TimeElapsedColumn())
             self._progress = Progress(*columns, console=self._console, transient=True, redirect_stdout=False)
             self._progress.add_task("running", total=None)
             self._progress.start()
@@ -69,14 +95,46 @@ class LiveOutput(Observer):
     def tick(self) -> None:
         """Refreshes the progress line."""
         now = time.monotonic()
-        if self._progress is None or self._saved is None or now < self._next:
+        if self._progress is None or self._saved is None or self._launched is None or now < self._next:
             return
         self._next = now + _REFRESH
         self._saved.update()
+        self._launched.update()
+        launches = max(self._saved.launches, self._launched.launches)
+        text = self._saved.text() or self._launched.text() or "running"
         task = self._progress.task_ids[0]
-        self._progress.update(
-            task, description=self._saved.text(), total=self._saved.total, completed=self._saved.launches
-        )
+        self._progress.update(task, description=text, total=self._saved.total, completed=launches)
+
+
+class LaunchedSoFar:
+    """The calls and launches that a run has begun so far, read from its journal.
+
+    Args:
+        per_call: launches of a call; None if that is unknown beforehand.
+
+    Attributes:
+        launches: those that have begun.
+    """
+
+    def __init__(self, journal: Path, per_call: int | None, calls: int) -> None:
+        self._journal = journal
+        self._per_call = per_call
+        self._calls = calls
+        self._newest: NewestLaunch | None = None
+        self.launches = 0
+
+    def update(self) -> None:
+        """Reads the newest launch."""
+        self._newest = journal_end.newest_launch(self._journal) or self._newest
+        if self._newest is not None and self._per_call is not None:
+            self.launches = self._newest.key.call * self._per_call + self._newest.key.launch + 1
+
+    def text(self) -> str:
+        """ "call 12 of 1000, 513 launches"; "" before the first launch."""
+        if self._newest is None:
+            return ""
+        launches = wording.pluralize(self._newest.number, "launch")
+        return f"call {self._newest.key.call + 1} of {self._calls}, {launches}"
 
 
 class SavedSoFar:
@@ -115,9 +173,9 @@ class SavedSoFar:
             self.launches = call * self._per_call + launch + 1
 
     def text(self) -> str:
-        """ "launch 0.3: 2 tensors, 1.0 KiB"; "running" before anything was saved."""
+        """ "launch 0.3: 2 tensors, 1.0 KiB"; "" before anything was saved."""
         if not self._done:
-            return "running"
+            return ""
         call, launch = max(self._done)
         return f"launch {call}.{launch}: {wording.pluralize(self.files, 'tensor')}, {wording.byte_size(self.bytes)}"
 

@@ -162,6 +162,20 @@ wide = click.option(
 )
 
 
+def verbosity(command: _Command) -> _Command:
+    """-v and -q; the command takes `verbose` and `quiet`."""
+    quiet = click.option(
+        "-q", "--quiet", is_flag=True, help="Print what was found and where the run is: no names, values or progress."
+    )
+    verbose = click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        help="At level 3, print the name of each launch; without -v only in a pipe, and if --level 3 is given.",
+    )
+    return verbose(quiet(command))
+
+
 def user_code(command: Callable[..., Any]) -> Callable[..., Any]:
     """--import, --load-library and --trust; the command takes them as one `user_code`."""
 

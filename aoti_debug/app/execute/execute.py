@@ -116,14 +116,18 @@ class _LatestLinker(Observer):
         self._observer.tick()
 
 
+def _level(options: RunOptions) -> int:
+    given = configuration.level_given(options)
+    return Level.NAMES.value if given is None else given
+
+
 def _info(script: UserScript, options: RunOptions) -> RunInfo:
-    level = configuration.level_given(options)
     return RunInfo(
         tool_version=__version__,
         torch_version=configuration.installed_torch(),
         pid=os.getpid(),
         started=datetime.now().astimezone().isoformat(timespec="seconds"),
-        level=Level.NAMES.value if level is None else level,
+        level=_level(options),
         filters=options.filters or (),
         module_filters=options.modules or (),
         line_filters=options.lines or (),
@@ -139,7 +143,8 @@ def _environment(path: Path, options: RunOptions) -> dict[str, str]:
     users = os.environ.get("PYTHONPATH")
     search = os.pathsep.join([str(STARTUP), *([users] if users else [])])
     hidden = {} if users is None else {_USERS: users}
-    return {**os.environ, **configuration.recording_variables(path, options), "PYTHONPATH": search, **hidden}
+    recording = configuration.recording_variables(path, options, _level(options))
+    return {**os.environ, **recording, "PYTHONPATH": search, **hidden}
 
 
 def _exit_code(report: Report, *, has_finding: bool) -> int:

@@ -8,7 +8,7 @@ from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import UsageError
 
 LEVELS = tuple(Level)
-MEANINGS = "0 off, 1 save tensors, 2 print values, 3 print kernel names, hash: the hash of every tensor, nothing else"
+MEANINGS = "0 off, 1 save tensors, 2 print values, 3 record launches, hash: the hash of every tensor, nothing else"
 WITH_HASHES = (Level.SAVE, Level.VALUES, Level.HASH)  # what records the hash of every tensor
 _HASH = "hash"
 

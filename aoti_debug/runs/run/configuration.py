@@ -7,7 +7,7 @@ from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 
-from aoti_debug.base.abi import Variable
+from aoti_debug.base.abi import Level, Variable
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import current_rank
@@ -19,7 +19,7 @@ from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.run import options as run_options
 from aoti_debug.runs.run.interposer import prepare
-from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.protocol import InterposedLibraries, RunRequest
 from aoti_debug.runs.rundir import ranks_directory, run_json
 from aoti_debug.runs.rundir.run_json import RankInfo, RunInfo
@@ -182,14 +182,22 @@ def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOption
     )
 
 
-def _print(options: RunOptions) -> str | None:
-    """The printing of a run with summaries: nothing, unless a level or the environment asks for it."""
-    is_asked = options.level is not None or Variable.PRINT.value in os.environ
-    return None if options.summaries is None or is_asked else "none"
+def _print(options: RunOptions, level: int) -> str | None:
+    """The variable for what is printed; with summaries nothing, unless a level or the environment asks for it."""
+    if options.shown is Shown.NOTHING:
+        return "none"
+    if Variable.PRINT.value in os.environ:
+        return None
+    hides_names = options.shown is Shown.VALUES and level == Level.NAMES
+    return "none" if hides_names or (options.summaries is not None and options.level is None) else None
 
 
-def recording_variables(path: Path, options: RunOptions) -> dict[str, str]:
-    """The variables that configure the runtime, which writes to a run directory."""
+def recording_variables(path: Path, options: RunOptions, level: int) -> dict[str, str]:
+    """The variables that configure the runtime, which writes to a run directory.
+
+    Args:
+        level: the one in force.
+    """
     variables = {
         Variable.RUN: path,
         Variable.LEVEL: None if options.level is None else levels.written(options.level),
@@ -201,7 +209,7 @@ def recording_variables(path: Path, options: RunOptions) -> dict[str, str]:
         Variable.FLIGHT: options.flight,
         Variable.CRUMB_EVERY: options.crumb_every,
         Variable.SUMMARIES: options.summaries,
-        Variable.PRINT: _print(options),
+        Variable.PRINT: _print(options, level),
         Variable.BACKTRACE: os.environ.get(Variable.BACKTRACE.value, "1"),
         Variable.GUARDS: 1 if options.guards else None,
         Variable.WATCH: ";".join(options.watch) or None,
@@ -213,10 +221,11 @@ def recording_variables(path: Path, options: RunOptions) -> dict[str, str]:
     return {name.value: str(value) for name, value in variables.items() if value is not None}
 
 
-def run_environment(path: Path, options: RunOptions, temporary: Path) -> dict[str, str]:
+def run_environment(path: Path, options: RunOptions, level: int, temporary: Path) -> dict[str, str]:
     """This process's environment and the variables that configure the runtime.
 
     Args:
+        level: the one in force.
         temporary: where torch unpacks the package; a process that dies leaves it there.
     """
     return {
@@ -225,7 +234,7 @@ def run_environment(path: Path, options: RunOptions, temporary: Path) -> dict[st
         **options.environment,
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(temporary),
-        **recording_variables(path, options),
+        **recording_variables(path, options, level),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from enum import Enum
 from pathlib import Path
 
 from aoti_debug.base.errors import UsageError
@@ -20,6 +21,14 @@ from aoti_debug.runs.rundir import run_directory, watch_condition
 
 PHASES = ("before", "after", "both")
 MAX_FLIGHT = 65536  # launches
+
+
+class Shown(str, Enum):
+    """What a model prints of its launches while it runs."""
+
+    ALL = "all"  # names at level 3, statistics and values at level 2
+    VALUES = "values"  # as ALL, without the names of level 3
+    NOTHING = "nothing"
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,7 @@ class RunOptions:
         weights: a file that torch.save has written: tensors that take the place of weights and buffers, by their names.
         memory: keep the counters of memory around each call.
         device_times: on a GPU, keep what its profiler records of the calls, or of replays of a CUDA graph.
+        shown: what is printed of launches; NOTHING also if the environment asks for more.
     """
 
     package: Path
@@ -93,6 +103,7 @@ class RunOptions:
     weights: Path | None = None
     memory: bool = False
     device_times: DeviceTimes | None = None
+    shown: Shown = Shown.ALL
 
     @property
     def site_filter(self) -> SiteFilter:

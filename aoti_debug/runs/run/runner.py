@@ -153,7 +153,7 @@ def _run_in(
     _write_run_files(path, info, target, options)
     observer.started(path)
     began = time.monotonic()
-    environment = configuration.run_environment(path, options, temporary)
+    environment = configuration.run_environment(path, options, info.level, temporary)
     try:
         stopwatch.next("import torch")
         python_process.wait_for_imports(environment)

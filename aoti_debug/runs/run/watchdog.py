@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
-import struct
 import time
 from pathlib import Path
 
-from aoti_debug.base import abi
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.runs.rundir import breadcrumbs
+from aoti_debug.runs.rundir.formats import journal_end
 from aoti_debug.runs.rundir.run_json import RunStage
 
 REQUEST = signal.SIGRTMIN + 7  # kStackRequest of runtime_shims/crash/backtrace.h
@@ -20,7 +18,6 @@ _POLL_INTERVAL = 1.0  # seconds between two reads of the journal
 _STACKS_TIMEOUT = 2.0  # seconds in which the threads must write their stacks
 _QUIET_TIME = 0.3  # seconds without another stack after which all threads are taken to have answered
 _MAX_THREADS = 256
-_RECORD_SIZE = struct.Struct("<I")
 _CALLED = frozenset({RunStage.CALL, RunStage.SYNCHRONISE, RunStage.UNLOAD})
 _LOADED = _CALLED | {RunStage.LOAD}
 
@@ -80,41 +77,9 @@ def progress(run: Path) -> object:
 
 
 def _journal_end(path: Path) -> tuple[tuple[int, int, int], ...]:
-    """The newest block of each thread and the end of its records.
-
-    The content is read since the file is mapped memory: its time and size do not change.
-    """
-    try:
-        with path.open("rb") as file:
-            return _thread_ends(file.fileno(), os.fstat(file.fileno()).st_size)
-    except FileNotFoundError:
-        return ()
-
-
-def _thread_ends(descriptor: int, size: int) -> tuple[tuple[int, int, int], ...]:
-    newest: dict[int, tuple[int, int]] = {}
-    header = abi.BLOCK_HEADER
-    for offset in range(abi.JOURNAL_HEADER.size, size, abi.BLOCK_BYTES):
-        data = os.pread(descriptor, header.size, offset)
-        if len(data) < header.size:
-            break
-        magic, thread, sequence = header.codec.unpack(data)
-        if magic == abi.BLOCK_MAGIC and sequence >= newest.get(thread, (-1, 0))[0]:
-            newest[thread] = (sequence, offset)
-    return tuple(
-        (thread, sequence, _records_end(os.pread(descriptor, abi.BLOCK_BYTES, offset)))
-        for thread, (sequence, offset) in sorted(newest.items())
-    )
-
-
-def _records_end(block: bytes) -> int:
-    position = abi.BLOCK_HEADER.size
-    while position + _RECORD_SIZE.size <= len(block):
-        (size,) = _RECORD_SIZE.unpack_from(block, position)
-        if size == 0:
-            break
-        position += size
-    return position
+    """The newest block of each thread and the end of its records."""
+    blocks = journal_end.newest_blocks(path).items()
+    return tuple((thread, sequence, journal_end.records_end(block)) for thread, (sequence, block) in blocks)
 
 
 def _bytes(path: Path) -> bytes:

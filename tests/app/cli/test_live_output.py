@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.app.cli import live_output
-from aoti_debug.app.cli.live_output import SavedSoFar, TimedPhase, launches_per_call, timing_lines
+from aoti_debug.app.cli.live_output import LaunchedSoFar, SavedSoFar, TimedPhase, launches_per_call, timing_lines
 from aoti_debug.base import terminal_cells
+from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.steps import LastDurations, Step
-from tests.factories import make_manifest, site
+from aoti_debug.runs.run.options import Shown
+from tests.factories import JournalWriter, make_manifest, site, tensor
 
 KERNELS = make_manifest(site("cpp_fused_relu_0"), site("triton_poi_fused_1"))
 
@@ -16,7 +18,7 @@ KERNELS = make_manifest(site("cpp_fused_relu_0"), site("triton_poi_fused_1"))
 def test_how_much_was_saved_so_far(tmp_path: Path) -> None:
     saved = SavedSoFar(tmp_path / "tensors", 4, 2)
     saved.update()
-    assert (saved.text(), saved.launches, saved.total) == ("running", 0, 8)
+    assert (saved.text(), saved.launches, saved.total) == ("", 0, 8)
     for folder, size in (("0/0003_a", 1000), ("0/0000_b", 24), ("c0/0009_c", 5000)):
         path = tmp_path / "tensors" / folder
         path.mkdir(parents=True)
@@ -29,6 +31,41 @@ def test_how_much_was_saved_so_far(tmp_path: Path) -> None:
     (newest / "y.safetensors").write_bytes(bytes(1024))
     saved.update()
     assert saved.text() == "launch 1.10: 3 tensors, 2.0 KiB"
+
+
+def test_how_many_calls_have_begun(tmp_path: Path) -> None:
+    launched = LaunchedSoFar(tmp_path / "journal.bin", 4, 1000)
+    launched.update()
+    assert (launched.text(), launched.launches) == ("", 0)
+    writer = JournalWriter()
+    for call in range(12):
+        writer.launch(0, 0, tensor(2), call=call)
+    (tmp_path / "journal.bin").write_bytes(writer.bytes())
+    launched.update()
+    assert (launched.text(), launched.launches) == ("call 12 of 1000, 12 launches", 45)
+
+
+@pytest.mark.parametrize(
+    ("flags", "on_a_terminal", "in_a_pipe"),
+    [
+        ({}, Shown.VALUES, Shown.VALUES),
+        ({"is_level_given": True}, Shown.VALUES, Shown.ALL),
+        ({"verbose": True}, Shown.ALL, Shown.ALL),
+        ({"quiet": True, "is_level_given": True}, Shown.NOTHING, Shown.NOTHING),
+    ],
+)
+def test_what_a_run_prints(
+    monkeypatch: pytest.MonkeyPatch, flags: dict[str, bool], on_a_terminal: Shown, in_a_pipe: Shown
+) -> None:
+    known = {"verbose": False, "quiet": False, "is_level_given": False} | flags
+    assert live_output.shown(**known) is in_a_pipe
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert live_output.shown(**known) is on_a_terminal
+
+
+def test_two_flags_that_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="-v and -q exclude each other"):
+        live_output.shown(verbose=True, quiet=True, is_level_given=False)
 
 
 def test_launches_that_a_call_has() -> None:

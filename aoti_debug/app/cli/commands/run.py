@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines, width
-from aoti_debug.app.cli.live_output import START, LiveOutput, TimedPhase, timing_lines
+from aoti_debug.app.cli.live_output import START, LiveOutput, TimedPhase, shown, timing_lines
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.app.cli.unmatched import (
     uncalled_inspector_warning,
@@ -19,7 +20,7 @@ from aoti_debug.app.cli.unmatched import (
     unmatched_watch_warning,
 )
 from aoti_debug.base import terminal_cells, wording
-from aoti_debug.base.abi import Level, SaveStatus
+from aoti_debug.base.abi import Level, SaveStatus, Variable
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine import current_rank as machine_ranks
 from aoti_debug.base.machine.files.results_home import ResultKind
@@ -34,7 +35,7 @@ from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.inspector import InspectorError
-from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES, RunOptions
+from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES, RunOptions, Shown
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir import rescued_tensors, watch_condition
 from aoti_debug.runs.rundir import summaries as run_summaries
@@ -185,6 +186,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     help="Call the model N times, at level hash (or 2 or 1), and name the launches whose results change although what "
     "they read does not.",
 )
+@options.verbosity
 @options.timings
 @click.pass_context
 def command(
@@ -217,6 +219,8 @@ def command(
     tag: str,
     ranks: str,
     repeat: int | None,
+    verbose: bool,
+    quiet: bool,
     timings: bool,
 ) -> None:
     """Run the instrumented package PACKAGE.pt2 and record every kernel launch.
@@ -230,8 +234,11 @@ def command(
     start = TimedPhase(START, since_process_start())
     if freq is not None and not summaries:
         raise UsageError("--freq needs --summaries", hint="aoti-debug run PACKAGE.pt2 --calls N --summaries --freq K")
+    is_level_given = level is not None or Variable.LEVEL.value in os.environ
+    shows = shown(verbose=verbose, quiet=quiet, is_level_given=is_level_given)
     if repeat is not None:
         _require_repeatable(level, calls, launches, phase)
+        shows = Shown.NOTHING
         level, calls, phase = level or Level.HASH.value, repeat, "both" if level == 1 else None
     chosen = RunOptions(
         package=package,
@@ -259,17 +266,17 @@ def command(
         tag=tag,
         ranks=ranks,
         rank=machine_ranks.of_environment(),
-        environment={} if repeat is None else {"AOTI_DEBUG_PRINT": "none"},
         summaries=(freq or 1) if summaries else None,
+        shown=shows,
     )
-    with LiveOutput(calls) as live:
+    with LiveOutput(calls, has_progress=not quiet) as live:
         result = runner.run(chosen, live)
     package_manifest = result.run.manifest
     print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
     print_lines(unmatched_watch_warning(package_manifest, watch_condition.unmatched(watch, package_manifest)), err=True)
     print_lines(uncalled_inspector_warning(package_manifest, tag, ranks if inspector else ""), err=True)
     print_lines(terminal_cells.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
-    print_lines(summary(result, width()))
+    print_lines(place_lines(result, width()) if quiet else summary(result, width()))
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
         if random_inputs is not None:
@@ -330,13 +337,18 @@ def summary(result: RunResult, columns: int) -> list[str]:
         facts.append(f"{wording.duration(run.info.exit.seconds)} in the model")
     facts.append(f"{wording.duration(result.seconds)} in all")
     lines = terminal_cells.wrapped(", ".join(facts), columns)
-    notes = [f"note: {note.text}" for note in run.timeline.notes] + ([f"note: {result.lost}"] if result.lost else [])
-    lines += [line for note in notes for line in terminal_cells.wrapped(note, columns)]
-    lines.append(f"run: {_relative(run.path)}")
+    lines += place_lines(result, columns)
     if result.verdict is None and run.launches:
         has_summaries = any((run.path / name).exists() for name in run_summaries.FILES)
         lines.append(f"next: {suggested_commands.summaries(run) if has_summaries else suggested_commands.show(run)}")
     return lines
+
+
+def place_lines(result: RunResult, columns: int) -> list[str]:
+    """What is incomplete of the records of a run, and where they are."""
+    notes = [note.text for note in result.run.timeline.notes] + ([result.lost] if result.lost else [])
+    lines = [line for note in notes for line in terminal_cells.wrapped(f"note: {note}", columns)]
+    return [*lines, f"run: {_relative(result.run.path)}"]
 
 
 def _saved(run: RunDir) -> list[str]:

@@ -18,6 +18,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from tests.paths import TESTS
 from tests.runs.show.recorded import long_names
 from tests.schema import problems
+from tests.terminal import on_terminal, piped
 
 
 @pytest.fixture(autouse=True)
@@ -181,10 +182,11 @@ def act_line() -> int:
 def test_the_printers_own_stderr_is_kept_in_order(
     faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    assert main.run(["run", str(faulty_package)]) == 0
+    assert main.run(["run", str(faulty_package), "--level", "3"]) == 0
     err = capfdbinary.readouterr().err
     assert err == Path("aoti-debug/runs/latest/stderr.log").read_bytes()
     numbers = [line.split()[0] for line in err.decode().splitlines()]
+    assert numbers
     assert numbers == [f"0.{n}" for n in range(len(numbers) // 2) for _ in range(2)]
 
 
@@ -222,6 +224,16 @@ def test_the_summary_fits_the_terminal(tmp_path: Path, columns: int, notes: int)
     assert found[0].startswith("30 launches in 1 call, ")
     assert len(found[1:end]) == notes
     assert max(map(len, found[:end])) <= columns
+
+
+def test_names_of_launches_are_printed_if_they_are_asked_for(faulty_package: Path, tmp_path: Path) -> None:
+    given = ("run", str(faulty_package), "--import", "tests.faulty_ops", "--out", str(tmp_path))
+    on_screen = on_terminal(*given, columns=80)
+    assert not any(" before " in line for line in on_screen)
+    assert on_screen[-1] == "next: aoti-debug show"
+    assert any("0.0 before " in line for line in on_terminal(*given, "-v", columns=80))
+    (line,) = piped(*given, "--quiet")
+    assert line.startswith("run: ")
 
 
 def test_timings(faulty_package: Path, capfd: pytest.CaptureFixture[str]) -> None:

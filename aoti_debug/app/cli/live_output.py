@@ -32,7 +32,7 @@ _BAR = 20  # columns
 
 
 def shown(*, verbose: bool, quiet: bool, is_level_given: bool) -> Shown:
-    """What a run prints of its launches: on a terminal, a counter stands in place of thousands of names.
+    """The printing of launches that is asked for: on a terminal, a counter stands in place of thousands of names.
 
     Raises:
         UsageError: both flags are given.

@@ -24,7 +24,7 @@ MAX_FLIGHT = 65536  # launches
 
 
 class Shown(str, Enum):
-    """What a model prints of its launches while it runs."""
+    """The text of its launches that a model prints while it runs."""
 
     ALL = "all"  # names at level 3, statistics and values at level 2
     VALUES = "values"  # as ALL, without the names of level 3

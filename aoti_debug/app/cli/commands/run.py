@@ -345,7 +345,7 @@ def summary(result: RunResult, columns: int) -> list[str]:
 
 
 def place_lines(result: RunResult, columns: int) -> list[str]:
-    """What is incomplete of the records of a run, and where they are."""
+    """The notes on what is incomplete of a run, and its directory."""
     notes = [note.text for note in result.run.timeline.notes] + ([result.lost] if result.lost else [])
     lines = [line for note in notes for line in terminal_cells.wrapped(f"note: {note}", columns)]
     return [*lines, f"run: {_relative(result.run.path)}"]

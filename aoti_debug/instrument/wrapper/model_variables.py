@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, variables
+from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.instrument.wrapper.launches.slots import resolve_alias
 from aoti_debug.package.manifest import Constant
 
 _INPUT = re.compile(r'\binputs_info_\[(\d+)\]\.name = "([^"]*)";')
@@ -29,12 +31,14 @@ def constants(wrapper: str) -> tuple[Constant, ...]:
 
 
 def outputs(wrapper: str, body: Body) -> tuple[str, ...]:
-    """Returns the variable of each output of run_impl, in order; "" if unknown."""
+    """Returns the variable of each output of run_impl, in order: of a view, the one that it is of; "" if unknown."""
     weights = constants(wrapper)
+    bases = variables(mask(wrapper), body).bases
     names: dict[int, str] = {}
     for m in _OUTPUT.finditer(wrapper, body.opening, body.closing):
         position = m.group(3)
-        names[int(m.group(1))] = m.group(2) or (weights[int(position)].name if int(position) < len(weights) else "")
+        name = m.group(2) or (weights[int(position)].name if int(position) < len(weights) else "")
+        names[int(m.group(1))] = resolve_alias(name, bases)
     return tuple(names.get(position, "") for position in range(max(names) + 1)) if names else ()
 
 

@@ -31,6 +31,9 @@ void AOTInductorModel::run_impl(AtenTensorHandle* input_handles, AtenTensorHandl
     output_handles[0] = constants_->at(0);
     aoti_torch_clone(arg5_1, &output_handles[3]);
     output_handles[4] = buf2.release();
+    auto buf7 = wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper(buf6, 2, int_array_0, int_array_1, 0L));
+    auto var_0 = wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper(buf7, 3, int_array_2, int_array_3, 0L));
+    output_handles[5] = var_0.release();
     true_graph_0_buf1 = std::move(inner_buf0);
     buf9 = std::move(true_graph_0_buf1);
     auto buf2 = std::move(buf1);  // reuse
@@ -50,7 +53,7 @@ def test_constants_with_their_names_in_the_module() -> None:
 
 def test_outputs_of_the_model_only() -> None:
     (body,) = (b for b in entry_points(mask(WRAPPER)) if b.name == "run_impl")
-    assert model_variables.outputs(WRAPPER, body) == ("l_weight", "buf9", "", "", "buf2")
+    assert model_variables.outputs(WRAPPER, body) == ("l_weight", "buf9", "", "", "buf2", "buf6")
 
 
 def test_variables_that_are_moved_to_an_output_over_several_moves() -> None:

@@ -101,18 +101,19 @@ def check_free(path: Path, *, force: bool = False) -> None:
     """
     if not (path.exists() or path.is_symlink()):
         return
-    is_repro = not path.is_symlink() and _is_repro(path / SCRIPT if path.is_dir() else path)
     if not force:
-        hint = "--force replaces it, -o names another place" if is_repro else "-o names another place"
+        hint = "--force replaces it, -o names another place" if is_repro(path) else "-o names another place"
         raise UsageError(f"{path} already exists", hint=hint)
-    if not is_repro:
+    if not is_repro(path):
         raise UsageError(f"{path} is no repro: --force does not replace it", hint="-o names another place")
 
 
-def _is_repro(script: Path) -> bool:
-    """True if a file is a script that says at its beginning that this tool has written it."""
+def is_repro(path: Path) -> bool:
+    """True if a script, or that of a folder, says at its beginning that this tool has written it; not for a link."""
     try:
-        with script.open("rb") as file:
+        if path.is_symlink():
+            return False
+        with (path / SCRIPT if path.is_dir() else path).open("rb") as file:
             return b"aoti-debug" in file.read(_HEAD)
     except OSError:
         return False

@@ -42,7 +42,7 @@ WINGS = {
         *("results", "build_failures", "contracts", "nonfinite", "memory_errors", "investigation", "checks", OWN),
         "minify",
     ),
-    "views": ("call_text", "report", "kernel_code", "bundle", "summaries", "memory", "profile"),
+    "views": ("call_text", "report", "kernel_code", "bundle", "results", "summaries", "memory", "profile"),
     "app": ("doctor", "torch_compile", "execute", "cli"),
 }
 MODULES = ("__init__", "__main__")  # all that lie directly in aoti_debug/

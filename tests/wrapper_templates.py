@@ -34,7 +34,7 @@ def share() -> None:
         return
     if find_compiler().is_clang:
         return
-    headers = cache.directory() / f"headers-{cache.key(DECLARATIONS)}"
+    headers = cache.directory().with_name("aoti_debug_tests") / f"headers-{cache.key(DECLARATIONS)}"  # not for users
     if str(headers) == codecache._HEADER_DIR:
         return
     codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR = str(headers), str(headers / "locks")

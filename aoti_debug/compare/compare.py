@@ -40,7 +40,7 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import ModelCalls, RunOptions, recording_everything
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.run.supervise import Observer
-from aoti_debug.runs.rundir import ranks_directory, run_directory, run_json
+from aoti_debug.runs.rundir import ranks_directory, recorded_runs, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 
@@ -54,7 +54,7 @@ class CompareOptions(ModelCalls):
     """The model or run to compare with its program.
 
     Attributes:
-        model: an exported program, a compiled or an instrumented package, or a run directory.
+        model: an exported program, a compiled or an instrumented package, or a run: its directory or name.
         exported: the exported program that a compiled package came from.
         random_inputs: the seed of inputs to make, for a first look; None to take given ones.
         filters: the launches to compare.
@@ -84,6 +84,9 @@ def compare(options: CompareOptions, listener: StepListener | None = None) -> Co
         RunDirError: the run cannot be read, or cannot be repeated.
     """
     _check(options)
+    recorded = None if options.model.is_file() else recorded_runs.find(options.model)
+    if recorded is not None and recorded.run is not None:
+        options = replace(options, model=recorded.run)
     is_new_base = not options.out.exists()
     folder = stamped_directories.make(options.out)
     try:

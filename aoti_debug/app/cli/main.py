@@ -35,6 +35,8 @@ VERBS = {
     "repro": "Write a script that replays one kernel launch alone.",
     "report": "Write an HTML page that shows a run or a triage.",
     "bundle": "Pack a run or a triage into one archive to send.",
+    "list": "List what commands have made, and what it takes on the disk.",
+    "clean": "Delete what commands have made, and the cache.",
     "doctor": "Check that this machine can build, run and debug models.",
 }
 # Their processes are forked from one that imports torch while this one imports the command.

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +19,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ToolchainError, UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine import cache
+from aoti_debug.base.machine import cache, cache_size
 from aoti_debug.base.machine import compiler as compilers
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes import child_process
@@ -187,7 +188,7 @@ def directories() -> Iterator[MachineCheck]:
     """Checks that the directories for runs, temporary files and caches are writable and have space."""
     yield _results()
     yield _directory("temporary files", Path(tempfile.gettempdir()), "export TMPDIR=DIR names another place")
-    yield _directory("cache", cache.directory(), "export XDG_CACHE_HOME=DIR names another place")
+    yield _cache()
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         if os.environ.get(name):
             yield _directory(name, Path(os.environ[name]), f"unset {name}, or let it name a place that can be written")
@@ -200,6 +201,15 @@ def _results() -> MachineCheck:
         return _directory("runs", ResultKind.RUNS.place(), todo)
     except UsageError as error:
         return missing_required("runs", str(error), todo)
+
+
+def _cache() -> MachineCheck:
+    """Checks the cache, and says what it takes."""
+    check = _directory("cache", cache.directory(), "export XDG_CACHE_HOME=DIR names another place")
+    taken = sum(entry.bytes for entry in cache_size.entries(cache.directory()))
+    rest = "" if taken <= cache_size.LIMIT else ", the next build deletes what is above that"
+    bound = f"it takes {_size(taken)} of at most {_size(cache_size.LIMIT)}{rest}; aoti-debug clean --cache empties it"
+    return replace(check, found=f"{check.found}; {bound}")
 
 
 def _directory(name: str, path: Path, todo: str) -> MachineCheck:

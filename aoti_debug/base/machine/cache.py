@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.base.machine import user_directories
+from aoti_debug.base.machine import cache_size, user_directories
 
 
 def make() -> str:
@@ -72,7 +72,8 @@ def key(*parts: str) -> str:
 def entry(kind: str, name: str, fill: Fill, kept: int = KEPT_ENTRIES) -> Path:
     """Returns the directory of an entry; a missing one is made by `fill` in an empty directory, which is then renamed.
 
-    An exception of `fill` is passed on and leaves no entry. Of one kind, `kept` entries are kept at most.
+    An exception of `fill` is passed on and leaves no entry. Of one kind, `kept` entries are kept at most; of all kinds
+    together, what takes less than `cache_size.LIMIT`.
     """
     found = find(kind, name)
     if found is not None:
@@ -91,6 +92,7 @@ def entry(kind: str, name: str, fill: Fill, kept: int = KEPT_ENTRIES) -> Path:
             except OSError:
                 if not path.is_dir():
                     raise
+    cache_size.shrink(directory())
     return path
 
 

@@ -8,12 +8,10 @@ aoti-debug/runs/
 from __future__ import annotations
 
 import gc
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +24,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories, untrusted_files
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.files.stamped_directories import LATEST
+from aoti_debug.base.machine.processes import process_age
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, recorded_runs, rescued_tensors, run_json
@@ -376,13 +375,4 @@ def _is_alive(info: RunInfo) -> bool:
     """True if the run's process is alive: a process of its id on this machine that did not start after the run."""
     if info.rank is not None and info.rank.machine != ranks_directory.machine_name():
         return False
-    try:
-        fields = Path(f"/proc/{info.pid}/stat").read_text().rpartition(")")[2].split()
-        uptime = float(Path("/proc/uptime").read_text().split()[0])
-    except OSError:
-        return False
-    if fields[0] in ("Z", "X"):
-        return False
-    age = uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    since_start = datetime.now().astimezone() - run_json.started_at(info)
-    return age >= since_start.total_seconds() - 5
+    return process_age.is_running_since(info.pid, run_json.started_at(info).timestamp())

@@ -1,9 +1,10 @@
-"""Checks, before work begins, that a disk and the memory have room for it."""
+"""Checks, before work begins, that a disk and the memory have room for it; what a directory takes."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,3 +57,22 @@ def require_memory(size: int, what: str, *, hint: str) -> None:
 def _refuse(what: str, needed: int, where: str, free: int, hint: str) -> None:
     sizes = [wording.byte_size(size) for size in (needed, free)]
     raise TargetError(f"{what} needs {sizes[0]} {where}, and {sizes[1]} are free", hint=hint)
+
+
+def bytes_of(path: Path) -> int:
+    """The bytes on the disk of a file, or of a directory with all below it; links are not followed, and count once."""
+    seen: set[tuple[int, int]] = set()
+    total = 0
+    waiting = [path]
+    while waiting:
+        current = waiting.pop()
+        try:
+            found = current.lstat()
+            if stat.S_ISDIR(found.st_mode):
+                waiting += current.iterdir()
+        except FileNotFoundError:
+            continue  # deleted meanwhile
+        if (found.st_dev, found.st_ino) not in seen:
+            seen.add((found.st_dev, found.st_ino))
+            total += found.st_blocks * 512
+    return total

@@ -1,0 +1,61 @@
+"""`aoti-debug clean`: deletes what commands have made, and the cache."""
+
+from __future__ import annotations
+
+import click
+
+from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.base import wording
+from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import cache, cache_size
+from aoti_debug.views.results.delete_results import Unwanted, delete, unwanted
+from aoti_debug.views.results.made_results import made_results
+
+
+@click.command("clean")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--all", "all_", is_flag=True, help="Delete everything that `aoti-debug list` names.")
+@click.option(
+    "--older-than", metavar="DAYS", type=click.FloatRange(min=0), help="Delete what was made longer ago than this."
+)
+@click.option("--keep", metavar="N", type=click.IntRange(min=1), help="Delete all but the newest N of each kind.")
+@click.option("--cache", "of_cache", is_flag=True, help="Empty the cache of this user: the next builds take longer.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+def command(
+    *, names: tuple[str, ...], all_: bool, older_than: float | None, keep: int | None, of_cache: bool, dry_run: bool
+) -> None:
+    """Delete what commands have made here: each NAME that `aoti-debug list` prints, or what the options choose.
+
+    What aoti-debug has not made is never deleted, nor what a process still writes. With --older-than and --keep, the
+    newest N of each kind stay in any case. The cache is that of all working directories; every build
+    deletes what it has not used for longest, above 2 GiB.
+    """
+    chosen = {"--all": all_, "--older-than": older_than is not None, "--keep": keep is not None}
+    given = [option for option, is_given in chosen.items() if is_given]
+    if names and given:
+        raise UsageError(f"names and {given[0]} exclude each other", hint=f"leave out {given[0]}, or the names")
+    if all_ and len(given) > 1:
+        raise UsageError(f"--all and {given[1]} exclude each other", hint=f"leave out --all: {given[1]} is enough")
+    if not (names or given or of_cache):
+        raise UsageError(
+            "nothing is chosen", hint="--all, --older-than DAYS, --keep N, --cache, or names: aoti-debug list"
+        )
+    lines, freed = [], 0
+    if names or given:
+        found = unwanted(made_results(), Unwanted(names, older_than or 0.0, keep or 0))
+        used = {result for result in found if result.is_in_use}
+        lines += [f"{result.name}  in use: not deleted" for result in found if result in used]
+        free = [result for result in found if result not in used]
+        sizes = {result: result.bytes for result in free}
+        lines += [f"{result.name}  {wording.byte_size(size)}" for result, size in sizes.items()]
+        freed += sum(sizes.values())
+        if not dry_run:
+            delete(free)
+    if of_cache:
+        entries = cache_size.entries(cache.directory())
+        size = sum(entry.bytes for entry in entries)
+        lines.append(f"cache  {wording.byte_size(size)}")
+        freed += size
+        for entry in () if dry_run else entries:
+            cache_size.delete(entry)
+    print_lines([*lines, f"{wording.byte_size(freed)} {'would be deleted' if dry_run else 'deleted'}"])

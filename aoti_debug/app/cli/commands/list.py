@@ -1,0 +1,73 @@
+"""`aoti-debug list`: what commands have made, and what it takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import click
+
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import print_json, print_lines, width
+from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.machine import cache, cache_size
+from aoti_debug.base.terminal_cells import Column, Sentence
+from aoti_debug.views.results.made_results import MadeResult, made_results
+
+_COLUMNS = (
+    Column("name"),
+    Column("age", align_right=True),
+    Column("size", align_right=True),
+    Column("what", min_width=20, share=1),
+)
+_AGES = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
+FORMAT = 1
+
+
+@click.command("list")
+@options.json_output()
+def command(*, as_json: bool) -> None:
+    """List what commands have made: runs, triages, comparisons, repros and others, the oldest of each kind first.
+
+    Every command takes these names. `aoti-debug clean` deletes what is listed.
+    """
+    results = made_results()
+    sizes = [result.bytes for result in results]
+    root = cache.directory()
+    cached = sum(entry.bytes for entry in cache_size.entries(root))
+    if as_json:
+        listed = [_document(result, size) for result, size in zip(results, sizes, strict=True)]
+        print_json({"format": FORMAT, "results": listed, "cache": {"path": str(root), "bytes": cached}})
+        return
+    if results:
+        rows = [_row(result, size) for result, size in zip(results, sizes, strict=True)]
+        print_lines([*terminal_cells.table(_COLUMNS, rows, width()).lines, ""])
+    print_lines([*_total(sizes), f"cache: {wording.byte_size(cached)} in {root}"])
+
+
+def _total(sizes: Sequence[int]) -> list[str]:
+    if not sizes:
+        return ["nothing was made here: aoti-debug triage or another command makes something"]
+    count = "1 directory" if len(sizes) == 1 else f"{len(sizes)} directories"
+    return [f"{count}, {wording.byte_size(sum(sizes))}"]
+
+
+def _row(result: MadeResult, size: int) -> tuple[str, str, str, Sentence]:
+    return result.name, age(time.time() - result.made), wording.byte_size(size), Sentence(result.description)
+
+
+def _document(result: MadeResult, size: int) -> dict[str, object]:
+    return {
+        "name": result.name,
+        "kind": result.kind.value,
+        "path": str(result.path.absolute()),
+        "made": result.made,
+        "bytes": size,
+        "what": result.description,
+    }
+
+
+def age(seconds: float) -> str:
+    """A time that has passed, in the largest unit of which it is at least one: "3 d", "12 min"."""
+    unit = next((unit for unit, length in _AGES.items() if seconds >= length), "s")
+    return f"{max(0, int(seconds // _AGES[unit]))} {unit}"

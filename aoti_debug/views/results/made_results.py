@@ -1,0 +1,129 @@
+"""The directories that commands have made: what each is, when it was made, what it takes on the disk.
+
+Only what this tool has made counts: a directory whose name is a date in the folder of its kind, or one that holds the
+record of its kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from aoti_debug.base import wording
+from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import results_home, stamped_directories
+from aoti_debug.base.machine.files.free_space import bytes_of
+from aoti_debug.base.machine.files.results_home import ResultKind
+from aoti_debug.base.machine.processes import process_age
+from aoti_debug.repro.folder import is_repro
+from aoti_debug.runs.rundir import ranks_directory, recorded_runs, run_directory, run_json
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.triage.results import triage_directory
+
+_KEYED = {ResultKind.BISECTS: re.compile(r"settings-[0-9a-f]{12}"), ResultKind.MINIFIED: re.compile(r"[0-9a-f]{12}")}
+_RECORDS = (run_json.NAME, ranks_directory.NAME, triage_directory.NAME)
+
+
+@dataclass(frozen=True)
+class MadeResult:
+    """A directory, or a repro of one file, that a command has made.
+
+    Attributes:
+        name: what commands take for it: "triages/20261120-231501-4711"; a path where it lies outside of the home.
+        made: when, in seconds since 1970.
+    """
+
+    kind: ResultKind
+    name: str
+    path: Path
+    made: float
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that it takes on the disk."""
+        return bytes_of(self.path)
+
+    @property
+    def is_in_use(self) -> bool:
+        """True if the process that makes it, or the model of the run, still runs."""
+        found = recorded_runs.find(self.path)
+        if found is not None and found.directory == found.run and not found.is_of_ranks:
+            try:
+                return run_directory.open_run(found.run).state is ExitKind.RUNNING
+            except RunDirError:
+                return False
+        if any(stamped_directories.has(self.path, name) for name in _RECORDS):
+            return False
+        return stamped_directories.is_stamp(self.path.name) and process_age.is_running_since(
+            int(self.path.name.split("-")[2]), self.made
+        )
+
+    @property
+    def description(self) -> str:
+        """A line on what it shows."""
+        try:
+            return wording.first_line(wording.printable(_described(self.path)))
+        except RunDirError as error:
+            return f"cannot be read: {wording.first_line(str(error))}"
+
+
+def made_results() -> tuple[MadeResult, ...]:
+    """All of them, by kind, the oldest first."""
+    return tuple(result for kind in ResultKind for base in kind.places() for result in _in(base, kind))
+
+
+def _in(base: Path, kind: ResultKind) -> Iterator[MadeResult]:
+    is_in_home = results_home.is_home(base.parent) and base.name == kind.value
+    try:
+        paths = sorted(path for path in base.iterdir() if not path.is_symlink())
+    except OSError:
+        return
+    for path in paths:
+        if _is_made(path, kind, trusts_dates=is_in_home or base == kind.earlier):
+            yield MadeResult(kind, f"{kind.value}/{path.name}" if is_in_home else str(path), path, _made(path))
+
+
+def _is_made(path: Path, kind: ResultKind, *, trusts_dates: bool) -> bool:
+    """True if this tool has made a directory.
+
+    Args:
+        trusts_dates: a date is enough for a name: nothing else lies in this folder.
+    """
+    if kind is ResultKind.REPROS:
+        return is_repro(path)
+    if kind in _KEYED and _KEYED[kind].fullmatch(path.name) and path.is_dir():
+        return trusts_dates
+    is_dated = stamped_directories.is_stamp(path.name) and path.is_dir()
+    return is_dated and (trusts_dates or any(stamped_directories.has(path, name) for name in _RECORDS))
+
+
+def _made(path: Path) -> float:
+    if stamped_directories.is_stamp(path.name):
+        try:
+            return datetime.strptime("-".join(path.name.split("-")[:2]), "%Y%m%d-%H%M%S").timestamp()
+        except ValueError:
+            pass  # digits that are no date
+    return path.lstat().st_mtime
+
+
+def _described(path: Path) -> str:
+    found = recorded_runs.find(path) if path.is_dir() else None
+    if found is not None and found.is_of_triage:
+        triage = triage_directory.open_triage(found.directory)
+        return f"{triage.finding.kind.heading} {triage.finding.what}".strip() + _model(triage.record.command)
+    if found is None or found.run is None:
+        return ""
+    if found.is_of_ranks:
+        return f"{wording.pluralize(len(ranks_directory.read(found.run).ranks), 'rank')}"
+    info = run_json.read(found.run)
+    detail = f": {info.exit.detail}" if info.exit.kind.is_failure and info.exit.detail else ""
+    return f"{info.exit.kind.value}{detail}{_model(info.command)}"
+
+
+def _model(command: Sequence[str]) -> str:
+    """The model of a command line, in brackets; "" if it has none."""
+    name = next((Path(word).name for word in command if word.endswith((".pt2", ".py"))), "")
+    return f" ({name})" if name else ""

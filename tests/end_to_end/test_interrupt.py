@@ -64,6 +64,7 @@ def test_nothing_is_left(program: Path, tmp_path: Path, command: str) -> None:
     _, said = running.communicate(timeout=PATIENCE)
     assert running.returncode == INTERRUPTED
     assert "Traceback" not in said
+    assert said.splitlines()[-1] == "interrupted: nothing is kept"
     while processes(running.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes(running.pid) == []

@@ -18,6 +18,32 @@ if TYPE_CHECKING:
 _NARROWEST = 80
 _DEFAULT = 100  # columns of a terminal of unknown size
 PIPED = 200  # columns in a pipe or a file
+_COLOURS = {  # by the first words of a line, the longer ones first; each kind of finding has its own
+    "CLEAN as far as compared": "yellow",
+    "CLEAN": "green",
+    "NO FAULT": "green",
+    "BUILD FAILURE": "bright_red",
+    "BROKEN CONTRACT": "bright_magenta",
+    "HANG": "magenta",
+    "FAULT": "red",
+    "OVERRUN": "bright_yellow",
+    "UNINITIALISED": "blue",
+    "NOT FINITE": "bright_blue",
+    "WRONG": "cyan",
+    "EAGER REFUSES": "white",
+    "DIFFER": "bright_cyan",
+    "OVER THE BUDGET": "red",
+    "WITHIN THE BUDGET": "green",
+    "SAME as far": "yellow",
+    "SAME": "green",
+    "REPEATABLE": "green",
+    "NOT REPEATABLE": "bright_cyan",
+    "NOT EXPLAINED": "cyan",
+    "STOPPED": "magenta",
+    "WATCH": "blue",
+    "RECOVERED": "green",
+    "NOT RECOVERED": "yellow",
+}
 
 
 def width(*, err: bool = False) -> int:
@@ -60,14 +86,24 @@ def is_live(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
+def colour_of(line: str) -> str | None:
+    """The colour of a line that begins with a verdict, or ends with the mark of the guilty launch; None for others.
+
+    The words say the same without it.
+    """
+    if line.endswith("  GUILTY"):
+        return "red"
+    return next((colour for head, colour in _COLOURS.items() if line.startswith(head)), None)
+
+
 def print_lines(lines: Iterable[str], *, err: bool = False, columns: int | None = None) -> None:
-    """Prints lines, with what a terminal would interpret escaped; on a terminal, the first line of a fault is red.
+    """Prints lines, with what a terminal would interpret escaped; on a terminal, verdicts have their colours.
 
     Args:
         columns: what a longer line is wrapped to; None: the width of the output.
     """
     most = width(err=err) if columns is None else columns
     for line in map(wording.printable, lines):
-        is_fault = line.startswith("FAULT ")
+        colour = colour_of(line)
         for part in terminal_cells.fitted(line, most):
-            click.secho(part, err=err, fg="red", bold=True) if is_fault else click.echo(part, err=err)
+            click.echo(part, err=err) if colour is None else click.secho(part, err=err, fg=colour, bold=True)

@@ -14,9 +14,10 @@ from typing import Any
 
 import click
 
-from aoti_debug.app.cli.lines import wants_no_colour
+from aoti_debug.app.cli.lines import print_lines, wants_no_colour
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, InternalError, TargetError
+from aoti_debug.base.machine.files import stamped_directories
 
 VERBS = {
     "triage": "Find out why a model crashes, hangs or computes NaN.",
@@ -154,15 +155,29 @@ def group(context: click.Context) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code; errors are printed on stderr."""
+    with stamped_directories.noting() as made:
+        try:
+            return _run(arguments)
+        except (click.Abort, KeyboardInterrupt):
+            from aoti_debug.app.cli.interrupted import interrupted_lines  # reads runs
+
+            print_lines(interrupted_lines(made), err=True)
+            return INTERRUPTED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Runs the command line and returns its exit code; an interrupt passes through.
+
+    Raises:
+        click.Abort, KeyboardInterrupt: it was interrupted.
+    """
     try:
         code: Any = group.main(args=arguments, prog_name="aoti-debug", standalone_mode=False)
     except click.ClickException as error:
         _print_error(error.format_message(), _usage_hint(error))
         return error.exit_code
     except click.Abort:
-        return INTERRUPTED
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        raise
     except AotiDebugError as error:
         _print_error(str(error), error.hint)
         return error.exit_code
@@ -196,7 +211,7 @@ def _terminate(number: int, _: object) -> None:
 def _print_error(message: str, hint: str) -> None:
     for label, text in (("error", message), ("hint", hint)):
         if text:
-            click.echo(f"{label}: {wording.printable_lines(text)}", err=True)
+            print_lines(wording.printable_lines(f"{label}: {text}").split("\n"), err=True)
 
 
 def _place(error: BaseException) -> str:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from aoti_debug.app.cli.lines import PIPED, print_lines, width
+from aoti_debug.app.cli.lines import PIPED, colour_of, print_lines, width
 from aoti_debug.base import terminal_cells
+from aoti_debug.triage.results import finding_kinds
 from tests.runs.show.recorded import KERNELS, LAYER, crashed, device_fault, long_names
 from tests.terminal import on_terminal, piped
 
@@ -55,9 +56,18 @@ def test_a_fault_in_the_width_of_the_terminal(tmp_path: Path, columns: int) -> N
 
 def test_a_verdict_is_red_on_a_terminal_only(tmp_path: Path) -> None:
     run = str(crashed(tmp_path).path)
-    (head,) = (line for line in on_terminal("show", "--run", run, columns=100) if ESCAPE in line)
+    head, row = (line for line in on_terminal("show", "--run", run, columns=100) if ESCAPE in line)
+    assert row.endswith(f"GUILTY{ESCAPE}[0m")
     assert head == f"{ESCAPE}[31m{ESCAPE}[1mFAULT SIGSEGV (Segmentation fault){ESCAPE}[0m"
     assert ESCAPE not in "".join(piped("show", "--run", run))
+
+
+def test_each_kind_of_finding_has_a_colour_of_its_own() -> None:
+    colours = [colour_of(f"{kind.heading} something") for kind in finding_kinds.KINDS]
+    assert None not in colours
+    assert len(set(colours)) == len(colours)
+    assert colour_of("0.3  cpp_fused_add_0  x -> y  GUILTY") == "red"
+    assert colour_of("a line of a table  CLEAN") is None
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "dumb"])

@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -23,6 +24,7 @@ from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.files import atomic_write, results_home
 
 LATEST = "latest"
+_NOTED: ContextVar[list[Path] | None] = ContextVar("noted", default=None)
 _STAMP = re.compile(r"\d{8}-\d{6}-\d+(-\d+)?", re.ASCII)
 
 
@@ -42,7 +44,21 @@ def create(base: Path) -> Path:
         except FileExistsError:
             continue
         break
+    noted = _NOTED.get()
+    if noted is not None:
+        noted.append(path)
     return path
+
+
+@contextmanager
+def noting() -> Iterator[list[Path]]:
+    """The directories that `create` makes meanwhile, in a list that grows with them."""
+    noted: list[Path] = []
+    token = _NOTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NOTED.reset(token)
 
 
 def make_base(base: Path) -> None:

@@ -1,4 +1,4 @@
-"""What an interrupted command says: that it was, and which of its directories are kept."""
+"""The lines that an interrupted command prints: that it was interrupted, and which of its directories are kept."""
 
 from __future__ import annotations
 

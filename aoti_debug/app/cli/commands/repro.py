@@ -81,9 +81,9 @@ def command(
 
     \b
     aoti-debug repro 0.3 -o here
-    python here/repro.py               # compares with the recorded outputs
-    python here/repro.py --sanitize    # finds out-of-bounds accesses
-    python here/repro.py --help        # --repeat, --poison, --bench, --reduce, ...
+    python here/repro.py             # compares with the recorded outputs
+    python here/repro.py --sanitize  # finds out-of-bounds accesses
+    python here/repro.py --help      # --repeat, --poison, --bench, --reduce, ...
 
     The script's exit codes: 0 as recorded, 10 differs, 11 a fault, 12 the recorded fault was not reproduced.
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aoti_debug.app.torch_compile.debug import debug
+    from aoti_debug.app.python.debug import debug
+    from aoti_debug.app.python.record import record
     from aoti_debug.base.version import __version__
     from aoti_debug.instrument.builder.build import build
     from aoti_debug.instrument.builder.settings import BuildSettings
@@ -42,13 +43,14 @@ __all__ = [
     "load_launch",
     "open_run",
     "print_",
+    "record",
 ]
 
 _MODULES = {
     "BuildSettings": "aoti_debug.instrument.builder.settings",
     "__version__": "aoti_debug.base.version",
     "build": "aoti_debug.instrument.builder.build",
-    "debug": "aoti_debug.app.torch_compile.debug",
+    "debug": "aoti_debug.app.python.debug",
     "diagnose": "aoti_debug.runs.diagnosis.diagnose",
     "inspect": "aoti_debug.runs.run.inspector",
     "inspect_modules": "aoti_debug.package.printing.inspectors",
@@ -57,6 +59,7 @@ _MODULES = {
     "load_launch": "aoti_debug.runs.rundir.load_tensors",
     "open_run": "aoti_debug.runs.rundir.run_directory",
     "print_": "aoti_debug.package.printing.print_operator",
+    "record": "aoti_debug.app.python.record",
 }
 
 

@@ -75,6 +75,7 @@ def test_all_names_are_there() -> None:
         "load_launch",
         "open_run",
         "print_",
+        "record",
     }
     reading = {"load_file", "load_launch", "open_run"}
     assert set(aoti_debug.__all__) == {"__version__", "BuildSettings", *functions, *reading}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import find_compiler, find_torch
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.version import __version__
 from aoti_debug.instrument.builder import build as builder
@@ -61,6 +61,7 @@ class RecordedPackages:
         self._compiled: dict[str, _Compiled] = {}
         self._built: dict[tuple[str, str], Path] = {}
         self._unrecorded: set[str] = set()
+        self.reasons: dict[str, str] = {}  # why a package is not recorded, by its path
         self._lock = threading.RLock()
 
     def remember_program(self, package: Any, program: ExportedProgram, configs: Mapping[str, Any]) -> None:
@@ -90,7 +91,8 @@ class RecordedPackages:
                 return str(self._instrumented(package, model))
         except Exception as error:  # noqa: BLE001 - the script goes on with its own package
             reason = str(error) if isinstance(error, AotiDebugError) else f"{type(error).__name__}: {error}"
-            self._say_once(f"{Path(path).name} is not recorded: {wording.first_line(reason)}")
+            self.reasons[path] = f"{Path(path).name} is not recorded: {wording.first_line(reason)}"
+            self._say_once(self.reasons[path])
             return path
 
     def _say_once(self, text: str) -> None:
@@ -113,23 +115,13 @@ class RecordedPackages:
             _say(f"{package.path.name} was instrumented before")
         if package.path.stat().st_size < LARGE:
             made = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work))
-            _copy(made / PACKAGE, path)
+            atomic_write.link_or_copy(made / PACKAGE, path)
         else:
             with cache.scratch() as work:
                 _build(package, model, compiled, work)
-                _copy(work / PACKAGE, path)
+                atomic_write.link_or_copy(work / PACKAGE, path)
         trust.remember(archive.inspect(path))
         return path
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Makes a file appear in one step, as a link to the same content where that can be."""
-    temporary = target.with_suffix(f".{os.getpid()}")
-    try:
-        os.link(source, temporary)
-    except OSError:
-        shutil.copyfile(source, temporary)
-    temporary.replace(target)
 
 
 def _build(package: Artifact, model: str, compiled: _Compiled | None, folder: Path) -> None:

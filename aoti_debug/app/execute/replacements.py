@@ -26,6 +26,7 @@ _RUN = "AOTI_DEBUG_RUN"
 _PYTHON_STACKS = "python.txt"
 DEVICE_ERROR = "device_error.json"
 _RUNNERS = tuple(f"AOTIModelContainerRunner{device}" for device in ("Cpu", "Cuda", "Xpu", "Mps"))
+USE = "_aoti_debug_use"  # the attribute of a loader that holds its PackageUse
 _CALLS = ("run", "boxed_run")  # the methods of a loader that call its model
 _CHANGES = ("load_constants", "update_constant_buffer")  # and those that may launch something besides
 
@@ -147,7 +148,7 @@ def _recording(loader: Any, packages: Callable[[], ReplacedPackages]) -> Any:
     def __init__(self: Any, model_package_path: str, model_name: str = "model", *args: Any, **kwargs: Any) -> None:  # noqa: N807
         use = packages().use(model_package_path, model_name)
         use.change(lambda: loader.__init__(self, use.path, model_name, *args, **kwargs))
-        self._aoti_debug_use = use
+        setattr(self, USE, use)
         use.loaded(self)
 
     members: dict[str, Any] = {"__init__": __init__, "__module__": loader.__module__}
@@ -159,7 +160,7 @@ def _recording(loader: Any, packages: Callable[[], ReplacedPackages]) -> Any:
 def _called(method: Any) -> Any:
     @functools.wraps(method)
     def call(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._aoti_debug_use.call(functools.partial(method, self), inputs, *args, **kwargs)
+        return getattr(self, USE).call(functools.partial(method, self), inputs, *args, **kwargs)
 
     return call
 
@@ -167,7 +168,7 @@ def _called(method: Any) -> Any:
 def _changed(method: Any) -> Any:
     @functools.wraps(method)
     def change(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._aoti_debug_use.change(functools.partial(method, self, *args, **kwargs))
+        return getattr(self, USE).change(functools.partial(method, self, *args, **kwargs))
 
     return change
 

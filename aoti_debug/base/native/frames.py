@@ -71,7 +71,9 @@ _INTERPRETER = re.compile(r"libpython|/python[\d.]*$")
 _SYSTEM_LIBRARY = re.compile(r"/libc\.so|/libc-\d|/libpthread|/ld-linux|/libstdc\+\+|/libc\+\+|/libgcc_s|\[vdso\]")
 # Python files: frames that the operators' decorators add, and the callers of a package.
 _TORCH_FILE = re.compile(r"/torch/(?:_|library|autograd|utils|nn|fx)|/ctypes/__init__|/importlib/|^<frozen ")
-_CALLER_FILE = re.compile(r"/torch/_inductor/package/|/torch/export/pt2_archive/|/aoti_debug/runs/run/")
+_CALLER_FILE = re.compile(
+    r"/torch/_inductor/package/|/torch/export/pt2_archive/|/aoti_debug/(?:runs/run|app/execute|app/python)/"
+)
 # Functions of an abort, above the code that caused it.
 _ABORTING = re.compile(
     r"_*(?:pthread_kill|raise|abort|gsignal|assert_fail|libc_message|fortify_fail|chk_fail|GI_)"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +97,23 @@ def write_link(path: Path, target: str) -> None:
     temporary = _temporary_name(path)
     temporary.symlink_to(target)
     try:
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def link_or_copy(source: Path, path: Path) -> None:
+    """Makes a file appear whole and replaces an existing one: as a link to the same content where that can be.
+
+    Raises:
+        OSError: it cannot be written; an existing file is unchanged.
+    """
+    temporary = _temporary_name(path)
+    try:
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

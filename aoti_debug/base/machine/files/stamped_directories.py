@@ -125,7 +125,17 @@ def remove(path: Path, base: Path | None) -> None:
     import shutil  # loads libraries for compression; only a failure needs it
 
     shutil.rmtree(path)
-    if base is not None and not any(base.iterdir()):
+    if base is not None:
+        remove_empty(base)
+
+
+def remove_empty(base: Path) -> None:
+    """Removes a directory that `make_base` has made if nothing is in it, with a home that held nothing else.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    if not any(base.iterdir()):
         base.rmdir()
         results_home.remove_empty(base.parent)
 

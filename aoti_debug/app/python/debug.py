@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.app.python import finding_text
 from aoti_debug.app.torch_compile import backend, cached_build
 from aoti_debug.app.torch_compile.cached_build import PACKAGE, PROGRAM, CompilationDirectory, GraphEntry
 from aoti_debug.base.abi import Variable
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from aoti_debug.runs.rundir.run_directory import RunDir
 
 _INPUTS = "inputs.pt"
-_FRAME = '<iframe style="width: 100%; height: 45em; border: 1px solid #ccc" srcdoc="{}"></iframe>'
 
 
 @dataclass(frozen=True)
@@ -56,16 +55,10 @@ class DebuggedModel:
     program: Path | None
 
     def __str__(self) -> str:
-        finding = finding_of(self.run, self.verdict)
-        lines = [f"{finding.kind.heading} {finding.what}"]
-        if (where := finding.where) is not None:
-            line = "" if where.frame is None else where.frame.place
-            lines.append(f"  at    {where.launch} {where.kernel}  {line}".rstrip())
-        lines.append(f"  run   {self.run.path}")
-        return "\n".join([*lines, *(f"  next  {command}" for command in finding.next)])
+        return "\n".join(finding_text.lines(finding_of(self.run, self.verdict), (self.run,)))
 
     def _repr_html_(self) -> str:
-        return _FRAME.format(html.escape(report.html(report.find(self.run.path))))
+        return finding_text.framed(report.html(report.find(self.run.path)))
 
 
 def debug(

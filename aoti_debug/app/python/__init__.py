@@ -1,0 +1,1 @@
+"""Functions for Python: `record` for a block of a running process, and `debug` for a model."""

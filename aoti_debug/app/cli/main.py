@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import shlex
 import signal
 import sys
 import traceback
@@ -16,7 +17,7 @@ import click
 
 from aoti_debug.app.cli.lines import print_lines, wants_no_colour
 from aoti_debug.base import wording
-from aoti_debug.base.errors import AotiDebugError, InternalError, TargetError
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, InternalError, TargetError
 from aoti_debug.base.machine.files import stamped_directories
 
 VERBS = {
@@ -42,8 +43,9 @@ VERBS = {
 }
 # Their processes are forked from one that imports torch while this one imports the command.
 _RUN_MODELS = frozenset({"triage", "compare", "diff", "profile"})
-_MODEL = ".pt2"
-_FOR_FILES = {_MODEL: "build", ".py": "exec"}
+_MODEL, _SCRIPT = ".pt2", ".py"
+_FOR_FILES = {_MODEL: "build", _SCRIPT: "triage"}
+_RUN_SCRIPTS = ("exec", "triage")
 _USER_MODULE = "--import"  # their fork server imports it as well
 INTERRUPTED = 130
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk
@@ -67,6 +69,7 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the arguments name; a file in its place gets a hint."""
+        _refuse_script(args)
         if _imports_torch(args) and not _only_describes(ctx, args):
             _import_torch(ctx)
         try:
@@ -81,6 +84,18 @@ class Verbs(click.Group):
         """Writes the list of commands into the help, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+
+def _refuse_script(arguments: Sequence[str]) -> None:
+    """Raises ArtifactError if a script is an argument of a command that takes none."""
+    name, *words = arguments
+    if name not in VERBS or name in _RUN_SCRIPTS:
+        return
+    for before, word in zip([name, *words], words, strict=False):
+        if word.endswith(_SCRIPT) and not before.startswith("-") and Path(word).is_file():
+            raise ArtifactError(
+                f"{word} is a Python script: {name} takes none", hint=f"aoti-debug triage {shlex.quote(word)}"
+            )
 
 
 def _imports_torch(arguments: Sequence[str]) -> bool:
@@ -140,8 +155,9 @@ def group(context: click.Context) -> None:
     """Debugger for PyTorch AOTInductor models.
 
     \b
-    aoti-debug exec serve.py               # runs a script, records its packages
     aoti-debug triage model.pt2            # why it crashes, hangs or computes NaN
+    aoti-debug triage serve.py             # the same of the model that a script runs
+    aoti-debug exec serve.py               # runs a script, records its packages
     aoti-debug build model.pt2             # writes model.instrumented.pt2
     aoti-debug run model.instrumented.pt2  # runs it; a crash names its launch
     aoti-debug show                        # every launch, with its tensors

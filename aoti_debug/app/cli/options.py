@@ -19,6 +19,7 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.package.recording import levels
+from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES
 
 
 def filters(text: str) -> Callable[[_Command], _Command]:
@@ -51,6 +52,44 @@ def modules_and_lines(what: str) -> Callable[[_Command], _Command]:
         return module(line(command))
 
     return add
+
+
+def recorded_values(command: _Command) -> _Command:
+    """--filter, --module, --line, --phase and --flight: which launches and values of a run are recorded."""
+    flight = click.option(
+        "--flight",
+        metavar="K",
+        type=click.IntRange(0, MAX_FLIGHT),
+        help="Flight recorder: keep the inputs of the last K launches in shared memory; after a crash they are saved.",
+    )
+    phase = click.option(
+        "--phase",
+        type=click.Choice(PHASES),
+        help="Values to print and save.  [default: level 2 inputs before and outputs after a launch, level 1 both]",
+    )
+    kernels = filters(
+        "Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. All launches stay in the journal."
+    )
+    return kernels(modules_and_lines("Print and save only launches")(phase(flight(command))))
+
+
+def watchpoints(command: _Command) -> _Command:
+    """--watch and --on-hit."""
+    watch = click.option(
+        "--watch",
+        metavar="'NAME: CONDITION'",
+        multiple=True,
+        help="Look at arguments, or at all arguments of kernels, of this name in every launch: 'buf7: absmax > 1e4', "
+        "'*: nan'. Repeatable.",
+    )
+    on_hit = click.option(
+        "--on-hit",
+        metavar="ACTIONS",
+        default="",
+        help="What a watchpoint that is hit does: save (the tensors of the launch), stack (the native call stack, "
+        "once), stop (the run), count (nothing else); several with commas.",
+    )
+    return watch(on_hit(command))
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -150,6 +189,12 @@ exported = click.option(
 )
 model_name = click.option(
     "--model", "name", metavar="NAME", default="", help="Which model of a compiled package that holds several."
+)
+run_out = click.option(
+    "--out",
+    metavar="DIR",
+    type=FilePath(file_okay=False),
+    help=f"Where the run directory is made.  [default: {ResultKind.RUNS.default}]",
 )
 guards = click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
 run = click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")

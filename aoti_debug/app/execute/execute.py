@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from aoti_debug.app.execute.replacements import DEVICE_ERROR
+from aoti_debug.app.execute import kept_inputs
+from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
+from aoti_debug.app.execute.replacements import DEVICE_ERROR, KEEPS_ALL
 from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import EXIT_FINDING, TargetError
 from aoti_debug.base.frozen import dataclass
@@ -19,8 +22,6 @@ from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.version import __version__
-from aoti_debug.package.manifest import MEMBER
-from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run import configuration, runner
 from aoti_debug.runs.run import options as run_options
@@ -47,18 +48,24 @@ class ExecutedScript:
         exit_code: its own; of one that a fault ended, that of a finding.
         result: the run of the package that failed, or of the first one that was called; None if none was.
         others: the runs of its other packages.
+        failed: the call to look into; None where no package failed, or none was called.
     """
 
     exit_code: int
     result: RunResult | None = None
     others: tuple[RunDir, ...] = ()
+    failed: FailedCall | None = None
 
 
-def execute(script: UserScript, options: RunOptions, observer: Observer) -> ExecutedScript:
+def execute(
+    script: UserScript, options: RunOptions, observer: Observer, *, chooses_call: bool = False
+) -> ExecutedScript:
     """Runs a script to its end, and diagnoses how it ended.
 
     Args:
         options: of what is recorded.
+        chooses_call: name a call to look into, also where no package has a fault; the inputs of all calls are kept for
+            that, and looked at what they return.
 
     Raises:
         UsageError: an option is wrong, or the directory for runs cannot be written.
@@ -75,7 +82,8 @@ def execute(script: UserScript, options: RunOptions, observer: Observer) -> Exec
     began = time.monotonic()
     stopwatch.next("script")
     try:
-        process = ScriptProcess(script.python_command, _environment(path, options), path)
+        environment = {**_environment(path, options), **({KEEPS_ALL: "1"} if chooses_call else {})}
+        process = ScriptProcess(script, environment, path)
     except OSError as error:
         stamped_directories.remove(path, base if is_new_base else None)
         raise TargetError(f"Python cannot be started: {error.strerror}") from error
@@ -87,10 +95,16 @@ def execute(script: UserScript, options: RunOptions, observer: Observer) -> Exec
     if not (path / run_directory.MANIFEST).exists():
         stamped_directories.remove(path, base if is_new_base else None)
         return ExecutedScript(_exit_code(report, has_finding=False))
-    ended, others = _ended_runs(path, info, report)
+    called = _called_packages(path, info, report)
+    failed = failed_call(called) if chooses_call or any(one.ended.verdict is not None for one in called) else None
+    shutil.rmtree(path / kept_inputs.FOLDER, ignore_errors=True)
+    if failed is not None:
+        failed = _moved_first(path, failed)
+    ended = DiagnosedRun(run_directory.open_run(path))
+    others = tuple(map(run_directory.open_run, _inner_runs(path, info.pid)))
     stamped_directories.link_latest(path)
     result = runner.completed(ended, report, began)
-    return ExecutedScript(_exit_code(report, has_finding=result.verdict is not None), result, others)
+    return ExecutedScript(_exit_code(report, has_finding=result.verdict is not None), result, others, failed)
 
 
 def is_recorded(options: RunOptions) -> bool:
@@ -171,33 +185,24 @@ def _device_error(file: Path) -> ErrorData | None:
     return error
 
 
-def _ended_runs(path: Path, info: RunInfo, report: Report) -> tuple[DiagnosedRun, tuple[RunDir, ...]]:
-    """Writes down how the runs of the process ended.
+def _called_packages(path: Path, info: RunInfo, report: Report) -> tuple[CalledPackage, ...]:
+    """Writes down how the runs of the process ended; the first of them is that in the directory."""
+    folders = _inner_runs(path, info.pid)
+    ended = [_finished(path, info, report), *(_finished(one, run_json.read(one), report) for one in folders)]
+    called = called_packages(path, ended)
+    for one in called:
+        link = one.run.path / run_directory.PACKAGE
+        if one.package is not None and not link.exists():
+            link.symlink_to(one.package)
+    return called
 
-    The run of a package that failed takes the place of the first one.
 
-    Returns:
-        The run in the directory, and the others, which lie in it.
-    """
-    first = _finished(path, info, report)
-    inner = [_finished(folder, run_json.read(folder), report) for folder in _inner_runs(path, info.pid)]
-    failed = max((first, *inner), key=_evidence)
-    if failed is not first:
+def _moved_first(path: Path, failed: FailedCall) -> FailedCall:
+    """Lets the run of the package that failed take the place of the first one."""
+    if failed.run.path != path:
         _swap(path, failed.run.path)
-    packages = _packages(path)
-    for folder in (path, *_inner_runs(path, info.pid)):
-        package = packages.get((folder / run_directory.MANIFEST).read_bytes())
-        if package is not None and not (folder / run_directory.PACKAGE).exists():
-            (folder / run_directory.PACKAGE).symlink_to(package)
-    others = tuple(run_directory.open_run(folder) for folder in _inner_runs(path, info.pid))
-    return DiagnosedRun(run_directory.open_run(path)), others
-
-
-def _evidence(ended: DiagnosedRun) -> int:
-    """The weight of what says that it was the package of a run that failed; of equal runs `max` takes the first."""
-    if ended.verdict is None:
-        return 0
-    return 2 if ended.verdict.suspects else int(any(not call.ended for call in ended.run.timeline.calls))
+    inputs = None if failed.inputs is None else path / failed.inputs.name
+    return replace(failed, run=run_directory.open_run(path), inputs=inputs)
 
 
 def _inner_runs(path: Path, pid: int) -> list[Path]:
@@ -213,12 +218,6 @@ def _finished(path: Path, info: RunInfo, report: Report) -> DiagnosedRun:
     if report.returncode > 0 and is_open:
         ended = replace(runner.exit_of(report), unix_time=report.unix_time)
     return runner.finish(path, replace(info, device=opened.manifest.device, exit=ended))
-
-
-def _packages(path: Path) -> dict[bytes, Path]:
-    """The instrumented packages of a process by their manifests."""
-    files = sorted((path / run_directory.PACKAGES).glob("*.pt2"))
-    return {archive.inspect(file).read(MEMBER): file for file in files}
 
 
 def _swap(path: Path, inner: Path) -> None:

@@ -8,12 +8,15 @@ import os
 import sys
 import threading
 import time
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from aoti_debug.app.execute.kept_inputs import KeptInputs
+from aoti_debug.app.execute.operator_modules import OperatorModules
 from aoti_debug.app.execute.package_use import PackageUse
 from aoti_debug.app.torch_compile import cached_build
 from aoti_debug.app.torch_compile.cached_build import PACKAGE
@@ -23,6 +26,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import find_compiler, find_torch
 from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.version import __version__
 from aoti_debug.instrument.builder import build as builder
@@ -54,14 +58,20 @@ class RecordedPackages:
 
     Args:
         run: the run directory, where they are kept.
+        modules: what registers operators in the process; None where nothing does.
+        keeps_all: as of KeptInputs.
     """
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, modules: OperatorModules | None = None, *, keeps_all: bool = False) -> None:
+        self._run = run
+        self._modules = modules or OperatorModules()
+        self._keeps_all = keeps_all
         self._folder = run / run_directory.PACKAGES
         self._compiled: dict[str, _Compiled] = {}
         self._built: dict[tuple[str, str], Path] = {}
         self._unrecorded: set[str] = set()
         self.reasons: dict[str, str] = {}  # why a package is not recorded, by its path
+        self._stems: dict[str, str] = {}
         self._lock = threading.RLock()
 
     def remember_program(self, package: Any, program: ExportedProgram, configs: Mapping[str, Any]) -> None:
@@ -75,8 +85,12 @@ class RecordedPackages:
             self._compiled[_identity(package)] = _Compiled(program, own)
 
     def use(self, path: str, model: str) -> PackageUse:
-        """The use of the instrumented package of a package."""
-        return PackageUse(self.recorded(path, model))
+        """The use of the instrumented package of a package; it keeps the inputs of calls."""
+        recorded = self.recorded(path, model)
+        stem = self._stems.get(recorded)
+        if stem is None:
+            return PackageUse(recorded)
+        return KeptInputs(recorded, self._run, stem, keeps_all=self._keeps_all)
 
     def recorded(self, path: str, model: str) -> str:
         """The instrumented package of a package; the package itself if it is one, or where none can be built.
@@ -84,16 +98,27 @@ class RecordedPackages:
         Then a line on stderr says why.
         """
         try:
-            with self._lock:
+            with self._lock, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of torch, about what is done here: the script has no part in it
                 package = archive.inspect(os.path.abspath(path))
                 if package.kind is ArtifactKind.INSTRUMENTED:
-                    return path
+                    self._link(package)
+                    return str(package.path)
                 return str(self._instrumented(package, model))
         except Exception as error:  # noqa: BLE001 - the script goes on with its own package
             reason = str(error) if isinstance(error, AotiDebugError) else f"{type(error).__name__}: {error}"
             self.reasons[path] = f"{Path(path).name} is not recorded: {wording.first_line(reason)}"
             self._say_once(self.reasons[path])
             return path
+
+    def _link(self, package: Artifact) -> None:
+        """Keeps a package that the script has instrumented itself with the others, as a link."""
+        name = hashlib.sha256(os.fsencode(package.path)).hexdigest()[:8]
+        link = self._folder / f"{package.path.stem}-{name}.pt2"
+        self._folder.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            link.symlink_to(package.path)
+        self._stems[str(package.path)] = link.stem
 
     def _say_once(self, text: str) -> None:
         if text not in self._unrecorded:
@@ -104,27 +129,39 @@ class RecordedPackages:
         identity = _identity(package.path)
         if (identity, model) not in self._built:
             compiled = self._compiled.pop(identity, None)  # it is needed once, and may be large
-            self._built[identity, model] = self._make(package, model, compiled, _key(identity, model, compiled))
+            made = self._make(package, model, compiled, identity)
+            self._built[identity, model] = made
+            self._stems[str(made)] = made.stem
         return self._built[identity, model]
 
-    def _make(self, package: Artifact, model: str, compiled: _Compiled | None, key: str) -> Path:
+    def _make(self, package: Artifact, model: str, compiled: _Compiled | None, identity: str) -> Path:
         """Builds the instrumented package, or takes it from the cache."""
+        user_code = self._user_code()
+        key = _key(identity, model, compiled, user_code)
         path = self._folder / f"{package.path.stem}-{key[:8]}.pt2"
         self._folder.mkdir(exist_ok=True)
         if cache.find(_CACHE, key) is not None:
             _say(f"{package.path.name} was instrumented before")
-        if package.path.stat().st_size < LARGE:
-            made = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work))
-            atomic_write.link_or_copy(made / PACKAGE, path)
-        else:
-            with cache.scratch() as work:
-                _build(package, model, compiled, work)
-                atomic_write.link_or_copy(work / PACKAGE, path)
+        with changed_environment({"PYTHONPATH": os.pathsep.join([*sys.path, str(self._folder)])}):
+            if package.path.stat().st_size < LARGE:
+                made = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work, user_code))
+                atomic_write.link_or_copy(made / PACKAGE, path)
+            else:
+                with cache.scratch() as work:
+                    _build(package, model, compiled, work, user_code)
+                    atomic_write.link_or_copy(work / PACKAGE, path)
         trust.remember(archive.inspect(path))
         return path
 
+    def _user_code(self) -> UserCode:
+        """What registers the operators of the process. It is trusted: the script executes the package anyway."""
+        import torch
 
-def _build(package: Artifact, model: str, compiled: _Compiled | None, folder: Path) -> None:
+        libraries = tuple(Path(path) for path in sorted(torch.ops.loaded_libraries))
+        return UserCode(self._modules.imports(self._folder), libraries, trusted=True)
+
+
+def _build(package: Artifact, model: str, compiled: _Compiled | None, folder: Path, user_code: UserCode) -> None:
     """Builds the instrumented package in a folder, without model lines if those cannot be had."""
     name = package.path.name
     _say(f"instrumenting {name}")
@@ -133,7 +170,7 @@ def _build(package: Artifact, model: str, compiled: _Compiled | None, folder: Pa
         program=package,
         model=model if model in package.models else "",
         output=folder / PACKAGE,
-        user_code=UserCode(trusted=True),  # the script executes the package anyway
+        user_code=user_code,
     )
     if compiled is None:
         summary = builder.build_report(options)
@@ -167,10 +204,11 @@ def _identity(package: str | Path | IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _key(identity: str, model: str, compiled: _Compiled | None) -> str:
+def _key(identity: str, model: str, compiled: _Compiled | None, user_code: UserCode) -> str:
     program = "" if compiled is None else cached_build.program_key(compiled.program, compiled.configs)
     toolchain = Toolchain(find_compiler(), find_torch())
-    return toolchain.key(__version__, str(abi.ABI_VERSION), identity, model, program)
+    code = (*user_code.imports, *user_code.library_paths)
+    return toolchain.key(__version__, str(abi.ABI_VERSION), identity, model, program, *code)
 
 
 def _say(text: str) -> None:

@@ -10,19 +10,19 @@ import atexit
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.app.execute.after_import import AfterImport
+from aoti_debug.app.execute.operator_modules import OperatorModules
 from aoti_debug.base.native import python_stacks
 
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
-
     from aoti_debug.app.execute.package_use import ReplacedPackages
 
 _RUN = "AOTI_DEBUG_RUN"
+KEEPS_ALL = "_AOTI_DEBUG_KEEPS_ALL"  # set where the inputs of every call are to be kept
 _PYTHON_STACKS = "python.txt"
 DEVICE_ERROR = "device_error.json"
 _RUNNERS = tuple(f"AOTIModelContainerRunner{device}" for device in ("Cpu", "Cuda", "Xpu", "Mps"))
@@ -31,39 +31,15 @@ _CALLS = ("run", "boxed_run")  # the methods of a loader that call its model
 _CHANGES = ("load_constants", "update_constant_buffer")  # and those that may launch something besides
 
 
-class AfterImport:
-    """Finds modules as Python does, and calls a function as soon as one of them has been executed."""
-
-    def __init__(self, actions: Mapping[str, Callable[[Any], None]]) -> None:
-        self._actions = actions
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Returns the spec that the other finders find."""
-        action = self._actions.get(name)
-        if action is None:
-            return None
-        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next((found for found in others if found is not None), None)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            action(module)
-
-        vars(spec.loader)["exec_module"] = exec_module
-        return spec
-
-
 def install() -> None:
     """Prepares the replacements, and writes Python's call stack to the run directory if the process dies."""
     run = Path(os.environ[_RUN])
     python_stacks.enable(run / _PYTHON_STACKS)
     atexit.register(_keep_device_error, run / DEVICE_ERROR, os.getpid())
-    Replacements(functools.cache(lambda: _packages(run))).install()
+    keeps_all = os.environ.pop(KEEPS_ALL, "") == "1"
+    modules = OperatorModules()
+    modules.watch()
+    Replacements(functools.cache(lambda: _packages(run, modules, keeps_all=keeps_all))).install()
 
 
 class Replacements:
@@ -116,10 +92,10 @@ def _keep_device_error(file: Path, process: int) -> None:
         file.write_text(json_data.to_text(ErrorData.from_exception(error)), encoding="utf-8")
 
 
-def _packages(run: Path) -> ReplacedPackages:
+def _packages(run: Path, modules: OperatorModules, *, keeps_all: bool) -> ReplacedPackages:
     from aoti_debug.app.execute.recorded_packages import RecordedPackages  # only a script that has a package waits
 
-    return RecordedPackages(run)
+    return RecordedPackages(run, modules, keeps_all=keeps_all)
 
 
 def compilers(inductor: Any, packages: Callable[[], ReplacedPackages]) -> dict[str, Any]:

@@ -319,7 +319,7 @@ def _directory(path: Path) -> list[zipfile.ZipInfo]:
 
 
 def _hint(path: Path) -> str:
-    return f"aoti-debug exec {shlex.quote(str(path))}" if path.suffix == _SCRIPT else _INPUT_HINT
+    return f"aoti-debug triage {shlex.quote(str(path))}" if path.suffix == _SCRIPT else _INPUT_HINT
 
 
 def _looks_like(path: Path, head: bytes) -> str:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,11 +25,13 @@ class UserScript:
 
     Attributes:
         target: a file, or the name of a module.
+        stdout: the descriptor that it writes its output to; None for that of this process.
     """
 
     target: str
     arguments: tuple[str, ...] = ()
     is_module: bool = False
+    stdout: int | None = None
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -45,7 +47,7 @@ class UserScript:
 class ScriptProcess:
     """A running script. It ends by itself."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], run: Path) -> None:
+    def __init__(self, script: UserScript, environment: Mapping[str, str], run: Path) -> None:
         """Starts the process.
 
         Args:
@@ -55,7 +57,9 @@ class ScriptProcess:
             OSError: it cannot be started.
         """
         self._run = run
-        self._child = subprocess.Popen(command, stderr=subprocess.PIPE, env=dict(environment))
+        self._child = subprocess.Popen(
+            script.python_command, stdout=script.stdout, stderr=subprocess.PIPE, env=dict(environment)
+        )
         self.pid = self._child.pid
 
     def watch(self, observer: Observer, stopwatch: Stopwatch) -> Report:

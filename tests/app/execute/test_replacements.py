@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import io
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,22 +62,6 @@ class Packages:
 
     def remember_program(self, *what: Any) -> None:
         self.remembered.append(what)
-
-
-def test_a_module_is_changed_when_it_has_been_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "imported_once.py").write_text("VALUE = 1\ndef f() -> int:\n    return VALUE\n")
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def change(module: ModuleType) -> None:
-        vars(module)["VALUE"] += 1
-
-    monkeypatch.setattr(sys, "meta_path", [replacements.AfterImport({"imported_once": change}), *sys.meta_path])
-    module = importlib.import_module("imported_once")
-    monkeypatch.delitem(sys.modules, "imported_once")
-    assert module.f() == 2
-    assert "return VALUE" in inspect.getsource(module.f)
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("imported_never")
 
 
 def test_loaders(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,25 +12,15 @@ import click
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.commands.run import summary
 from aoti_debug.app.cli.lines import print_lines, width
-from aoti_debug.app.cli.options import modules_and_lines
+from aoti_debug.app.cli.script_arguments import PassedThrough
 from aoti_debug.app.execute.execute import ExecutedScript, execute, is_recorded
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis import suggested_commands
-from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES, RunOptions
+from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.script_process import UserScript
-from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.show.fault import verdict_lines
-
-
-class _PassedThrough(Observer):
-    """Writes the script's stderr to that of this process."""
-
-    def output(self, stream: str, data: bytes) -> None:
-        sys.stderr.buffer.write(data)
-        sys.stderr.buffer.flush()
 
 
 @click.command("exec", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
@@ -40,27 +31,8 @@ class _PassedThrough(Observer):
     type=options.LevelType(),
     help=f"{levels.MEANINGS}. At 0, nothing is replaced.  [default: AOTI_DEBUG_LEVEL, or 3]",
 )
-@options.filters(
-    "Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. All launches stay in the journal."
-)
-@modules_and_lines("Print and save only launches")
-@click.option(
-    "--phase",
-    type=click.Choice(PHASES),
-    help="Values to print and save.  [default: level 2 inputs before and outputs after a launch, level 1 both]",
-)
-@click.option(
-    "--flight",
-    metavar="K",
-    type=click.IntRange(0, MAX_FLIGHT),
-    help="Flight recorder: keep the inputs of the last K launches in shared memory; after a crash they are saved.",
-)
-@click.option(
-    "--out",
-    metavar="DIR",
-    type=options.FilePath(file_okay=False),
-    help=f"Where the run directory is made.  [default: {ResultKind.RUNS.default}]",
-)
+@options.recorded_values
+@options.run_out
 @click.argument("script", metavar="SCRIPT.py")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -95,12 +67,13 @@ def command(
         phase=phase,
         flight=flight,
         out=out,
+        shown=Shown.VALUES if level is None else Shown.ALL,
     )
     if not is_recorded(chosen):
         sys.stdout.flush()
         sys.stderr.flush()
         os.execv(sys.executable, chosen_script.python_command)
-    executed = execute(chosen_script, chosen, _PassedThrough())
+    executed = execute(chosen_script, chosen, PassedThrough())
     print_lines(_outcome(executed), err=True)
     context.exit(executed.exit_code)
 
@@ -124,4 +97,8 @@ def _outcome(executed: ExecutedScript) -> list[str]:
         lines.append(f"also: {launches} of {package}: {suggested_commands.show(run)}")
     if result.verdict is not None:
         lines += ["", *verdict_lines(result.verdict, columns)]
+    if executed.failed is not None:
+        inputs = [] if executed.failed.inputs is None else ["--inputs", str(executed.failed.inputs)]
+        command = shlex.join(["aoti-debug", "triage", str(executed.failed.package), *inputs])
+        lines.append(f"  next     {command}")
     return lines

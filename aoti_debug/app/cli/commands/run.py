@@ -13,7 +13,6 @@ import click
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines, width
 from aoti_debug.app.cli.live_output import START, LiveOutput, TimedPhase, shown, timing_lines
-from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.app.cli.unmatched import (
     uncalled_inspector_warning,
     unmatched_warning,
@@ -23,7 +22,6 @@ from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Level, SaveStatus, Variable
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine import current_rank as machine_ranks
-from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import since_process_start
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff.repeated_calls import compare_calls
@@ -35,7 +33,7 @@ from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.inspector import InspectorError
-from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES, RunOptions, Shown
+from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir import rescued_tensors, watch_condition
 from aoti_debug.runs.rundir import summaries as run_summaries
@@ -75,21 +73,8 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     type=options.LevelType(),
     help=f"{levels.MEANINGS}.  [default: the level of the package]",
 )
-@options.filters(
-    "Print and save only kernels whose name matches: 'triton_*', '!cpp_fused_*'. All launches stay in the journal."
-)
-@modules_and_lines("Print and save only launches")
-@click.option(
-    "--phase",
-    type=click.Choice(PHASES),
-    help="Values to print and save.  [default: level 2 inputs before and outputs after a launch, level 1 both]",
-)
-@click.option(
-    "--out",
-    metavar="DIR",
-    type=options.FilePath(file_okay=False),
-    help=f"Where the run directory is made.  [default: {ResultKind.RUNS.default}]",
-)
+@options.recorded_values
+@options.run_out
 @options.calls
 @click.option(
     "--timeout", metavar="SECONDS", type=float, help="Kill the process this long after it began to load the package."
@@ -107,12 +92,6 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     metavar="CALL.LAUNCH",
     multiple=True,
     help="Print and save this launch only. Repeatable.",
-)
-@click.option(
-    "--flight",
-    metavar="K",
-    type=click.IntRange(0, MAX_FLIGHT),
-    help="Flight recorder: keep the inputs of the last K launches in shared memory; after a crash they are saved.",
 )
 @click.option(
     "--crumb-every",
@@ -133,20 +112,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     type=HexByte(),
     help="With --guards: the byte, in hexadecimal, that those buffers are filled with at first.  [default: ff]",
 )
-@click.option(
-    "--watch",
-    metavar="'NAME: CONDITION'",
-    multiple=True,
-    help="Look at arguments, or at all arguments of kernels, of this name in every launch: 'buf7: absmax > 1e4', "
-    "'*: nan'. Repeatable.",
-)
-@click.option(
-    "--on-hit",
-    metavar="ACTIONS",
-    default="",
-    help="What a watchpoint that is hit does: save (the tensors of the launch), stack (the native call stack, once), "
-    "stop (the run), count (nothing else); several with commas.",
-)
+@options.watchpoints
 @click.option(
     "--summaries",
     is_flag=True,

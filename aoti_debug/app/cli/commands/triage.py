@@ -12,10 +12,12 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import options
+from aoti_debug.app.cli import options, script_arguments
 from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import START, StepLines, TimedPhase, timing_lines
 from aoti_debug.app.cli.ranks import write_ranks_pages
+from aoti_debug.app.cli.script_arguments import PassedThrough
+from aoti_debug.app.execute.triage_script import triage_script
 from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations, since_process_start
@@ -27,6 +29,7 @@ from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.ranks import ranks_run
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis, analyse
+from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
@@ -38,10 +41,12 @@ from aoti_debug.views.report.page import prepare
 
 _REPORT = "report"  # the step that follows the triage
 _OF_RANKS = ("model", "verbose", "as_json")
+_OF_MODELS = ("inputs", "random_inputs", "exported", "name", "configs", "build_timeout")
 
 
-@click.command("triage")
-@click.argument("model", metavar="MODEL.pt2|RANKS", type=options.FilePath())
+@click.command("triage", cls=script_arguments.MayRunScript)
+@click.argument("model", metavar="MODEL.pt2|SCRIPT.py [ARGS]...|RANKS", type=options.FilePath())
+@script_arguments.module
 @options.inputs("the example inputs of the program")
 @options.random_inputs()
 @options.exported
@@ -85,6 +90,7 @@ def command(
     context: click.Context,
     *,
     model: Path,
+    is_module: bool,
     inputs: Path | None,
     random_inputs: int | None,
     exported: Path | None,
@@ -110,12 +116,17 @@ def command(
     replayed alone. The result is a verdict with its evidence, a tested repro, and a report. Exit code 1: there is a
     finding; 8: clean as far as compared, which is less than all.
 
+    SCRIPT.py is run first, as by `aoti-debug exec`, with its arguments; -m MODULE runs a module. The call of a package
+    that failed in it is looked into: the one with a fault, or with results that are not finite, or else the last one of
+    the first package.
+
     RANKS is the directory of a run of several ranks (torchrun), or its name. Nothing is run then: the verdict is the
     rank that failed first with its launch, and the ranks that wait for it.
     """
     start = TimedPhase(START, since_process_start())
     lines_of = all_finding_lines if verbose else finding_lines
-    ranks = None if model.is_file() else run_directory.find_ranks(model)
+    script = script_arguments.of(context, str(model), is_module=is_module)
+    ranks = None if script is not None or model.is_file() else run_directory.find_ranks(model)
     if ranks is not None:
         analysis = _analyse_ranks(context, ranks)
         finding, page = ranks_finding(analysis), write_ranks_pages(analysis)
@@ -143,9 +154,17 @@ def command(
         user_code=user_code,
         build_timeout=build_timeout,
     )
-    threading.Thread(target=_prepare, args=(model,), daemon=True).start()  # while torch is imported
+    words = ("aoti-debug", *sys.argv[1:])
+    if script is not None:
+        _check_script(context, script)
+        script = replace(script, stdout=sys.stderr.fileno() if as_json else None)
+    else:
+        threading.Thread(target=_prepare, args=(model,), daemon=True).start()  # while torch is imported
     with StepLines(last) as progress:
-        finished = triage(chosen, progress, command=("aoti-debug", *sys.argv[1:]))
+        if script is not None:
+            finished = triage_script(script, chosen, PassedThrough(), progress, command=words)
+        else:
+            finished = triage(chosen, progress, command=words)
         progress.began(_REPORT)
         began = time.monotonic()
         page = report.write_triage(finished)
@@ -164,6 +183,17 @@ def command(
         ]
         print_lines(["", *timing_lines(phases, since_process_start())], err=True)
     context.exit(finished.finding.kind.exit_code)
+
+
+def _check_script(context: click.Context, script: UserScript) -> None:
+    """Raises UsageError if there is no such script, or an option was given that is of no use with one."""
+    if not script.is_module and not Path(script.target).exists():
+        raise UsageError(f"{script.target} does not exist", hint="aoti-debug triage SCRIPT.py, or -m MODULE")
+    for name, option in options.given(context).items():
+        if name in _OF_MODELS:
+            raise UsageError(
+                f"{option} is for a MODEL.pt2: a script makes its own models and inputs", hint=f"leave out {option}"
+            )
 
 
 def _prepare(model: Path) -> None:

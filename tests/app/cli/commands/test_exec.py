@@ -166,22 +166,22 @@ def test_a_signal_is_passed_on(script: Path) -> None:
         assert process.wait(30) == 5
 
 
-@pytest.mark.parametrize("command", ["run", "build", "triage"])
+@pytest.mark.parametrize("command", ["run", "build", "diff", "show", "memory", "bundle"])
 def test_a_script_given_to_another_command(
     script: Path, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(script.parent)
     assert main.run([command, "seen.py"]) == 3
     assert capsys.readouterr().err.splitlines() == [
-        "error: seen.py is a Python script, not a .pt2",
-        "hint: aoti-debug exec seen.py",
+        f"error: seen.py is a Python script: {command} takes none",
+        "hint: aoti-debug triage seen.py",
     ]
 
 
 def test_wrong_usage(script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(script.parent)
     assert main.run(["seen.py"]) == 2
-    assert "perhaps: aoti-debug exec seen.py" in capsys.readouterr().err
+    assert "perhaps: aoti-debug triage seen.py" in capsys.readouterr().err
     assert main.run(["exec", "other.py"]) == 2
     assert "other.py does not exist" in capsys.readouterr().err
     Path("model.pt2").touch()

@@ -1,0 +1,62 @@
+"""Scripts on the command line: where the words for aoti-debug end and those of the script begin."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from aoti_debug.runs.run.script_process import UserScript
+from aoti_debug.runs.run.supervise import Observer
+
+_SUFFIX = ".py"
+_WORDS = "script_words"
+
+module = click.option("-m", "is_module", is_flag=True, help="Run a module, as Python's -m does: -m MODULE [ARGS]...")
+
+
+class MayRunScript(click.Command):
+    """A command whose argument may be a script, or a module after -m; all words that follow are the script's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the words up to the script's name."""
+        position = self._position(args)
+        if position is not None:
+            ctx.meta[_WORDS] = tuple(args[position + 1 :])
+            args = args[: position + 1]
+        return super().parse_args(ctx, args)
+
+    def _position(self, args: list[str]) -> int | None:
+        """The position of the name of a script or module; None if another argument comes first, or none."""
+        with_value = {
+            name
+            for parameter in self.params
+            if isinstance(parameter, click.Option) and not parameter.is_flag and not parameter.count
+            for name in parameter.opts
+        }
+        is_value = is_module = False
+        for position, word in enumerate(args):
+            if is_value:
+                is_value = False
+            elif word == "-m":
+                is_module = True
+            elif word.startswith("-") and word != "-":
+                is_value = word in with_value
+            else:
+                return position if is_module or word.endswith(_SUFFIX) else None
+        return None
+
+
+def of(context: click.Context, target: str, *, is_module: bool) -> UserScript | None:
+    """The script of a `MayRunScript`; None if its argument is none."""
+    words = context.meta.get(_WORDS)
+    return None if words is None else UserScript(target, words, is_module)
+
+
+class PassedThrough(Observer):
+    """Writes the script's stderr to that of this process."""
+
+    def output(self, stream: str, data: bytes) -> None:
+        """Writes a piece of it."""
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()

@@ -1,0 +1,145 @@
+"""The call that failed in a script that has ended, its package, and the file of its inputs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+from aoti_debug.app.execute import kept_inputs
+from aoti_debug.app.execute.kept_inputs import NOT_FINITE, KeptCall, KeptEnd
+from aoti_debug.base.abi import CallKind
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.inputs import input_files
+from aoti_debug.package.manifest import MEMBER
+from aoti_debug.package.pt2 import archive
+from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir.run_directory import RunDir
+
+
+@dataclass(frozen=True)
+class CalledPackage:
+    """A run of an instrumented package in the process of a script, and the calls whose inputs were kept.
+
+    Attributes:
+        package: None if it was not found.
+    """
+
+    ended: DiagnosedRun
+    package: Path | None
+    calls: tuple[KeptCall, ...]
+
+    @property
+    def run(self) -> RunDir:
+        """Its run."""
+        return self.ended.run
+
+
+@dataclass(frozen=True)
+class FailedCall:
+    """A call to look into.
+
+    Attributes:
+        package: the instrumented package.
+        number: of the call, from 0; None if its inputs were not kept.
+        inputs: their file.
+        why: what is known of the call: "its results are not finite".
+        is_not_finite: its results are not finite, and the script went on.
+    """
+
+    run: RunDir
+    package: Path
+    number: int | None
+    inputs: Path | None
+    why: str
+    is_not_finite: bool = False
+
+
+def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPackage, ...]:
+    """Joins runs with their packages and the inputs that were kept.
+
+    Args:
+        path: the run directory of the process.
+        ended: the runs, in the order in which they began.
+    """
+    files = sorted((path / run_directory.PACKAGES).glob("*.pt2"))
+    packages = {archive.inspect(file).read(MEMBER): file for file in files}
+    orders: defaultdict[tuple[int, Path], count[int]] = defaultdict(count)
+    found = []
+    for one in ended:
+        package = packages.get((one.run.path / run_directory.MANIFEST).read_bytes())
+        process = one.run.info.pid if one.run.journal is None else one.run.journal.header.pid
+        calls: list[KeptCall] = []
+        if package is not None:
+            calls = kept_inputs.kept_calls(path, process, package.stem, next(orders[process, package]))
+        found.append(CalledPackage(one, package, tuple(calls)))
+    return tuple(found)
+
+
+def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
+    """The call that failed, or else the last one of the first package; None where no package was found.
+
+    The file of its inputs is written into its run directory.
+    """
+    known = [one for one in called if one.package is not None]
+    if not known:
+        return None
+    chosen = max(known, key=_evidence)  # the first of equal ones
+    call, why = _call_in_question(chosen)
+    assert chosen.package is not None
+    inputs = None if call is None else _written(call, chosen.package, chosen.run.path)
+    return FailedCall(
+        run=chosen.run,
+        package=chosen.package,
+        number=None if call is None else call.number,
+        inputs=inputs,
+        why=why,
+        is_not_finite=call is not None and call.file.name == NOT_FINITE,
+    )
+
+
+def _evidence(called: CalledPackage) -> int:
+    """The weight of what says that it was this package that failed."""
+    verdict = called.ended.verdict
+    if verdict is not None and verdict.suspects:
+        return 4
+    if verdict is not None and any(not call.ended for call in called.run.timeline.calls):
+        return 3
+    if _not_finite(called) is not None:
+        return 2
+    return int(verdict is not None)
+
+
+def _call_in_question(called: CalledPackage) -> tuple[KeptCall | None, str]:
+    """The call that failed, if its inputs were kept, and what is known of it."""
+    verdict, not_finite = called.ended.verdict, _not_finite(called)
+    if verdict is None and not_finite is not None:
+        return not_finite, "its results are not finite"
+    if verdict is None:
+        return _last(called.calls), "nothing was seen in it"
+    numbers = [launch.key.call for launch in verdict.suspects if launch.key.kind is CallKind.MODEL]
+    guilty = next((call for call in called.calls if call.number in numbers), None)
+    return guilty or _last(called.calls), verdict.what
+
+
+def _not_finite(called: CalledPackage) -> KeptCall | None:
+    return next((call for call in called.calls if call.file.name == NOT_FINITE), None)
+
+
+def _last(calls: Sequence[KeptCall]) -> KeptCall | None:
+    """The call that did not return, or the last one."""
+    return max(calls, key=lambda call: (call.end is not KeptEnd.RETURNED, call.number), default=None)
+
+
+def _written(call: KeptCall, package: Path, folder: Path) -> Path:
+    """Writes the inputs of a call as a file for `--inputs`."""
+    import torch
+
+    signature = input_files.read_signature(archive.inspect(package))
+    positions = [str(position) for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
+    path = folder / f"call-{call.number}.pt"
+    tensors = call.tensors()
+    torch.save(dict(zip(positions, tensors, strict=True)) if signature.in_spec else tuple(tensors), path)
+    return path

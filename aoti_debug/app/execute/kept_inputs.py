@@ -1,0 +1,311 @@
+"""The inputs of the calls of a loaded model, in files that outlive the process of a script.
+
+The tensors of a call are copied before it, byte for byte, into a file that is mapped into memory: its content outlives
+a crash. A model has a few such files, which its calls use in turn. torch sees nothing of the copies on the CPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import mmap
+import os
+import struct
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aoti_debug.app.execute.package_use import PackageUse
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files import json_data
+
+if TYPE_CHECKING:
+    import torch
+
+_Result = TypeVar("_Result")
+FOLDER = "calls"  # of a run directory
+NOT_FINITE = "not_finite.bin"  # the file of the first call whose results were not finite
+_HISTORY = 4  # calls that have returned and whose inputs are still there
+_HEADER = struct.Struct("<qqq")  # the number of the call, how it ended, bytes of the layouts, which follow
+_ALIGNMENT = 64
+_LARGEST = 1 << 30  # bytes of a call that are kept, unless all calls are to be kept
+_SHARE = 0.05  # of the time of the calls that copies may take, unless all calls are to be kept
+_MEASURED = 0.01  # seconds of copies after which their share is looked at
+
+
+class KeptEnd(IntEnum):
+    """The end of a call."""
+
+    OPEN = 0
+    RETURNED = 1
+    RAISED = 2
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """A tensor in a file.
+
+    Attributes:
+        begin: of its bytes, after the layouts.
+        bytes: from its first element to its last.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    begin: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class _Layouts:
+    tensors: tuple[_Layout, ...]
+
+
+@dataclass(frozen=True)
+class KeptCall:
+    """A call that was kept.
+
+    Attributes:
+        number: from 0, among the calls of the model in its process.
+        file: holds its tensors.
+    """
+
+    number: int
+    end: KeptEnd
+    file: Path
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Its tensors, on the CPU, with the strides that they had.
+
+        Raises:
+            OSError, ValueError: the file cannot be read.
+        """
+        import torch
+
+        data = bytearray(self.file.read_bytes())
+        size = _HEADER.unpack_from(data)[2]
+        layouts = json_data.parse(_Layouts, bytes(data[_HEADER.size : _HEADER.size + size])).tensors
+        found = []
+        for layout in layouts:
+            begin, dtype = _aligned(_HEADER.size + size) + layout.begin, getattr(torch, layout.dtype)
+            whole = torch.empty(0, dtype=dtype)
+            if layout.bytes:
+                whole = torch.frombuffer(data, dtype=torch.uint8, count=layout.bytes, offset=begin).clone().view(dtype)
+            found.append(whole.as_strided(layout.shape, layout.strides))
+        return found
+
+
+def kept_calls(run: Path, process: int, package: str, order: int) -> list[KeptCall]:
+    """The calls of a model that were kept, the one with results that were not finite at the end.
+
+    Args:
+        package: the stem of the instrumented package's file.
+        order: of the model among those of this package that the process has called.
+    """
+    files = sorted(
+        _folder(run, process, package, order).glob("*.bin"), key=lambda file: (file.name == NOT_FINITE, file)
+    )
+    found = []
+    for file in files:
+        with file.open("rb") as opened:
+            header = opened.read(_HEADER.size)
+        if len(header) == _HEADER.size:
+            number, end, _ = _HEADER.unpack(header)
+            found.append(KeptCall(number, KeptEnd(end), file))
+    return found
+
+
+def _folder(run: Path, process: int, package: str, order: int) -> Path:
+    return run / FOLDER / str(process) / package / str(order)
+
+
+class KeptInputs(PackageUse):
+    """Keeps the inputs of the calls of one loaded model. Any thread may call it.
+
+    Args:
+        path: of the package that is loaded.
+        run: the run directory.
+        package: the stem of the package's name in the run directory.
+        keeps_all: also of calls on a GPU, whatever that takes, and to the end those of the first call with results
+            that are not finite.
+    """
+
+    def __init__(self, path: str, run: Path, package: str, *, keeps_all: bool) -> None:
+        super().__init__(path)
+        self._run = run
+        self._package = package
+        self._keeps_all = keeps_all
+        self._process = 0
+        self._start()
+
+    def _start(self) -> None:
+        """Begins anew in a process that was forked: its calls are numbered from 0, and its files are its own."""
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+        self._numbers = itertools.count()
+        self._files: list[_File] = []  # that no call uses, the one that was used last at the end
+        self._names = itertools.count()
+        self._seconds_of_copies = self._seconds_of_calls = 0.0
+        self._has_not_finite = False
+        self._is_ended = False
+        self._process = os.getpid()
+
+    def call(self, run: Callable[..., _Result], inputs: Any, *arguments: Any, **keywords: Any) -> _Result:
+        """Calls the model, after its inputs were copied."""
+        if self._process != os.getpid():
+            self._start()
+        number = next(self._numbers)
+        file = None if self._is_ended else self._kept(number, inputs)
+        began = time.perf_counter()
+        try:
+            results = run(inputs, *arguments, **keywords)
+        except BaseException:
+            if file is not None:
+                file.end(KeptEnd.RAISED)  # and no other call uses it
+            raise
+        self._seconds_of_calls += time.perf_counter() - began
+        if file is not None:
+            file.end(KeptEnd.RETURNED)
+            if self._keeps_all and not self._has_not_finite and not _are_finite(results):
+                self._has_not_finite = True
+                file.rename(NOT_FINITE)
+            else:
+                with self._lock:
+                    self._files.append(file)
+        return results
+
+    def _kept(self, number: int, inputs: Sequence[torch.Tensor]) -> _File | None:
+        """The file that the inputs of a call were copied into; None where they were not."""
+        try:
+            if not self._keeps_all and not self._is_cheap(inputs):
+                self._end()
+                return None
+            key = tuple((tensor.dtype, tensor.shape, tensor.stride()) for tensor in inputs)
+            file = self._file(key)
+            began = time.perf_counter()
+            file.fill(number, inputs)
+            self._seconds_of_copies += time.perf_counter() - began
+        except Exception:  # noqa: BLE001 - of tensors without memory, or a full disk; the script goes on
+            self._end()
+            return None
+        return file
+
+    def _is_cheap(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """False if a copy would wait for a device, or copies take a good part of the time."""
+        if any(tensor.device.type != "cpu" for tensor in inputs):
+            return False
+        if sum(tensor.nbytes for tensor in inputs) > _LARGEST:
+            return False
+        return self._seconds_of_copies < max(_MEASURED, _SHARE * self._seconds_of_calls)
+
+    def _file(self, key: tuple[Any, ...]) -> _File:
+        """A file that no call uses, with room for tensors of these layouts."""
+        with self._lock:
+            if self._folder is None:
+                self._folder = self._new_folder()
+            if len(self._files) < _HISTORY:
+                return _File(self._folder / f"{next(self._names)}.bin", key)
+            file = self._files.pop(0)
+        if file.key == key:
+            return file
+        file.close()
+        return _File(file.path, key)
+
+    def _new_folder(self) -> Path:
+        """The folder of this model. Its number is that of the run of the package that the model's first call begins."""
+        process = os.getpid()
+        folder = _folder(self._run, process, self._package, next(_orders[process, self._package]))
+        folder.mkdir(parents=True)
+        return folder
+
+    def _end(self) -> None:
+        """Keeps nothing any more."""
+        with self._lock:
+            self._is_ended = True
+            for file in self._files:
+                file.close()
+            self._files = []
+
+
+_orders: defaultdict[tuple[int, str], Iterator[int]] = defaultdict(itertools.count)
+
+
+class _File:
+    """A file for the tensors of one call, mapped into memory.
+
+    Args:
+        key: dtype, shape and strides of each tensor.
+
+    Raises:
+        OSError: there is no room.
+    """
+
+    def __init__(self, path: Path, key: tuple[Any, ...]) -> None:
+        layouts, size = _layouts(key)
+        text = json_data.to_text(layouts, indent=None).encode()
+        begin = _aligned(_HEADER.size + len(text))
+        self.path = path
+        self.key = key
+        with path.open("w+b") as file:
+            os.posix_fallocate(file.fileno(), 0, begin + size)  # a page without room would kill the process
+            self._memory = mmap.mmap(file.fileno(), begin + size)
+        self._memory[_HEADER.size : _HEADER.size + len(text)] = text
+        self._bytes_of_layouts = len(text)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._places = [(address + begin + layout.begin, layout.bytes) for layout in layouts.tensors]
+
+    def fill(self, number: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Copies the tensors of a call."""
+        self._write_header(number, KeptEnd.OPEN)
+        for tensor, (address, size) in zip(tensors, self._places, strict=True):
+            if not size:
+                continue
+            source = tensor
+            if tensor.device.type != "cpu":
+                source = tensor.detach().as_strided((size // tensor.element_size(),), (1,)).cpu()
+            ctypes.memmove(address, source.data_ptr(), size)
+
+    def _write_header(self, number: int, end: KeptEnd) -> None:
+        self._number = number
+        _HEADER.pack_into(self._memory, 0, number, end, self._bytes_of_layouts)
+
+    def end(self, end: KeptEnd) -> None:
+        """Says how the call ended."""
+        self._write_header(self._number, end)
+
+    def rename(self, name: str) -> None:
+        """Gives the file another name, under which it stays as it is."""
+        self.path = self.path.rename(self.path.with_name(name))
+
+    def close(self) -> None:
+        """Deletes the file."""
+        self.path.unlink(missing_ok=True)
+
+
+def _layouts(key: tuple[Any, ...]) -> tuple[_Layouts, int]:
+    """The layouts of tensors one after the other, and how many bytes they take."""
+    found, end = [], 0
+    for dtype, shape, strides in key:
+        last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+        size = 0 if 0 in shape else (last + 1) * dtype.itemsize
+        found.append(_Layout(str(dtype).removeprefix("torch."), tuple(shape), tuple(strides), end, size))
+        end = _aligned(end + size)
+    return _Layouts(tuple(found)), end
+
+
+def _aligned(position: int) -> int:
+    return -(-position // _ALIGNMENT) * _ALIGNMENT
+
+
+def _are_finite(results: Any) -> bool:
+    """False if a result holds NaN or an infinity. A device that has failed says so to the script, not here."""
+    floating = (result for result in results if result.is_floating_point() or result.is_complex())
+    try:
+        return all(bool(result.detach().isfinite().all()) for result in floating)
+    except Exception:  # noqa: BLE001 - a failed device, or a dtype without such an operator
+        return True

@@ -1,0 +1,119 @@
+"""The triage of a script: it runs, then the whole procedure looks into the call of a package that failed in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aoti_debug.app.execute.execute import ExecutedScript, execute
+from aoti_debug.app.execute.failed_call import FailedCall
+from aoti_debug.base import wording
+from aoti_debug.base.errors import TargetError
+from aoti_debug.base.machine.steps import Step, StepListener
+from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding
+from aoti_debug.runs.diagnosis.run_findings import finding_of
+from aoti_debug.runs.run.options import RunOptions, Shown
+from aoti_debug.runs.run.script_process import UserScript
+from aoti_debug.runs.run.supervise import Observer
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from aoti_debug.triage.results import triage_directory
+from aoti_debug.triage.results.triage_directory import TriageDir
+from aoti_debug.triage.session import triage
+
+STEP = "script"
+
+
+def triage_script(
+    script: UserScript,
+    options: TriageOptions,
+    observer: Observer,
+    listener: StepListener,
+    *,
+    command: Sequence[str] = (),
+) -> TriageDir:
+    """Runs a script with every call of its packages kept, then finds out what is wrong with the call that failed.
+
+    That is the call with a fault, or else the first one with results that are not finite, or else the last call of the
+    first package.
+
+    Args:
+        options: of the triage; the model and its inputs are those of the call.
+        observer: receives what the script writes.
+        command: the words of the command line, for the record.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError, TargetError: as of `execute` and `triage`; TargetError also where the
+            script has called no package that was recorded.
+    """
+    began = time.monotonic()
+    recorded = RunOptions(Path(script.target), level=3, shown=Shown.NOTHING)
+    executed = execute(script, recorded, observer, chooses_call=True)
+    step = Step(STEP, time.monotonic() - began, _outcome(executed))
+    listener.finished(step)
+    failed = executed.failed
+    if failed is None:
+        raise TargetError(
+            f"{script.target} called no AOTInductor package that could be recorded: exit code {executed.exit_code}",
+            hint="what it wrote to stderr says why; a package itself: aoti-debug triage MODEL.pt2",
+        )
+    _find_modules(script, failed.package.parent)
+    found = triage(replace(options, model=failed.package, inputs=failed.inputs), listener, command=command)
+    _complete_repro(found.finding, failed.package.parent)
+    finding = _with_what_the_script_saw(found.finding, failed, executed)
+    run = found.record.run if finding == found.finding else str(failed.run.path)
+    record = replace(found.record, finding=finding, steps=(step, *found.record.steps), run=run)
+    triage_directory.write(found.path, record)
+    return replace(found, record=record)
+
+
+def _outcome(executed: ExecutedScript) -> str:
+    """ "exit code 0; call 3 of serve.pt2: its results are not finite"."""
+    failed = executed.failed
+    if failed is None:
+        return f"exit code {executed.exit_code}"
+    call = "a call" if failed.number is None else f"call {failed.number}"
+    others = wording.pluralize(len(executed.others), "other run") if executed.others else ""
+    return f"exit code {executed.exit_code}; {call} of {failed.package.name}: {wording.first_line(failed.why)}" + (
+        f"; {others}" if others else ""
+    )
+
+
+def _find_modules(script: UserScript, packages: Path) -> None:
+    """Lets the processes of the triage find the modules that the script finds in its folder, and its own operators.
+
+    Args:
+        packages: the folder of the packages, where the module of these operators lies.
+    """
+    folders = [str(packages), *([] if script.is_module else [str(Path(script.target).resolve().parent)])]
+    sys.path += folders
+    os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), *folders])
+
+
+def _complete_repro(finding: Finding, packages: Path) -> None:
+    """Puts the module of the script's own operators beside the scripts that import it."""
+    for repro in {one.repro for one in (finding, *finding.also) if one.repro}:
+        folder = Path(repro) if Path(repro).is_dir() else Path(repro).parent
+        for module in packages.glob("*.py"):
+            shutil.copy(module, folder)
+
+
+def _with_what_the_script_saw(finding: Finding, failed: FailedCall, executed: ExecutedScript) -> Finding:
+    """A finding, where it is none, with what the script has shown: the call alone need not fail in the same way."""
+    if finding.kind.is_fault:
+        return finding
+    verdict = None if executed.result is None else executed.result.verdict
+    call = "the last call" if failed.number is None else f"call {failed.number}"
+    if verdict is not None:
+        seen = finding_of(failed.run, verdict)
+        alone = f"{call} alone, in a process of its own, has no fault: {finding.what}"
+        return replace(seen, warnings=(*seen.warnings, alone, *finding.warnings))
+    if not failed.is_not_finite:
+        return finding
+    alone = f"{call} of the script had results that are not finite; alone, in a process of its own, it has none"
+    kind = INCOMPLETE if finding.kind == CLEAN else finding.kind
+    return replace(finding, kind=kind, warnings=(alone, *finding.warnings))

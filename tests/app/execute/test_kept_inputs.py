@@ -1,0 +1,103 @@
+"""The inputs of calls, kept in files."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from aoti_debug.app.execute import kept_inputs
+from aoti_debug.app.execute.kept_inputs import NOT_FINITE, KeptCall, KeptEnd, KeptInputs, kept_calls
+
+
+def doubled(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    results = [tensor * 2 for tensor in inputs if tensor.is_floating_point()]
+    inputs[0].zero_()
+    return results
+
+
+def kept(run: Path, package: str = "a", order: int = 0) -> dict[int, KeptCall]:
+    return {call.number: call for call in kept_calls(run, os.getpid(), package, order)}
+
+
+@pytest.fixture(autouse=True)
+def no_calls_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_inputs, "_orders", defaultdict(count))
+
+
+def test_tensors_are_what_they_were(tmp_path: Path) -> None:
+    use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=False)
+    base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
+    inputs = [
+        base.clone(),
+        base.t()[1:, ::2],
+        base[:1].expand(3, 6),
+        torch.tensor(7),
+        torch.zeros(0, 3),
+        torch.ones(2, requires_grad=True).to(torch.bfloat16),
+    ]
+    expected = [tensor.detach().clone() for tensor in inputs]
+    assert use.call(doubled, inputs)[0].sum().item() == 2 * base.sum()
+    found = kept(tmp_path)[0]
+    assert found.end is KeptEnd.RETURNED
+    for tensor, original, before in zip(found.tensors(), inputs, expected, strict=True):
+        assert (tensor.dtype, tensor.shape, tensor.stride()) == (before.dtype, before.shape, original.stride())
+        assert torch.equal(tensor, before)
+
+
+def test_the_last_calls_and_the_one_that_failed(tmp_path: Path) -> None:
+    use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=False)
+
+    def fails(_: Any) -> None:
+        raise ValueError("of the model")
+
+    for number in range(9):
+        use.call(doubled, [torch.full((number,), float(number))])
+    with pytest.raises(ValueError, match="of the model"):
+        use.call(fails, [torch.full((2,), 9.0)])
+    found = kept(tmp_path)
+    assert [number for number in sorted(found) if found[number].end is KeptEnd.RETURNED] == [6, 7, 8]
+    assert found[9].end is KeptEnd.RAISED
+    assert found[9].tensors()[0].tolist() == [9, 9]
+
+
+def test_the_first_call_that_is_not_finite(tmp_path: Path) -> None:
+    use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=True)
+    for number in range(9):
+        use.call(doubled, [torch.tensor([float("inf") if number in (2, 3) else number])])
+    found = [call for call in kept(tmp_path).values() if call.file.name == NOT_FINITE]
+    assert [call.number for call in found] == [2]
+    assert found[0].tensors()[0].tolist() == [float("inf")]
+
+
+def test_models_of_a_package_are_told_apart_by_their_first_calls(tmp_path: Path) -> None:
+    loaded = [KeptInputs("a.pt2", tmp_path, "a", keeps_all=False) for _ in range(3)]
+    for use in (loaded[2], loaded[0], loaded[2]):
+        use.call(doubled, [torch.tensor([float(loaded.index(use))])])
+    assert kept(tmp_path, order=0)[0].tensors()[0].item() == 2
+    assert kept(tmp_path, order=1)[0].tensors()[0].item() == 0
+    assert not kept(tmp_path, order=2)
+
+
+def test_nothing_is_kept_that_costs_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_inputs, "_MEASURED", 0.0)
+    monkeypatch.setattr(kept_inputs, "_SHARE", 0.0)
+    for keeps_all in (False, True):
+        use = KeptInputs("a.pt2", tmp_path, str(keeps_all), keeps_all=keeps_all)
+        for _ in range(3):
+            use.call(doubled, [torch.ones(4)])
+        assert bool(kept(tmp_path, str(keeps_all))) == keeps_all
+
+
+def test_a_file_without_room_is_no_error_of_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=True)
+    assert use.call(doubled, [torch.ones(1)])[0].item() == 2

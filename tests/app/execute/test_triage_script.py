@@ -1,0 +1,132 @@
+"""The triage of scripts, in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aoti_debug.app.cli import main
+from tests.paths import ROOT
+
+NOT_FINITE = """
+import sys
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        kept = (x > 0).float()
+        ratio = (kept * x).sum(-1) / kept.sum(-1)
+        return ratio + 1
+
+x = torch.ones(4, 8)
+program = torch.export.export(Model(), (x,))
+path = torch._inductor.aoti_compile_and_package(program, package_path="nan.pt2")
+model = torch._inductor.aoti_load_package(path)
+for scale in (1, 2, -3, 4):
+    print(scale, model(x * scale)[0].item(), sys.argv[1:])
+"""
+
+RAISES = """
+import torch
+
+FEWEST = 3
+
+@torch.library.custom_op("mine::checked", mutates_args=())
+def checked(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] < FEWEST:
+        raise ValueError(f"{x.shape[0]} rows are too few")
+    return x * 2
+
+@checked.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        y = x.sin()
+        return torch.ops.mine.checked(y).cos()
+
+x = torch.ones(4, 8)
+rows = torch.export.Dim("rows", max=9)
+program = torch.export.export(Model(), (x,), dynamic_shapes=({0: rows},))
+path = torch._inductor.aoti_compile_and_package(program, package_path="raises.pt2")
+model = torch._inductor.aoti_load_package(path)
+for count in (4, 3, 2):
+    print(model(x[:count]).shape)
+"""
+
+
+def triaged(folder: Path, *words: str) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "aoti_debug", "triage", *words],
+        cwd=folder,
+        env={**kept, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return json.loads(done.stdout), done
+
+
+@pytest.mark.slow
+def test_results_that_are_not_finite(tmp_path: Path) -> None:
+    (tmp_path / "serve.py").write_text(NOT_FINITE)
+    finding, done = triaged(tmp_path, "--json", "--no-compare", "-m", "serve", "--port", "80", "-v")
+    assert done.returncode == 1
+    assert "-3 nan ['--port', '80', '-v']" in done.stderr  # the output of the script makes room for the JSON
+    assert "4 5.0 " in done.stderr
+    assert "exit code 0; call 2 of nan-" in done.stderr
+    assert finding["kind"] == "nonfinite"
+    assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", 8)
+
+
+@pytest.mark.slow
+def test_an_operator_of_the_script_itself(tmp_path: Path) -> None:
+    (tmp_path / "serve.py").write_text(RAISES)
+    finding, done = triaged(tmp_path, "--json", "serve.py")
+    assert done.returncode == 1
+    assert "exit code 1; call 2 of raises-" in done.stderr
+    assert (finding["kind"], finding["what"]) == ("fault", "ValueError: 2 rows are too few")
+    assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", 19)
+    assert finding["confirmed_by"]
+    assert (Path(finding["repro"]) / "serve_operators.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("other.py",), "other.py does not exist"),
+        (("--inputs", "x.pt", "serve.py", "--json"), "--inputs is for a MODEL.pt2"),
+        (("--model", "a", "-m", "serve"), "--model is for a MODEL.pt2"),
+    ],
+)
+def test_wrong_usage(
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("serve.py").touch()
+    assert main.run(["triage", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_script_without_packages(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("serve.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(4)\n")
+    assert main.run(["triage", "--guards", "serve.py", "--guards", "x"]) == 5
+    output = capfd.readouterr()
+    assert output.out == "['--guards', 'x']\n"
+    assert "serve.py called no AOTInductor package that could be recorded: exit code 4" in output.err
+    assert [path.name for path in tmp_path.iterdir()] == ["serve.py"]

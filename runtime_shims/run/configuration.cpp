@@ -107,8 +107,8 @@ class Loader {
 
   void backtrace() {
     const char* value = variable("AOTI_DEBUG_BACKTRACE");
+    config_.backtrace = value == nullptr ? config_.level != LEVEL_OFF : strcmp(value, "1") == 0;
     if (value == nullptr) return;
-    config_.backtrace = strcmp(value, "1") == 0;
     if (!config_.backtrace && strcmp(value, "0") != 0) complain("AOTI_DEBUG_BACKTRACE", value, "0 or 1", "0");
   }
 
@@ -180,7 +180,6 @@ class Loader {
     rank.master = text("MASTER_ADDR") + ":" + text("MASTER_PORT");
     rank.restart = text("TORCHELASTIC_RESTART_COUNT");
     config_.rank = std::move(rank);
-    config_.backtrace |= config_.rank.is_one_of_many() && variable("AOTI_DEBUG_BACKTRACE") == nullptr;
   }
 
   // What AOTI_DEBUG_RANKS leaves out keeps its journal: who waits for whom is seen in those of all.

@@ -53,6 +53,7 @@ def load(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     (tmp_path / "run").mkdir()
     monkeypatch.setenv("AOTI_DEBUG_RUN", str(tmp_path / "run"))
     monkeypatch.setenv("AOTI_DEBUG_KEEP_FREE_BYTES", "0")
+    monkeypatch.setenv("AOTI_DEBUG_BACKTRACE", "0")  # the signals of this process belong to pytest
 
     def load_(library: Path = library, **variables: object) -> Runtime:
         for name, value in variables.items():

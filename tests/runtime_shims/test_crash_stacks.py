@@ -85,12 +85,11 @@ def test_the_address_that_was_accessed(library: Path, folder: Path) -> None:
     assert (int(code), address) == (1, "0x1234")
 
 
-def test_nothing_is_caught_unless_asked_for(library: Path, folder: Path) -> None:
-    for backtrace in (None, "0"):
-        done = run(library, folder, "begin()\nctypes.string_at(0)", backtrace)
-        assert done.returncode == -signal.SIGSEGV
-        assert not (folder / "backtrace.txt").exists()
-        (folder / "journal.bin").unlink()
+@pytest.mark.parametrize("backtrace", [None, "0", "1"])
+def test_a_crash_is_caught_unless_that_is_turned_off(library: Path, folder: Path, backtrace: str | None) -> None:
+    done = run(library, folder, "begin()\nctypes.string_at(0)", backtrace)
+    assert done.returncode == -signal.SIGSEGV
+    assert (folder / "backtrace.txt").exists() == (backtrace != "0")
 
 
 def test_a_value_that_is_not_understood(library: Path, folder: Path) -> None:

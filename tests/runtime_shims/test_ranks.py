@@ -97,7 +97,7 @@ def test_a_rank_notes_that_it_was_ended(load: Load, tmp_path: Path, rank: Callab
     received: list[int] = []
     previous = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
     try:
-        runtime = load(RUN=None, DIR=tmp_path, PRINT="none")
+        runtime = load(RUN=None, DIR=tmp_path, PRINT="none", BACKTRACE=None)
         one_launch(runtime)
         os.kill(os.getpid(), signal.SIGTERM)
         assert received == [signal.SIGTERM]
@@ -120,7 +120,7 @@ def test_sigterm_ends_a_system_call_if_the_hosts_handler_needs_it(
     late = threading.Timer(10, os.write, (writer, b"late"))
     previous = signal.signal(signal.SIGTERM, stop)
     try:
-        runtime = load(RUN=None, DIR=tmp_path, PRINT="none")
+        runtime = load(RUN=None, DIR=tmp_path, PRINT="none", BACKTRACE=None)
         one_launch(runtime)
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
         late.start()

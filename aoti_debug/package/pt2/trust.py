@@ -14,6 +14,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.machine import trusted_hashes
 from aoti_debug.package.manifest import Manifest
+from aoti_debug.package.pt2 import package_places
 from aoti_debug.package.pt2.archive import DAMAGED, Artifact, ArtifactKind, printable
 
 TRUST_HINT = "if you trust whoever made it: --trust"
@@ -95,7 +96,9 @@ def _require_built_here(package: Artifact, *, trusted: bool) -> None:
 def _remember(package: Artifact, content: str) -> None:
     trusted_hashes.remember("package", content)
     trusted_hashes.remember("package file", *_identity(package.path))
-    remember_run(package.manifest())
+    manifest = package.manifest()
+    remember_run(manifest)
+    package_places.remember(manifest.sha256, package.path)
 
 
 _WOULD_RUN = {

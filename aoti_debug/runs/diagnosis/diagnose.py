@@ -12,11 +12,12 @@ import signal
 from functools import cached_property
 
 from aoti_debug.base import wording
-from aoti_debug.base.abi import FaultDomain, NoteCode, Variable
+from aoti_debug.base.abi import FaultDomain, NoteCode, Phase, SaveStatus, Variable
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.native import crash_stacks, exception_text
 from aoti_debug.base.native.frames import without_compiled_folders
 from aoti_debug.package.launch_traits import traits_of
+from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.breadcrumbs import Crumb
@@ -345,7 +346,17 @@ def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:
     if run.manifest.without_source:
         return tuple(suggested_commands.show(run, launch.id) for launch in finding.suspects[:3])
     if len(finding.suspects) == 1 and traits_of(first.site.kind).replay:
-        return (suggested_commands.repro(run, first),)
+        if _has_inputs(first) or run.can_be_repeated:
+            return (suggested_commands.repro(run, first),)
+        again = suggested_commands.run_again(run.info, level=1, environment={Variable.LAUNCH.value: first.id})
+        return (again, suggested_commands.show_newest(first.id))
     if run.level == 1:
         return tuple(suggested_commands.show(run, launch.id) for launch in finding.suspects[:3])
     return (suggested_commands.run_again(run.info, level=1), suggested_commands.show_newest(first.id))
+
+
+def _has_inputs(launch: Launch) -> bool:
+    """True if every tensor that a launch may have read was saved before it."""
+    read = (argument for argument in launch.args if argument.tensor is not None and argument.role is not Role.OUT)
+    saved = (argument.files.get(Phase.BEFORE) for argument in read)
+    return all(file is not None and file.status is not SaveStatus.SKIPPED for file in saved)

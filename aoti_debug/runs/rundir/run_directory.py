@@ -140,6 +140,11 @@ class RunDir:
             )
         return found.package
 
+    @property
+    def can_be_repeated(self) -> bool:
+        """True if its package is where its link leads, and its inputs are known."""
+        return self.info.host != EMBEDDED and (self.path / PACKAGE).exists()
+
     def require_repeatable(self) -> None:
         """Checks that the run can be repeated with its inputs.
 

@@ -16,7 +16,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import MEMBER, Manifest
-from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2 import archive, package_places
 from aoti_debug.package.pt2.archive import ArtifactKind
 
 _FOLDERS = 4  # above the run, where its package may lie
@@ -39,7 +39,8 @@ def find(link: Path, manifest: Manifest) -> FoundPackage:
     """Finds the package of a run.
 
     Where the link leads is taken as it is. Otherwise a package must have the same manifest: at the path that the link
-    names, seen from a folder above the run; or the only one in the run, the three folders above it and the current one.
+    names, seen from a folder above the run; where it was built on this account; or the only one in the run, the three
+    folders above it and the current one.
 
     Args:
         link: in the directory of the run.
@@ -50,7 +51,9 @@ def find(link: Path, manifest: Manifest) -> FoundPackage:
     run = link.parent.resolve()
     target = Path(os.readlink(link)) if link.is_symlink() else None
     named = () if target is None else _named(run, target.parts)
-    package = next((path for path in named if _is_same(path, manifest.sha256)), None)
+    built = package_places.find(manifest.sha256)
+    candidates = (*named, *(() if built is None else (built,)))
+    package = next((path for path in candidates if _is_same(path, manifest.sha256)), None)
     if package is not None:
         return FoundPackage(package.resolve())
     folders = tuple(dict.fromkeys((run, *run.parents[:3], Path.cwd())))

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.base.abi import FaultDomain
+from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
+from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests import factories
-from tests.factories import JournalWriter, run_directory
+from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
 from tests.runs.diagnosis.judged_runs import (
     ABRT,
     CLEAN,
@@ -208,7 +209,9 @@ def test_a_launch_that_cannot_be_replayed(tmp_path: Path, level: int, verbs: lis
 
 def test_next_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTI_DEBUG_DIR", str(tmp_path))
-    verdict = judge(tmp_path, started(CPP, ended=0), SEGV)
+    run = run_directory(tmp_path, CPU, started(CPP, ended=0), exit=SEGV)
+    (run / "package.pt2").touch()
+    verdict = diagnose(open_run(run))
     assert verdict
     assert verdict.next_commands == ("aoti-debug repro cpp_fused_relu_0 --launch 0.0",)
     verdict = judge(tmp_path, started(ITEM, ended=0), SEGV, name="item", command=("aoti-debug", "run", "a b.pt2"))
@@ -218,6 +221,7 @@ def test_next_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_next_commands_name_a_run_that_is_not_the_latest(tmp_path: Path) -> None:
     run = run_directory(tmp_path, CPU, started(CPP, ended=0), exit=SEGV)
+    (run / "package.pt2").touch()
     verdict = diagnose(open_run(run))
     assert verdict
     assert verdict.next_commands == (f"aoti-debug repro cpp_fused_relu_0 --launch 0.0 --run {run}",)
@@ -228,6 +232,43 @@ def test_next_command_of_a_host_of_its_own(tmp_path: Path) -> None:
     verdict = judge(tmp_path, started(ITEM, ended=0), Exit(ExitKind.RUNNING), **fields)
     assert verdict
     assert verdict.next_commands[0] == "AOTI_DEBUG_LEVEL=1 ./server --level 9"
+
+
+@pytest.mark.parametrize("host", ["embedded", "aoti-debug run"])
+@pytest.mark.parametrize("has_package", [False, True])
+def test_a_repro_is_suggested_only_where_it_can_be_made(tmp_path: Path, host: str, has_package: bool) -> None:
+    run = run_directory(tmp_path, CPU, started(CPP, ended=0), exit=SEGV, host=host, command=("./server",))
+    if has_package:
+        (run / "package.pt2").touch()
+    verdict = diagnose(open_run(run))
+    assert verdict
+    can_run_again = has_package and host != "embedded"
+    assert (verdict.next_commands[0].startswith("aoti-debug repro ")) == can_run_again
+    assert ("AOTI_DEBUG_LAUNCH=0.0" in verdict.next_commands[0]) != can_run_again
+
+
+@pytest.mark.parametrize(
+    ("role", "status", "is_enough"),
+    [
+        (Role.IN, SaveStatus.WRITTEN, True),
+        (Role.IN, SaveStatus.LINKED, True),
+        (Role.IN, SaveStatus.SKIPPED, False),
+        (Role.IN, None, False),
+        (Role.OUT, None, True),
+    ],
+)
+def test_a_repro_of_a_host_of_its_own_needs_the_inputs_of_the_launch(
+    tmp_path: Path, role: Role, status: SaveStatus | None, is_enough: bool
+) -> None:
+    package = make_manifest(site("cpp_fused_relu_0", arg("buf0", role), kind=Kind.CPP))
+    writer = JournalWriter(level=2)
+    writer.call_begin()
+    writer.launch_begin(0, 0, X)
+    if status is not None:
+        writer.tensor_file(0, 0, Phase.BEFORE, "tensors/0/a", status=status)
+    verdict = diagnose(open_run(run_directory(tmp_path, package, writer, exit=SEGV, host="embedded")))
+    assert verdict
+    assert verdict.next_commands[0].startswith("aoti-debug repro ") == is_enough
 
 
 def test_the_level_is_replaced(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_an_illegal_access_in_one_call(tmp_path: Path) -> None:
     assert (finding["kind"], finding["kernel"]) == ("fault", "lookup_kernel_0")
     assert "an illegal memory access was encountered" in finding["what"]
     assert "call 2 of lookup-" in done.stderr
-    assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", 30)
+    assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", 29)
     assert finding["origin"]["input"] == "index"
     assert finding["origin"]["element"] == 100
 
@@ -95,4 +95,4 @@ def test_results_of_one_call_that_are_not_finite(tmp_path: Path) -> None:
     assert "end\n" in done.stderr
     assert "call 2 of lookup-" in done.stderr
     assert finding["kind"] == "nonfinite"
-    assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", 31)
+    assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", 30)

@@ -196,6 +196,24 @@ run_out = click.option(
     type=FilePath(file_okay=False),
     help=f"Where the run directory is made.  [default: {ResultKind.RUNS.default}]",
 )
+guard_zones = click.option(
+    "--guards",
+    is_flag=True,
+    help="Put guard zones around the buffers that the model allocates and check them after every launch: this finds "
+    "launches that write out of bounds.",
+)
+launches = click.option(
+    "--launch",
+    "launches",
+    metavar="CALL.LAUNCH",
+    multiple=True,
+    help="Print and save this launch only. Repeatable.",
+)
+summaries = click.option(
+    "--summaries",
+    is_flag=True,
+    help="Keep the statistics of what each launch writes, of every call, in one small file: aoti-debug summaries.",
+)
 guards = click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
 run = click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
 wide = click.option(

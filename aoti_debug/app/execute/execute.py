@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aoti_debug.app.execute import kept_inputs
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
-from aoti_debug.app.execute.replacements import DEVICE_ERROR, KEEPS_ALL
+from aoti_debug.app.execute.replacements import ERROR, KEEPS_ALL
 from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import EXIT_FINDING, TargetError
 from aoti_debug.base.frozen import dataclass
@@ -90,7 +90,7 @@ def execute(
     info = replace(info, pid=process.pid)
     run_json.write(info, path)
     report = process.watch(_LatestLinker(observer, path), stopwatch)
-    report.error = _device_error(path / DEVICE_ERROR)
+    report.error = _kept_error(path / ERROR)
     stopwatch.next("read")
     if not (path / run_directory.MANIFEST).exists():
         stamped_directories.remove(path, base if is_new_base else None)
@@ -169,14 +169,14 @@ def _exit_code(report: Report, *, has_finding: bool) -> int:
 
 
 def _exit(report: Report) -> Exit:
-    """The end of the script. One that ends itself is no fault of a model, unless the device has failed."""
+    """The end of the script. One that ends itself is no fault of a model, unless a call or the device has failed."""
     if report.returncode > 0 and report.error is None:
         return Exit(ExitKind.CLEAN, f"the script ended with exit code {report.returncode}")
     return replace(runner.exit_of(report), unix_time=report.unix_time)
 
 
-def _device_error(file: Path) -> ErrorData | None:
-    """The error of the device that ended the script; the file is deleted."""
+def _kept_error(file: Path) -> ErrorData | None:
+    """The error of a model or a device that ended the script; the file is deleted."""
     try:
         error = json_data.parse(ErrorData, file.read_bytes())
     except (OSError, DamagedJsonError):  # there was none, or the process was killed while it wrote

@@ -107,6 +107,8 @@ def _evidence(called: CalledPackage) -> int:
         return 4
     if verdict is not None and any(not call.ended for call in called.run.timeline.calls):
         return 3
+    if any(call.end is KeptEnd.RAISED for call in called.calls):
+        return 3
     if _not_finite(called) is not None:
         return 2
     return int(verdict is not None)
@@ -115,9 +117,12 @@ def _evidence(called: CalledPackage) -> int:
 def _call_in_question(called: CalledPackage) -> tuple[KeptCall | None, str]:
     """The call that failed, if its inputs were kept, and what is known of it."""
     verdict, not_finite = called.ended.verdict, _not_finite(called)
-    if verdict is None and not_finite is not None:
-        return not_finite, "its results are not finite"
     if verdict is None:
+        raised = next((call for call in called.calls if call.end is KeptEnd.RAISED), None)
+        if raised is not None:
+            return raised, "it raised an exception"
+        if not_finite is not None:
+            return not_finite, "its results are not finite"
         return _last(called.calls), "nothing was seen in it"
     numbers = [launch.key.call for launch in verdict.suspects if launch.key.kind is CallKind.MODEL]
     guilty = next((call for call in called.calls if call.number in numbers), None)

@@ -187,11 +187,16 @@ class KeptInputs(PackageUse):
                 return None
             key = tuple((tensor.dtype, tensor.shape, tensor.stride()) for tensor in inputs)
             file = self._file(key)
+        except Exception:  # noqa: BLE001 - of tensors without memory, or a full disk; the script goes on
+            self._end()
+            return None
+        try:
             began = time.perf_counter()
             file.fill(number, inputs)
             self._seconds_of_copies += time.perf_counter() - began
-        except Exception:  # noqa: BLE001 - of tensors without memory, or a full disk; the script goes on
-            self._end()
+        except Exception:  # noqa: BLE001 - of a device that has failed: what was kept before tells why
+            file.close()
+            self._is_ended = True
             return None
         return file
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _RUN = "AOTI_DEBUG_RUN"
 KEEPS_ALL = "_AOTI_DEBUG_KEEPS_ALL"  # set where the inputs of every call are to be kept
 _PYTHON_STACKS = "python.txt"
-DEVICE_ERROR = "device_error.json"
+ERROR = "error.json"
+_OF_MODEL = "_aoti_debug_of_model"  # the attribute of an exception that a call of a model has raised
+_LONGEST_CHAIN = 20  # of exceptions that were raised while another one was handled
 _RUNNERS = tuple(f"AOTIModelContainerRunner{device}" for device in ("Cpu", "Cuda", "Xpu", "Mps"))
 USE = "_aoti_debug_use"  # the attribute of a loader that holds its PackageUse
 _CALLS = ("run", "boxed_run")  # the methods of a loader that call its model
@@ -35,7 +37,7 @@ def install() -> None:
     """Prepares the replacements, and writes Python's call stack to the run directory if the process dies."""
     run = Path(os.environ[_RUN])
     python_stacks.enable(run / _PYTHON_STACKS)
-    atexit.register(_keep_device_error, run / DEVICE_ERROR, os.getpid())
+    atexit.register(_keep_error, run / ERROR, os.getpid())
     keeps_all = os.environ.pop(KEEPS_ALL, "") == "1"
     modules = OperatorModules()
     modules.watch()
@@ -78,14 +80,20 @@ class Replacements:
             setattr(owner, name, value)
 
 
-def _keep_device_error(file: Path, process: int) -> None:
-    """Writes down the error of a device that ended the script: a launch may have caused it, and only torch reports it.
+def _keep_error(file: Path, process: int) -> None:
+    """Writes down the error that ended the script, if a model or a device has raised it: a launch may have caused it.
 
     Args:
         process: the script's, not one that it has forked.
     """
-    error: Any = getattr(sys, "last_value", None)  # which Python sets for an exception that nobody has caught
-    if os.getpid() == process and isinstance(getattr(error, "error_code", None), int):
+    error = getattr(sys, "last_value", None)  # which Python sets for an exception that nobody has caught
+    for _ in range(_LONGEST_CHAIN):
+        if error is None or isinstance(getattr(error, "error_code", None), int) or hasattr(error, _OF_MODEL):
+            break
+        error = error.__cause__ or error.__context__
+    else:
+        error = None
+    if os.getpid() == process and error is not None:
         from aoti_debug.base.machine.files import json_data
         from aoti_debug.base.machine.processes.messages import ErrorData
 
@@ -136,7 +144,11 @@ def _recording(loader: Any, packages: Callable[[], ReplacedPackages]) -> Any:
 def _called(method: Any) -> Any:
     @functools.wraps(method)
     def call(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self, USE).call(functools.partial(method, self), inputs, *args, **kwargs)
+        try:
+            return getattr(self, USE).call(functools.partial(method, self), inputs, *args, **kwargs)
+        except Exception as error:
+            vars(error)[_OF_MODEL] = True
+            raise
 
     return call
 

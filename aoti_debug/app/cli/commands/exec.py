@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.commands.run import summary
+from aoti_debug.app.cli.commands.run import observed_lines, summary
 from aoti_debug.app.cli.lines import print_lines, width
 from aoti_debug.app.cli.script_arguments import PassedThrough
 from aoti_debug.app.execute.execute import ExecutedScript, execute, is_recorded
@@ -21,6 +21,7 @@ from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.show.fault import verdict_lines
+from aoti_debug.triage.memory_errors import overruns
 
 
 @click.command("exec", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
@@ -32,6 +33,10 @@ from aoti_debug.runs.show.fault import verdict_lines
     help=f"{levels.MEANINGS}. At 0, nothing is replaced.  [default: AOTI_DEBUG_LEVEL, or 3]",
 )
 @options.recorded_values
+@options.launches
+@options.watchpoints
+@options.guard_zones
+@options.summaries
 @options.run_out
 @click.argument("script", metavar="SCRIPT.py")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
@@ -46,6 +51,11 @@ def command(
     lines: tuple[str, ...],
     phase: str | None,
     flight: int | None,
+    launches: tuple[str, ...],
+    watch: tuple[str, ...],
+    on_hit: str,
+    guards: bool,
+    summaries: bool,
     out: Path | None,
     script: str,
     arguments: tuple[str, ...],
@@ -66,16 +76,30 @@ def command(
         lines=lines or None,
         phase=phase,
         flight=flight,
+        launch=",".join(launches) or None,
+        watch=watch,
+        on_hit=on_hit,
+        guards=guards,
+        summaries=1 if summaries else None,
         out=out,
         shown=Shown.VALUES if level is None else Shown.ALL,
     )
     if not is_recorded(chosen):
+        _refuse_at_level_0(chosen)
         sys.stdout.flush()
         sys.stderr.flush()
         os.execv(sys.executable, chosen_script.python_command)
     executed = execute(chosen_script, chosen, PassedThrough())
     print_lines(_outcome(executed), err=True)
     context.exit(executed.exit_code)
+
+
+def _refuse_at_level_0(chosen: RunOptions) -> None:
+    """Raises UsageError if an option looks at launches, of which none is recorded."""
+    given = {"--watch": chosen.watch, "--guards": chosen.guards, "--summaries": chosen.summaries}
+    for option, value in given.items():
+        if value:
+            raise UsageError(f"{option} needs a level above 0", hint="--level 3 records launches")
 
 
 def _require_script(script: str) -> None:
@@ -97,6 +121,7 @@ def _outcome(executed: ExecutedScript) -> list[str]:
         lines.append(f"also: {launches} of {package}: {suggested_commands.show(run)}")
     if result.verdict is not None:
         lines += ["", *verdict_lines(result.verdict, columns)]
+    lines += observed_lines(result.run, overruns.find(result.run), columns)
     if executed.failed is not None:
         inputs = [] if executed.failed.inputs is None else ["--inputs", str(executed.failed.inputs)]
         command = shlex.join(["aoti-debug", "triage", str(executed.failed.package), *inputs])

@@ -31,6 +31,7 @@ from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.runs.diagnosis import suggested_commands
+from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.inspector import InspectorError
 from aoti_debug.runs.run.options import RunOptions, Shown
@@ -86,13 +87,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     help="Kill the process when no launch has begun or ended for this long, and show where it hangs.",
 )
 @options.user_code
-@click.option(
-    "--launch",
-    "launches",
-    metavar="CALL.LAUNCH",
-    multiple=True,
-    help="Print and save this launch only. Repeatable.",
-)
+@options.launches
 @click.option(
     "--crumb-every",
     metavar="N",
@@ -100,12 +95,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     help="On a GPU, write one breadcrumb every N launches; 1 names the guilty launch exactly, always.  "
     "[default: 1, and 16 while launches take less than 20 µs each]",
 )
-@click.option(
-    "--guards",
-    is_flag=True,
-    help="Put guard zones around the buffers that the model allocates and check them after every launch: this finds "
-    "launches that write out of bounds.",
-)
+@options.guard_zones
 @click.option(
     "--poison",
     metavar="HH",
@@ -113,11 +103,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     help="With --guards: the byte, in hexadecimal, that those buffers are filled with at first.  [default: ff]",
 )
 @options.watchpoints
-@click.option(
-    "--summaries",
-    is_flag=True,
-    help="Keep the statistics of what each launch writes, of every call, in one small file: aoti-debug summaries.",
-)
+@options.summaries
 @click.option(
     "--freq",
     metavar="K",
@@ -247,17 +233,14 @@ def command(
         print_lines(["", *verdict_lines(result.verdict, width())])
         if random_inputs is not None:
             print_lines(terminal_cells.wrapped(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
-    if result.run.timeline.watchpoints:
-        print_lines(["", *watch_lines(result.run, width())])
+    overrun = overruns.find(result.run)
+    print_lines(observed_lines(result.run, overrun, width()))
     stopped = result.run.state is ExitKind.STOPPED
     if stopped and result.run.info.exit.exception == InspectorError.__name__:
         print_lines(["", *terminal_cells.wrapped(f"STOPPED {result.run.info.exit.detail}", width())])
     repeated = compare_calls(result.run) if repeat is not None and result.verdict is None and not stopped else None
     if repeated is not None:
         print_lines(["", *repeat_lines(repeated)])
-    overrun = overruns.find(result.run)
-    if overrun is not None:
-        print_lines(["", *finding_lines(overrun, width())])
     if timings:
         phases = [start, *(TimedPhase(name, seconds) for name, seconds in result.run.info.timings.items())]
         print_lines(["", *timing_lines(phases, since_process_start())])
@@ -279,6 +262,12 @@ def _require_repeatable(level: int | None, calls: int, launches: Sequence[str], 
         raise UsageError("--repeat and --calls exclude each other", hint="--repeat N is the number of calls")
     if level not in (None, *levels.WITH_HASHES):
         raise UsageError(f"--repeat compares hashes, and level {level} records none", hint="leave out --level")
+
+
+def observed_lines(run: RunDir, overrun: Finding | None, columns: int) -> list[str]:
+    """The hits of watchpoints, and the first launch that wrote out of bounds."""
+    hits = ["", *watch_lines(run, columns)] if run.timeline.watchpoints else []
+    return hits + (["", *finding_lines(overrun, columns)] if overrun is not None else [])
 
 
 def is_hit(watchpoints: Sequence[Watchpoint], on_hit: str) -> bool:

@@ -240,7 +240,7 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     assert device.returncode == 1
     run = open_run(base=base)
     assert (run.info.exit.kind, run.info.exit.exception, run.info.exit.code) == (ExitKind.FAULT, "DeviceError", 700)
-    assert not (run.path / "device_error.json").exists()
+    assert not (run.path / "error.json").exists()
 
     stripped_package.stripped(tmp_path / "model.pt2", tmp_path / "stripped.pt2")
     (tmp_path / "stripped.pt2").replace(tmp_path / "model.pt2")

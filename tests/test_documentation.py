@@ -182,6 +182,7 @@ def test_every_exit_code_is_documented() -> None:
         errors.EXIT_UNCONFIRMED,
         errors.EXIT_INCOMPLETE,
         main.INTERRUPTED,
+        main.CLOSED_PIPE,
     }
 
 

@@ -12,6 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "unknown_variables.h"
+
 namespace aoti_debug {
 namespace {
 
@@ -337,6 +339,9 @@ Config load_config(const AotiDebugPackage& package) {
   loader.inspector();
   loader.rank();
   loader.ranks();
+  if (config.run_directory.empty()) {  // a parent has said it
+    for (std::string& line : unknown_variables()) config.complaints.push_back(std::move(line));
+  }
   return config;
 }
 

@@ -131,6 +131,11 @@ def test_environment_variables_are_those_that_the_runtime_reads() -> None:
     assert read == {variable.value for variable in abi.Variable}
 
 
+def test_the_runtime_knows_every_variable() -> None:
+    known = set(re.findall(r'"(AOTI_DEBUG_[A-Z_]+[A-Z])"', (SHIMS / "run/unknown_variables.cpp").read_text()))
+    assert known == {variable.value for variable in abi.Variable if variable.value.startswith("AOTI_DEBUG_")}
+
+
 def test_dtypes_are_torchs() -> None:
     torch = pytest.importorskip("torch")
     header = Path(torch.__file__).parent / "include/torch/headeronly/core/ScalarType.h"

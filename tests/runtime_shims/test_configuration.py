@@ -188,3 +188,29 @@ def test_value_that_is_not_understood(
     assert [text for text in lines if "aoti-debug" in text] == [f"aoti-debug: {line}"]
     assert [(r.code, r.text) for r in journal().of("note")] == [(3, line)]
     assert len(journal().of("launch_end")) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("FILTR", "AOTI_DEBUG_FILTR is not known; perhaps AOTI_DEBUG_FILTER"),
+        ("LEVELS", "AOTI_DEBUG_LEVELS is not known; perhaps AOTI_DEBUG_LEVEL"),
+        ("SOMETHING", "AOTI_DEBUG_SOMETHING is not known"),
+    ],
+)
+def test_a_misspelt_variable_is_named(
+    load: Load, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, said: str
+) -> None:
+    runtime = load(RUN=None, DIR=tmp_path / "runs", **{name: "1"})
+    assert runtime.lib.h_level() == 3
+    runtime.unload()
+    assert said in [line.partition(": ")[2] for line in capfd.readouterr().err.splitlines()]
+
+
+def test_what_a_parent_has_said_is_not_said_again(
+    load: Load, journal: Callable[[], Journal], capfd: pytest.CaptureFixture[str]
+) -> None:
+    runtime = load(FILTR="1")
+    assert runtime.lib.h_level() == 3
+    runtime.unload()
+    assert "FILTR" not in capfd.readouterr().err

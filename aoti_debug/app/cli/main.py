@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import os
+import select
 import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from aoti_debug.app.cli import unknown_variables
 from aoti_debug.app.cli.lines import print_lines, wants_no_colour
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, InternalError, TargetError
@@ -48,6 +51,7 @@ _FOR_FILES = {_MODEL: "build", _SCRIPT: "triage"}
 _RUN_SCRIPTS = ("exec", "triage")
 _USER_MODULE = "--import"  # their fork server imports it as well
 INTERRUPTED = 130
+CLOSED_PIPE = 141  # 128 and SIGPIPE: what a shell says of a program that a closed pipe has ended
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk
 
 
@@ -78,12 +82,61 @@ class Verbs(click.Group):
             command = _FOR_FILES.get(Path(args[0]).suffix)
             if command is not None:
                 raise click.UsageError(f"no command is given; perhaps: aoti-debug {command} {args[0]}", ctx) from error
+            similar = _similar_command(args[0])
+            if similar:
+                line = shlex.join(["aoti-debug", similar, *args[1:]])
+                raise click.UsageError(f"there is no command {args[0]}; perhaps: {line}", ctx) from error
             raise
+
+    def make_context(self, *args: Any, **keywords: Any) -> click.Context:
+        """The context of a command line; `--version` and the help are printed here."""
+        with _closed_pipes():
+            return super().make_context(*args, **keywords)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command."""
+        with _closed_pipes():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the list of commands into the help, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+
+class ClosedPipe(Exception):  # noqa: N818 - no error of the command
+    """Nobody reads the output any more: `aoti-debug show | head`."""
+
+
+@contextlib.contextmanager
+def _closed_pipes() -> Iterator[None]:
+    """Tells a closed output from a bug: click would exit with the code of a finding.
+
+    Raises:
+        ClosedPipe: nobody reads the output any more.
+        InternalError: the pipe leads to another process.
+    """
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise (ClosedPipe() if _has_closed_output() else InternalError(f"a process has gone: {error}")) from error
+
+
+def _has_closed_output() -> bool:
+    """True if stdout or stderr is a pipe whose other end is closed."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # it is no file
+            poll.register(stream.fileno(), 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
+
+
+def _similar_command(name: str) -> str:
+    """The command that is most similar to a name, or begins with it; "" if none is."""
+    import difflib  # only an error needs it
+
+    beginning = [verb for verb in VERBS if name and verb.startswith(name)]
+    return next(iter([*difflib.get_close_matches(name, VERBS, n=1), *beginning]), "")
 
 
 def _refuse_script(arguments: Sequence[str]) -> None:
@@ -140,7 +193,7 @@ def _print_version(context: click.Context, parameter: click.Parameter, asked: ob
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 clean, 1 a finding, 2 wrong usage, 3 unusable .pt2 or inputs file, 4 toolchain, "
     "5 the model never started, 6 unreadable run directory, 7 nothing confirmed, 8 clean as far as compared, "
-    "70 a bug of aoti-debug.",
+    "70 a bug of aoti-debug, 130 interrupted, 141 nobody reads the output any more.",
 )
 @click.option(
     "--version",
@@ -156,7 +209,7 @@ def group(context: click.Context) -> None:
 
     \b
     aoti-debug triage model.pt2            # why it crashes, hangs or computes NaN
-    aoti-debug triage serve.py             # the same of the model that a script runs
+    aoti-debug triage serve.py             # the same of the model of a script
     aoti-debug exec serve.py               # runs a script, records its packages
     aoti-debug build model.pt2             # writes model.instrumented.pt2
     aoti-debug run model.instrumented.pt2  # runs it; a crash names its launch
@@ -165,6 +218,7 @@ def group(context: click.Context) -> None:
     """
     if wants_no_colour():
         context.color = False
+    print_lines(unknown_variables.warnings(os.environ), err=True)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -194,9 +248,13 @@ def _run(arguments: Sequence[str] | None) -> int:
         return error.exit_code
     except click.Abort:
         raise
+    except ClosedPipe:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed at exit
+        return CLOSED_PIPE
     except AotiDebugError as error:
         _print_error(str(error), error.hint)
-        return error.exit_code
+        return TargetError.exit_code if _is_of_full_disk(error) else error.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes text
         if isinstance(error, OSError) and error.errno in _FULL:
             place = f": {error.filename}" if error.filename else ""
@@ -218,6 +276,15 @@ def main() -> None:
     """The console script. On SIGTERM, child processes are ended and temporary files deleted before it exits."""
     signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run())
+
+
+def _is_of_full_disk(error: BaseException | None) -> bool:
+    """True if a full disk is the error, or its cause."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return True
+        error = error.__cause__
+    return False
 
 
 def _terminate(number: int, _: object) -> None:

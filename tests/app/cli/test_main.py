@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 import time
@@ -93,6 +94,56 @@ def test_a_forgotten_verb_is_offered(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == (
         "error: no command is given; perhaps: aoti-debug build model.pt2\nhint: aoti-debug --help\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["triag", "a b.pt2"], "there is no command triag; perhaps: aoti-debug triage 'a b.pt2'"),
+        (["sh"], "there is no command sh; perhaps: aoti-debug show"),
+        (["qqqq"], "No such command 'qqqq'."),
+    ],
+)
+def test_a_misspelt_command_is_offered(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert main.run(words) == 2
+    assert capsys.readouterr().err == f"error: {said}\nhint: aoti-debug --help\n"
+
+
+def test_a_misspelt_variable_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("AOTI_DEBUG_FILTR", "a*")
+    monkeypatch.setenv("AOTI_DEBUG_FILTER", "a*")
+    assert run_verb(monkeypatch, click.Command("clean", callback=lambda: None)) == 0
+    assert capsys.readouterr().err == "warning: AOTI_DEBUG_FILTR is not known; perhaps AOTI_DEBUG_FILTER\n"
+
+
+def test_a_full_disk_is_no_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    error = UsageError("cannot write here", hint="--out DIR")
+    error.__cause__ = OSError(errno.ENOSPC, "full")
+    assert run_verb(monkeypatch, raising(error)) == 5
+    error.__cause__ = OSError(errno.EACCES, "not yours")
+    assert run_verb(monkeypatch, raising(error)) == 2
+    assert capsys.readouterr().err.splitlines() == ["error: cannot write here", "hint: --out DIR"] * 2
+
+
+@pytest.mark.parametrize("words", [["--version"], ["doctor"]])
+def test_a_closed_pipe_is_no_finding(words: list[str]) -> None:
+    """`--version` writes before a command is chosen; its one line is there before anybody stops to read."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "aoti_debug", *words], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (main.CLOSED_PIPE, b"")
+
+
+def test_a_pipe_to_a_process_is_another_matter(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_verb(monkeypatch, raising(BrokenPipeError(errno.EPIPE, "Broken pipe"))) == 70
+    assert capsys.readouterr().err.startswith("error: a process has gone: ")
 
 
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])

@@ -3,6 +3,10 @@
     import aoti_debug
     from aoti_debug.base.abi import Phase
 
+    found = aoti_debug.triage(model, x)  # why does it crash, hang, or compute NaN or wrong values?
+    compared = aoti_debug.compare(model, x)  # every launch against what the program says
+    with aoti_debug.record() as recorded: ...  # the packages that are compiled or loaded in the block
+    written = aoti_debug.repro(recorded)  # a script that replays one launch alone
     result = aoti_debug.debug(model, x)  # export, build and run: result.outputs, result.verdict, result.run
     package = aoti_debug.build("model.pt2")  # or an ExportedProgram
     run = aoti_debug.open_run()  # the latest; or open_run(path)
@@ -10,16 +14,20 @@
     tensors = aoti_debug.load_launch(run, run.launch("0.3"), Phase.BEFORE)
     tensor = aoti_debug.load_file(path)  # a saved .safetensors file, with strides and offset
 
-The rest is the command line: `aoti-debug run`, `show`, `repro`.
+The rest is the command line: `aoti-debug run`, `show`, `exec`.
 """
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aoti_debug.app.python.debug import debug
+    from aoti_debug.app.python.procedures import compare, triage
     from aoti_debug.app.python.record import record
+    from aoti_debug.app.python.repro import repro
     from aoti_debug.base.version import __version__
     from aoti_debug.instrument.builder.build import build
     from aoti_debug.instrument.builder.settings import BuildSettings
@@ -34,6 +42,7 @@ __all__ = [
     "BuildSettings",
     "__version__",
     "build",
+    "compare",
     "debug",
     "diagnose",
     "inspect",
@@ -44,12 +53,15 @@ __all__ = [
     "open_run",
     "print_",
     "record",
+    "repro",
+    "triage",
 ]
 
 _MODULES = {
     "BuildSettings": "aoti_debug.instrument.builder.settings",
     "__version__": "aoti_debug.base.version",
     "build": "aoti_debug.instrument.builder.build",
+    "compare": "aoti_debug.app.python.procedures",
     "debug": "aoti_debug.app.python.debug",
     "diagnose": "aoti_debug.runs.diagnosis.diagnose",
     "inspect": "aoti_debug.runs.run.inspector",
@@ -60,13 +72,45 @@ _MODULES = {
     "open_run": "aoti_debug.runs.rundir.run_directory",
     "print_": "aoti_debug.package.printing.print_operator",
     "record": "aoti_debug.app.python.record",
+    "repro": "aoti_debug.app.python.repro",
+    "triage": "aoti_debug.app.python.procedures",
 }
+
+
+_WINGS = ("compare", "repro", "triage")  # folders of modules with the name of a function
+
+
+def _function(name: str) -> Any:
+    import importlib
+
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+class _Wing(ModuleType):
+    """A folder of modules that is called as the public function of its name."""
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return _function(self.__name__.rpartition(".")[2])(*arguments, **keywords)
+
+
+class _Package(ModuleType):
+    """This package: Python sets a folder as its attribute when the first module of the folder is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _WINGS and isinstance(value, ModuleType):
+            value.__class__ = _Wing
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
     """Imports a public function when it is used: the command line starts in a few milliseconds."""
-    import importlib
-
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    if name in _WINGS:
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    return _function(name)

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import aoti_debug
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.version import __version__
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Form, Kernel, Site
 from aoti_debug.package.pt2 import archive, trust
@@ -174,7 +174,7 @@ def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:
         fault: what this launch ended in; "" if it ended well.
     """
     torch_version = run.info.torch_version or run.manifest.torch_version
-    where = RecordedRun(run.path, run.info.started, torch_version, run.manifest.device, aoti_debug.__version__)
+    where = RecordedRun(run.path, run.info.started, torch_version, run.manifest.device, __version__)
     started = launch.status is not LaunchStatus.NOT_STARTED
     slots = tuple(_slot(run, argument, started=started) for argument in launch.args)
     binary, no_binary = _binary(run, launch)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kind, Manifest
@@ -47,6 +49,12 @@ class Repro:
     def script(self) -> Path:
         """The script to run."""
         return self.path / "repro.py" if self.path.is_dir() else self.path
+
+    def __str__(self) -> str:
+        size = f"{wording.pluralize(self.tensors, 'tensor')}, {wording.byte_size(self.bytes)}"
+        lines = [f"{self.path}", f"  launch {self.launch} of {self.kernel}, {size}, from {self.run.name}"]
+        lines += [f"  it ended in {self.fault}"] if self.fault else []
+        return "\n".join([*lines, f"next: {shlex.join(['python', str(self.script)])}"])
 
 
 @dataclass(frozen=True)

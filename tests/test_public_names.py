@@ -66,6 +66,7 @@ def test_all_names_are_there() -> None:
     assert all(getattr(aoti_debug, name) is not None for name in aoti_debug.__all__)
     functions = {
         "build",
+        "compare",
         "debug",
         "diagnose",
         "inspect",
@@ -76,6 +77,8 @@ def test_all_names_are_there() -> None:
         "open_run",
         "print_",
         "record",
+        "repro",
+        "triage",
     }
     reading = {"load_file", "load_launch", "open_run"}
     assert set(aoti_debug.__all__) == {"__version__", "BuildSettings", *functions, *reading}

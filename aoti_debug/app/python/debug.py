@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.app.python import finding_text
-from aoti_debug.app.torch_compile import backend, cached_build
-from aoti_debug.app.torch_compile.cached_build import PACKAGE, PROGRAM, CompilationDirectory, GraphEntry
+from aoti_debug.app.python import finding_text, model_files
+from aoti_debug.app.python.model_files import GivenModel
+from aoti_debug.app.torch_compile.cached_build import PROGRAM
 from aoti_debug.base.abi import Variable
-from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes.child_process import changed_environment
-from aoti_debug.base.wording import first_line
+from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis.run_findings import finding_of
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
     from aoti_debug.runs.diagnosis.verdict import Verdict
     from aoti_debug.runs.rundir.run_directory import RunDir
-
-_INPUTS = "inputs.pt"
 
 
 @dataclass(frozen=True)
@@ -80,8 +76,8 @@ def debug(
     in this process, for its outputs.
 
     Args:
-        model: a `torch.nn.Module`; it is not changed.
-        inputs, keywords: of its call.
+        model: a `torch.nn.Module`, which is not changed, or an `ExportedProgram`.
+        inputs, keywords: of its call; a program has example inputs.
         level: 0 off, 1 save, 2 print values, 3 kernel names, "hash" hashes only.
         filters: patterns of kernel names; "!PATTERN" excludes. Empty: every launch.
         inductor_configs: settings of torch._inductor.config.
@@ -93,42 +89,24 @@ def debug(
         ToolchainError: torch or the compiler failed.
         TargetError: the model never started.
     """
-    import torch
-
-    backend.from_mapping({"level": level})
-    try:
-        with torch.no_grad():
-            exported = torch.export.export(model, inputs, keywords or None, dynamic_shapes=dynamic_shapes)
-    except Exception as error:
-        raise UsageError(
-            f"the model cannot be exported: {type(error).__name__}: {first_line(str(error))}",
-            hint="torch.export.export(model, inputs) says more; a graph that Dynamo can split runs with "
-            'torch.compile(model, backend="aoti_debug")',
-        ) from error
-    directory = CompilationDirectory.create(Path(out or ResultKind.COMPILED.place()).absolute())
-    folder = directory.new_folder()
-    is_cached = cached_build.write_package(exported, folder, inductor_configs or {})
-    torch.save({"args": inputs, "kwargs": keywords}, folder / _INPUTS)
-    directory.add(GraphEntry(folder.name, "inference", "", cached=is_cached))
-    result = runner.run(
-        RunOptions(
-            folder / PACKAGE,
-            level=levels.number(level),
-            inputs=folder / _INPUTS,
-            filters=tuple(filters),
-            out=folder,
-        )
-    )
-    outputs = _outputs(folder / PACKAGE, exported, inputs, keywords) if _is_clean(result) else None
-    program = folder / PROGRAM
-    return DebuggedModel(outputs, result.run, result.verdict, folder / PACKAGE, program if program.is_file() else None)
+    chosen = levels.number(level)
+    given = GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, inductor_configs or {})
+    exported = given.exported()
+    call = given.with_example_inputs(exported)
+    folder = model_files.new_folder(None if out is None else Path(out))
+    package = model_files.write_package(call, exported, folder)
+    inputs_file = model_files.write_inputs(call, folder.path)
+    result = runner.run(RunOptions(package, level=chosen, inputs=inputs_file, filters=tuple(filters), out=folder.path))
+    outputs = _outputs(package, exported, call.inputs) if _is_clean(result) else None
+    program = folder.path / PROGRAM
+    return DebuggedModel(outputs, result.run, result.verdict, package, program if program.is_file() else None)
 
 
 def _is_clean(result: RunResult) -> bool:
     return result.verdict is None and result.run.info.exit.kind is ExitKind.CLEAN
 
 
-def _outputs(package: Path, program: ExportedProgram, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+def _outputs(package: Path, program: ExportedProgram, inputs: Inputs) -> Any:
     """The outputs of the package; numbers, which it returns as tensors, are numbers again."""
     import torch
     from torch.export.graph_signature import ConstantArgument, OutputKind, SymIntArgument
@@ -137,7 +115,7 @@ def _outputs(package: Path, program: ExportedProgram, inputs: Sequence[Any], key
     artifact = archive.inspect(package)
     manifest = artifact.manifest()
     with changed_environment({Variable.LEVEL.value: "0"}), torch.no_grad():
-        outputs = load_model.load(artifact, manifest.model, manifest.device)(*inputs, **keywords)
+        outputs = load_model.load(artifact, manifest.model, manifest.device)(*inputs.args, **inputs.kwargs)
     leaves, structure = pytree.tree_flatten(outputs)
     specs = [spec.arg for spec in program.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
     for number, argument in enumerate(specs):

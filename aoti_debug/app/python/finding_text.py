@@ -9,6 +9,8 @@ from aoti_debug.base import wording
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.rundir.run_directory import RunDir
 
+WIDTH = 100  # columns of what is printed
+TABLE_WIDTH = 200  # enough for all columns of a table
 _FRAME = '<iframe style="width: 100%; height: 45em; border: 1px solid #ccc" srcdoc="{}"></iframe>'
 
 

@@ -189,6 +189,11 @@ class RecordedBlock:
         return tuple(result.run for result in self._all)
 
     @property
+    def run(self) -> RunDir | None:
+        """The run of the finding; None if nothing was recorded."""
+        return self._chosen.run if self._all else None
+
+    @property
     def finding(self) -> Finding | None:
         """The fault; or, where values were recorded, the first NaN or infinity that does harm; None without a run.
 

@@ -13,7 +13,6 @@ aoti-debug/compiled/
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import io
@@ -137,12 +136,7 @@ def write_package(program: ExportedProgram, folder: Path, inductor_configs: Mapp
         UsageError: a setting of Inductor is not known.
         ToolchainError: torch or the compiler failed.
     """
-    import torch
-
-    content = io.BytesIO()
-    with contextlib.suppress(*SAVE_ERRORS):
-        torch.export.save(program, content)
-        atomic_write.write(folder / PROGRAM, content.getvalue())
+    save_program(program, folder)
 
     def build(work: Path) -> None:
         builder.build_report(BuildOptions(program=program, output=work / PACKAGE, inductor_configs=inductor_configs))
@@ -155,6 +149,19 @@ def write_package(program: ExportedProgram, folder: Path, inductor_configs: Mapp
     atomic_write.write(folder / PACKAGE, (cache.entry(_CACHE, key, build, _KEPT) / PACKAGE).read_bytes())
     trust.remember(archive.inspect(folder / PACKAGE))
     return is_cached
+
+
+def save_program(program: ExportedProgram, folder: Path) -> bool:
+    """Writes a program into a folder; False if torch cannot save it."""
+    import torch
+
+    content = io.BytesIO()
+    try:
+        torch.export.save(program, content)
+    except SAVE_ERRORS:
+        return False
+    atomic_write.write(folder / PROGRAM, content.getvalue())
+    return True
 
 
 def _is_cacheable(program: ExportedProgram) -> bool:

@@ -173,6 +173,22 @@ def find(name: str | Path | None = None, base: Path | None = None) -> Path:
     raise RunDirError(f"no triage {shown!r} in {bases[0]}", hint=run_directory.name_hint(shown, names))
 
 
+def launch_of_finding(name: str | Path | None) -> str:
+    """The launch that the finding of a triage is laid to, "0.3"; "" if that names none, or for another run.
+
+    Args:
+        name: of the run or the triage; None for the newest.
+
+    Raises:
+        RunDirError: the triage is damaged.
+    """
+    found = recorded_runs.find(name)
+    if found is None or not found.is_of_triage:
+        return ""
+    where = open_triage(found.directory).finding.where
+    return "" if where is None else where.launch
+
+
 def triages(base: Path) -> tuple[str, ...]:
     """Names of the finished triages in `base`, oldest first."""
     return stamped_directories.names(base, NAME)

@@ -14,7 +14,7 @@ from aoti_debug.app.cli.lines import print_lines
 from aoti_debug.app.cli.ranks import one_rank
 from aoti_debug.base import wording
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.repro.repro import Repro, ReproOptions, write_repro
+from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.rundir import recorded_runs
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def command(
     )
     asked = {"--fx": fx, "--minifier": minifier, "--issue": issue}
     if not any(asked.values()):
-        _print_repro(write_repro(chosen, _say))
+        print_lines(str(write_repro(chosen, _say)).splitlines())
         return
     from aoti_debug.compare.fx_repro.fx_repro import (  # all that compares launches with the program
         FxExtra,
@@ -119,19 +119,11 @@ def _of_finding(run: str | None, launch: str | None) -> str:
         return ""
     from aoti_debug.triage.results import triage_directory  # a repro of a run does without
 
-    where = triage_directory.open_triage(found.directory).finding.where
-    return "" if where is None else where.launch
+    return triage_directory.launch_of_finding(run)
 
 
 def _say(text: str) -> None:
     print_lines([text], err=True)
-
-
-def _print_repro(written: Repro) -> None:
-    size = f"{wording.pluralize(written.tensors, 'tensor')}, {wording.byte_size(written.bytes)}"
-    lines = [f"{written.path}", f"  launch {written.launch} of {written.kernel}, {size}, from {written.run.name}"]
-    lines += [f"  it ended in {written.fault}"] if written.fault else []
-    print_lines([*lines, f"next: {shlex.join(['python', str(written.script)])}"])
 
 
 def _print_fx(written: FxRepro) -> None:

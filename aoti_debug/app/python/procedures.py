@@ -1,0 +1,177 @@
+"""`aoti_debug.triage` and `aoti_debug.compare`: the procedures of these names on a model in memory, or on a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.app.python import finding_text, model_files
+from aoti_debug.app.python.model_files import GivenModel
+from aoti_debug.base.errors import EXIT_FINDING
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.files.results_home import ResultKind
+from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.compare.compare import CompareOptions
+from aoti_debug.compare.compare import compare as compare_launches
+from aoti_debug.compare.comparison import Comparison
+from aoti_debug.compare.eager_findings import report_lines
+from aoti_debug.compare.outcome import exit_code
+from aoti_debug.package.inputs.input_files import Inputs
+from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.show.finding import all_finding_lines
+from aoti_debug.triage import session
+from aoti_debug.triage.investigation.triage_runs import TriageOptions
+from aoti_debug.triage.results.triage_directory import TriageDir
+from aoti_debug.views.report import report as reports
+
+
+@dataclass(frozen=True)
+class TriagedModel:
+    """The triage of a model. `print` shows its finding, and a notebook its report.
+
+    Attributes:
+        directory: its package, runs and repro.
+        report: an HTML page.
+    """
+
+    directory: TriageDir
+    report: Path
+
+    @property
+    def finding(self) -> Finding:
+        """The fault and its evidence; `finding.kind.is_fault` is False where nothing is wrong."""
+        return self.directory.finding
+
+    @property
+    def repro(self) -> Path | None:
+        """The folder that replays the guilty launch alone; None where there is none."""
+        return self.directory.repro
+
+    def __str__(self) -> str:
+        return "\n".join(all_finding_lines(self.finding, finding_text.WIDTH, str(self.report)))
+
+    def _repr_html_(self) -> str:
+        return finding_text.framed(reports.html(reports.of_triage(self.directory)))
+
+
+def triage(
+    model: Any,
+    *inputs: Any,
+    guards: bool = False,
+    imports: Sequence[str] = (),
+    inductor_configs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    out: str | Path | None = None,
+    trusted: bool = False,
+    **keywords: Any,
+) -> TriagedModel:
+    """Finds out why a model crashes, hangs, or computes NaN or wrong values.
+
+        found = aoti_debug.triage(model, x)
+        print(found)
+
+    It is exported, built and run several times, each time in a process of its own; then the guilty launch is replayed
+    alone. The program and the inputs are kept in `aoti-debug/compiled`.
+
+    Args:
+        model: a `torch.nn.Module`, which is not changed, an `ExportedProgram`, or the path of a `.pt2` file: an
+            exported program, a compiled package or an instrumented one.
+        inputs, keywords: of its call; a program and an instrumented package have example inputs.
+        guards: also look for out-of-bounds writes and uninitialised reads.
+        imports: modules of Python that register the model's custom operators; its processes do not know what this one
+            has registered.
+        inductor_configs: settings of torch._inductor.config.
+        dynamic_shapes: of a module, as `torch.export.export` takes them.
+        out: where the directory of the triage is made; None for `aoti-debug/triages`.
+        trusted: also execute the code of a file that was not made on this account.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
+            exported, built or started.
+    """
+    configs = inductor_configs or {}
+    files = model_files.written(GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, configs))
+    options = TriageOptions(
+        model=files.model,
+        inputs=files.inputs,
+        guards=guards,
+        out=ResultKind.TRIAGES.place() if out is None else Path(out),
+        inductor_configs=configs,
+        user_code=UserCode(tuple(imports), (), trusted),
+    )
+    finished = session.triage(options, command=files.words("triage"))
+    return TriagedModel(finished, reports.write_triage(finished))
+
+
+@dataclass(frozen=True)
+class ComparedModel:
+    """The comparison of a model. `print` shows its table, and a notebook its page."""
+
+    comparison: Comparison
+
+    @property
+    def run(self) -> RunDir:
+        """The run whose launches were compared, with their tensors."""
+        return self.comparison.run
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if a launch, a state or an output is wrong or not what eager has, or the run did not end well."""
+        return exit_code(self.comparison) == EXIT_FINDING
+
+    def __str__(self) -> str:
+        return "\n".join(report_lines(self.comparison, finding_text.TABLE_WIDTH))
+
+    def _repr_html_(self) -> str:
+        return finding_text.framed(reports.html(reports.of_comparison(self.comparison)))
+
+
+def compare(
+    model: Any,
+    *inputs: Any,
+    filters: Sequence[str] = (),
+    imports: Sequence[str] = (),
+    inductor_configs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    out: str | Path | None = None,
+    trusted: bool = False,
+    **keywords: Any,
+) -> ComparedModel:
+    """Compares every launch of a model with what its program says, and its outputs with eager's.
+
+        compared = aoti_debug.compare(model, x)
+        print(compared)
+
+    The model is run once, in a process of its own, with all tensors saved.
+
+    Args:
+        model: a `torch.nn.Module`, which is not changed, an `ExportedProgram`, or a path: of a `.pt2` file or of a run
+            directory.
+        inputs, keywords: of its call; a program and an instrumented package have example inputs.
+        filters: patterns of kernel names; "!PATTERN" excludes. Empty: every launch.
+        imports: modules of Python that register the model's custom operators; its processes do not know what this one
+            has registered.
+        inductor_configs: settings of torch._inductor.config.
+        dynamic_shapes: of a module, as `torch.export.export` takes them.
+        out: where the directory of the comparison is made; None for `aoti-debug/compares`.
+        trusted: also execute the code of a file that was not made on this account.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
+            exported, built or started.
+        RunDirError: the run cannot be read, or cannot be repeated.
+    """
+    configs = inductor_configs or {}
+    files = model_files.written(GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, configs))
+    options = CompareOptions(
+        model=files.model,
+        inputs=files.inputs,
+        filters=SiteFilter(tuple(filters)),
+        out=ResultKind.COMPARES.place() if out is None else Path(out),
+        inductor_configs=configs,
+        user_code=UserCode(tuple(imports), (), trusted),
+    )
+    return ComparedModel(compare_launches(options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from enum import Enum
@@ -142,6 +142,11 @@ class RunInfo:
     def all_calls(self) -> int:
         """The calls that were asked for, and those that aoti-debug makes."""
         return self.calls + sum(batch.calls for batch in self.tool_calls)
+
+
+def model_of(command: Sequence[str]) -> str:
+    """The file name of the model, or of the script, that a command line names first; "" if it names none."""
+    return next((Path(word).name for word in command if word.endswith((".pt2", ".py"))), "")
 
 
 def to_json(info: RunInfo) -> str:

@@ -21,7 +21,7 @@ from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import ModelCalls
 from aoti_debug.runs.run.supervise import Observer
-from aoti_debug.runs.rundir import memory_file, run_directory
+from aoti_debug.runs.rundir import memory_file, run_directory, run_json
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.memory import storage_timeline
@@ -50,11 +50,13 @@ class RunMemory:
 
     Attributes:
         measured: without calls if the run was not made by `aoti-debug memory`.
+        model: the file name of the model; "" if it is not known.
     """
 
     run: RunDir
     memory: Memory
     measured: MeasuredMemory
+    model: str = ""
 
     @property
     def snapshot(self) -> Path | None:
@@ -73,11 +75,13 @@ def memory(options: MemoryOptions, listener: StepListener | None = None) -> RunM
         RunDirError: the run cannot be read, or has no launch.
     """
     steps = Steps(listener)
-    run = _recorded(options, steps) if options.what.suffix == ".pt2" else run_directory.open_run(options.what)
+    is_model = options.what.suffix == ".pt2"
+    run = _recorded(options, steps) if is_model else run_directory.open_run(options.what)
     if not run.launches:
         raise RunDirError(f"run {run.path.name} has no launch", hint="aoti-debug show says how it ended")
     measured = memory_file.read(run.path)
-    return RunMemory(run, run_memory(run, measured), measured)
+    model = options.what.name if is_model else run_json.model_of(run.info.command)
+    return RunMemory(run, run_memory(run, measured), measured, model)
 
 
 def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:

@@ -14,8 +14,9 @@ from aoti_debug.package.recording.origins import common_module, containing
 from aoti_debug.runs.show import text
 from aoti_debug.views.profile.model_profile import ModelProfile, SiteProfile, hint
 from aoti_debug.views.profile.roofline import Bound
-from aoti_debug.views.profile.text import call_word, columns, device_cells, heading, rows, sum_lines
+from aoti_debug.views.profile.text import HINT, call_word, columns, device_cells, heading, rows, sum_lines
 from aoti_debug.views.report.page import PageParts, render
+from aoti_debug.views.report.static_table import static_rows
 
 GAPS, NO_LINE = "between launches", "no model line"
 MAX_BOXES = 4000  # the widest; a page of more is slow
@@ -181,16 +182,24 @@ def page(profile: ModelProfile) -> str:
     """The text of the page."""
     picture = flame(frame_tree(profile))
     title, *facts = heading(profile, _WIDE)
+    cells = rows(profile, profile.sites[:MAX_LAUNCHES])
+    titles = columns(profile)
+    hints_at = titles.index(HINT)
+    shown = titles[:hints_at] + titles[hints_at + 1 :]
     boxes = [_box(box, profile.wall_seconds, call_word(profile)) for box in picture.boxes]
     values = {
-        "name": profile.model.name,
+        "title": f"{wording.duration(profile.wall_seconds)} a {call_word(profile)}: {profile.model.name}, profile",
+        "model": profile.model.name,
+        "run": profile.run.path.name,
         "title_text": title,
-        "facts": [*facts, *sum_lines(profile)],
+        "facts": facts,
+        "sums": sum_lines(profile),
         "boxes": boxes,
         "rows": picture.rows,
         "hidden": picture.hidden,
-        "columns": columns(profile),
-        "launches": rows(profile, profile.sites[:MAX_LAUNCHES]),
+        "columns": shown,
+        "launches": static_rows(shown, [row[:hints_at] + row[hints_at + 1 :] for row in cells]),
+        "hints": [str(row[hints_at]) for row in cells],
         "more": len(profile.sites[MAX_LAUNCHES:]),
     }
     data = [

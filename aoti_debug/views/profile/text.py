@@ -22,6 +22,7 @@ _LAUNCH_COLUMNS = (
     Column("count", align_right=True, dropped_below=110),
     Column("kernel", min_width=16, share=2),
 )
+HINT = Column("hint", min_width=30, share=2, dropped_below=160)
 _WORK_COLUMNS = (
     Column("bytes", align_right=True, dropped_below=150),
     Column("FLOP", align_right=True, dropped_below=150),
@@ -29,7 +30,7 @@ _WORK_COLUMNS = (
     Column("GFLOP/s", align_right=True, dropped_below=110),
     Column("roofline", align_right=True),
     Column("bound by"),
-    Column("hint", min_width=30, share=2, dropped_below=160),
+    HINT,
 )
 _DEVICE_COLUMNS = (  # of models with Triton kernels
     Column("registers", align_right=True, dropped_below=180),

@@ -22,6 +22,7 @@ from aoti_debug.compare.diff.text import OUTCOMES, explanation_text
 from aoti_debug.compare.protocol.measurement import ErrorSpread
 from aoti_debug.package.manifest import Site
 from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.rundir import run_json
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
@@ -165,6 +166,7 @@ def diff_page(diff: Diff, excesses: Sequence[str] | None = None) -> str:
     values = {
         "a": diff.a.path,
         "b": diff.b.path,
+        "models": " | ".join(dict.fromkeys(model for run in (diff.a, diff.b) if (model := _model(run)))),
         "is_clean": is_clean,
         "kind": verdict if excesses is None else "over the budget" if excesses else "within the budget",
         "what": f"{verdict.capitalize()}{rest}",
@@ -271,8 +273,13 @@ def _calls(run: RunDir) -> str:
     return f"{wording.pluralize(len(run.launches), 'launch')} in {wording.pluralize(len(run.timeline.calls), 'call')}"
 
 
+def _model(run: RunDir) -> str:
+    return run_json.model_of(run.info.command)
+
+
 _FACTS = {
     "run": lambda run: str(run.path),
+    "model": lambda run: _model(run) or "–",
     "recorded": lambda run: f"{run.info.started}, level {run.level}",
     "device": lambda run: run.manifest.device,
     "torch": lambda run: run.info.torch_version or run.manifest.torch_version,

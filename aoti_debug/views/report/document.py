@@ -61,6 +61,8 @@ class Document:
     """The contents of a page.
 
     Attributes:
+        title: of the window: the verdict, then the model.
+        model: the name of its file; "" if it is not known.
         kind: of the finding.
         head: the finding (findings.to_json).
         run: facts about the run; None where the model was never called.
@@ -74,6 +76,7 @@ class Document:
     title: str
     what: str
     name: str
+    model: str
     kind: FindingKind
     head: dict[str, Any]
     run: dict[str, Any] | None
@@ -108,9 +111,10 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION, sum
         finding = replace(finding, warnings=(*finding.warnings, *_mark_warnings(data)))
     frames = source_text.model_lines_of(finding.where, finding.origin)
     return Document(
-        title=f"{finding.kind.value}: {subject.name}",
+        title=_title(finding.kind, subject),
         what=subject.what,
         name=subject.name,
+        model=subject.model,
         kind=finding.kind,
         head=findings.to_json(finding),
         run=None if run is None else _facts(run, redaction),
@@ -123,6 +127,12 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION, sum
         remarks=(*_remarks(redaction), *_limits(run, data)),
         summaries=summaries,
     )
+
+
+def _title(kind: FindingKind, subject: ReportSubject) -> str:
+    """The verdict and the model, as the title of a window, whose end is often cut off."""
+    name = f"{subject.what} {subject.name}"
+    return f"{kind.title}: {subject.model}, {name}" if subject.model else f"{kind.title}: {name}"
 
 
 def _contexts(frames: Sequence[ModelLine], run: RunDir | None) -> tuple[source_text.LaunchContext, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kernel
 from aoti_debug.views.report import source_text
@@ -148,4 +148,5 @@ def _environment() -> jinja2.Environment:
     environment.filters["python"] = source_text.highlight_line
     environment.filters["seconds"] = wording.duration
     environment.filters["count"] = wording.pluralize
+    environment.filters["shorten"] = terminal_cells.shorten_middle
     return environment

@@ -12,6 +12,7 @@ from aoti_debug.runs.ranks import text
 from aoti_debug.runs.ranks.document import document
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis
 from aoti_debug.runs.ranks.ranks_run import RankRun
+from aoti_debug.runs.rundir import run_json
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.views.report.document import document_of
 from aoti_debug.views.report.page import PageParts, page, render
@@ -41,6 +42,7 @@ def ranks_page(analysis: RanksAnalysis, page: Path) -> str:
     """
     values = {
         "name": analysis.run.path.name,
+        "model": next((model for rank in analysis.run.recorded if (model := _model(rank))), ""),
         "summary": text.title(analysis),
         "bad": analysis.has_finding,
         "paragraphs": text.paragraphs(analysis),
@@ -48,6 +50,10 @@ def ranks_page(analysis: RanksAnalysis, page: Path) -> str:
         "rows": [(_link(rank, page), text.row(rank, analysis)) for rank in analysis.run.ranks],
     }
     return render(_PARTS, document(analysis), values)
+
+
+def _model(rank: RankRun) -> str:
+    return "" if rank.diagnosed is None else run_json.model_of(rank.diagnosed.run.info.command)
 
 
 def _link(rank: RankRun, page: Path) -> str:

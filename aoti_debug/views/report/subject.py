@@ -17,7 +17,7 @@ from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
-from aoti_debug.runs.rundir import recorded_runs, run_directory
+from aoti_debug.runs.rundir import recorded_runs, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.results import triage_directory, wrong_value_finding
@@ -59,6 +59,11 @@ class ReportSubject:
     def what(self) -> str:
         """ "run" or "triage"."""
         return "run" if self.triage is None else "triage"
+
+    @property
+    def model(self) -> str:
+        """The file name of the model, as far as the command line names one; else ""."""
+        return run_json.model_of(self.command)
 
     @property
     def report(self) -> Path:

@@ -125,5 +125,5 @@ def _described(path: Path) -> str:
 
 def _model(command: Sequence[str]) -> str:
     """The model of a command line, in brackets; "" if it has none."""
-    name = next((Path(word).name for word in command if word.endswith((".pt2", ".py"))), "")
+    name = run_json.model_of(command)
     return f" ({name})" if name else ""

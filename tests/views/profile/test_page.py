@@ -10,12 +10,12 @@ import pytest
 
 from aoti_debug.app.cli import main
 from aoti_debug.views.profile import page as profile_page
-from aoti_debug.views.profile.model_profile import ModelProfile
+from aoti_debug.views.profile.model_profile import ModelProfile, hint
 from aoti_debug.views.profile.page import GAPS, Frame, FrameKind, flame, frame_tree
 from aoti_debug.views.profile.roofline import Peaks
 from tests.views.profile import measured
 from tests.views.profile.measured import profile_of
-from tests.views.report.chromium import Browser, needs_chromium
+from tests.views.report.chromium import BEYOND, WIDTHS, Browser, needs_chromium
 
 PEAKS = Peaks("a processor, 2 threads", 10e9, {"float32": 100e9})
 EVIL = "<img src=x onerror=alert(1)>.pt2"
@@ -80,6 +80,21 @@ def test_the_text_of_a_model_is_no_markup(profile: ModelProfile) -> None:
     assert "<img" not in text
     assert text.count('role="treeitem"') == 9
     assert 'aria-label="linear: 50.0 µs, 41.7%"' in text
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_hint_is_one_line_that_can_be_read(profile: ModelProfile, tmp_path: Path, width: int) -> None:
+    page = profile_page.write(profile)
+    browser = Browser(tmp_path)
+    assert browser.measure(page, width, BEYOND) == []
+    hints = """[...document.querySelectorAll(".note div")].map((one) => {
+      const { right, height } = one.getBoundingClientRect();
+      return [one.textContent, right < document.documentElement.clientWidth, height < 30];
+    })"""
+    shown = browser.measure(page, width, hints)
+    assert shown == [[hint(site), True, True] for site in profile.sites if hint(site)]
+    assert shown
 
 
 KEYS = """<script>

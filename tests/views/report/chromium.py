@@ -38,6 +38,13 @@ _END = b"\0"
 
 Message = dict[str, Any]
 
+WIDTHS = (700, 1200, 1920)  # pixels of windows that pages are looked at in
+# What reaches beyond the right edge of the window, outside of boxes that scroll; [] if the page fits.
+BEYOND = """[...document.querySelectorAll("body *")]
+  .filter((one) => !one.closest(".wide, .graph, .code, .tabulator, .skip, #flame, .tip"))
+  .filter((one) => one.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map((one) => `${one.tagName} ${one.className}`)"""
+
 
 class Browser:
     """Shows pages, each in a tab of its own that shares nothing with others.
@@ -74,6 +81,14 @@ class Browser:
             tab.run_timers()
             image.write_bytes(base64.b64decode(tab.ask("Page.captureScreenshot")["data"]))
         return image
+
+    def measure(self, page: Path, width: int, expression: str) -> Any:
+        """The value of an expression on a page, once its scripts have run in a window of this width."""
+        with self._tab() as tab:
+            tab.ask("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
+            tab.open(page)
+            tab.run_timers()
+            return tab.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def pdf(self, page: Path) -> bytes:
         with self._tab() as tab:

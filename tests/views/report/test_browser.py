@@ -16,7 +16,7 @@ from aoti_debug.package.manifest import Kind, Role
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.views.report import report
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor, triton_kernel
-from tests.views.report.chromium import Browser, needs_chromium
+from tests.views.report.chromium import BEYOND, WIDTHS, Browser, needs_chromium
 from tests.views.report.markup import EVIL, hostile
 from tests.views.report.subjects import comparison_of, run, saved_run, triage
 
@@ -88,6 +88,28 @@ def test_it_draws(tmp_path: Path, browser: Browser, scheme: Literal["light", "da
     image = browser.screenshot(report.write_triage(triage(tmp_path)), scheme)
     assert image.read_bytes().startswith(b"\x89PNG")
     assert image.stat().st_size > 50_000
+
+
+NAME = "triton_poi_fused_add_clamp_cos_exp_log_log1p_mean_mul_silu_sin_split_sqrt_sub_view"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_fits_and_names_end_as_they_are(tmp_path: Path, browser: Browser, width: int) -> None:
+    """A name that is too long for its column loses its middle."""
+    names = [f"{NAME}_{n}" for n in range(3)]
+    package = make_manifest(*(site(name, arg("x"), arg("buf0", Role.OUT), kind=Kind.CPP) for name in names))
+    writer = JournalWriter()
+    writer.call_begin()
+    for launch in range(3):
+        writer.launch(launch, launch, tensor(2), tensor(2))
+    page = report.write(report.of_run(open_run(run_directory(tmp_path, package, writer))))
+    assert browser.measure(page, width, BEYOND) == []
+    ends = """[...document.querySelectorAll("[tabulator-field=kernel] .cut")].map((one) => {
+      const [begin, end] = [...one.children].map((part) => part.getBoundingClientRect());
+      const cell = one.closest(".tabulator-cell").getBoundingClientRect();
+      return [one.textContent, begin.width > 20, end.width > 80 && end.right <= cell.right];
+    })"""
+    assert browser.measure(page, width, ends) == [[name, True, True] for name in names]
 
 
 def test_dark_is_not_light(tmp_path: Path, browser: Browser) -> None:

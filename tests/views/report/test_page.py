@@ -114,6 +114,24 @@ def test_every_kind_of_finding_has_a_word_and_a_sign(tmp_path: Path) -> None:
         assert f'<p class="kind"><span class="sign" aria-hidden="true">{kind.sign}</span> {kind.title}</p>' in page
 
 
+def test_the_title_says_the_verdict_and_the_model(tmp_path: Path) -> None:
+    subject = replace(report.of_triage(triage(tmp_path)), command=("aoti-debug", "triage", "exported/model.pt2", "-v"))
+    assert f"<title>fault: model.pt2, triage {subject.name}</title>" in report.html(subject)
+    without = replace(subject, command=())
+    assert f"<title>fault: triage {subject.name}</title>" in report.html(without)
+    head = report.html(subject).partition('<header class="top bad">')[2].partition("</header>")[0]
+    assert 'title="model.pt2">model.pt2</span>' in head
+    assert "✖</span> fault" in head
+
+
+def test_a_call_stack_is_a_closed_list_of_frames(tmp_path: Path) -> None:
+    subject = report.of_triage(triage(tmp_path))
+    page = report.html(replace(subject, finding=replace(subject.finding, stack=("check at op.cpp:3", "<lambda>"))))
+    stack = page.partition("<dt>call stack</dt><dd>")[2].partition("</dd>")[0]
+    assert stack.strip().startswith('<details class="stack"><summary>2 frames, innermost first</summary>')
+    assert "<li>check at op.cpp:3</li><li>&lt;lambda&gt;</li>" in stack
+
+
 def test_what_was_prepared_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = [Kernel("cpp_fused_0", "cpp", "int x;", "0"), Kernel("shim", "cpp", "", "0")]
     prepare(kernels)

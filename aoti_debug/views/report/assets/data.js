@@ -59,6 +59,7 @@ const Report = (() => {
     if (value === null || value === undefined) return "–";
     if (typeof value !== "number") return Array.isArray(value) ? `${number(value[0])}${value[1] < 0 ? "" : "+"}${number(value[1])}j` : String(value);
     if (Number.isInteger(value) && Math.abs(value) < 1e15) return String(value);
+    if (value !== 0 && Math.abs(value) < 1e-4) return value.toExponential(5).replace(/\.?0*e/, "e");
     return String(Number(value.toPrecision(6)));
   }
 
@@ -91,6 +92,18 @@ const Report = (() => {
     return `${name.slice(0, most - 1 - half)}…${name.slice(name.length - half)}`;
   }
 
+  // A name that fits any width: its beginning is cut off where it would not fit, its end stands. `cut` fits a number of characters.
+  function cutElement(name) {
+    const end = Math.min(Math.floor(name.length / 2), 14);
+    if (name.length <= 8) return document.createTextNode(name);
+    return element("span", { class: "cut" }, element("span", {}, name.slice(0, -end)), element("span", {}, name.slice(-end)));
+  }
+
+  // Names with their values, which stay together where a line ends.
+  function pairs(entries) {
+    return element("dl", { class: "pairs" }, ...entries.map(([name, value]) => element("div", {}, element("dt", {}, name), value instanceof Node ? value : element("dd", {}, String(value)))));
+  }
+
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
   const listeners = [];
@@ -110,7 +123,7 @@ const Report = (() => {
   }
 
   return {
-    data, byId, marks, markOf, element, svg, markElements, number, error, count, duration, modelLine, tensor, cut, colour, choose, redraws,
+    data, byId, marks, markOf, element, svg, markElements, number, error, count, duration, modelLine, tensor, cut, cutElement, pairs, colour, choose, redraws,
     onChoose: (listener) => listeners.push(listener),
     chosen: () => chosen,
   };

@@ -22,7 +22,7 @@
       ["in", site.subgraph ? `${site.function}, ${site.subgraph}` : site.function],
       ["thread", data.launches.some((x) => x.thread !== launch.thread) ? launch.thread : null],
     ].filter(([, value]) => value !== null && value !== "");
-    return element("dl", { class: "pairs" }, ...rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, String(value))]));
+    return Report.pairs(rows);
   }
 
   function modelLines(site) {
@@ -136,7 +136,7 @@
     const pairs = [["compared", found.verdict], ...numbers.map(([name, value]) => [name, Report.error(value)])];
     const why = [found.reason, ...found.notes].filter(Boolean).map((words) => element("p", { class: "remark" }, words));
     const spreads = launch.id === data.comparison.first_wrong ? [] : data.comparison.spreads[launch.id] ?? []; // the first one is shown above
-    return [element("dl", { class: "pairs" }, ...pairs.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])), ...why, ...spreads.map(Report.spread)];
+    return [Report.pairs(pairs), ...why, ...spreads.map(Report.spread)];
   }
 
   function stacks(site) {

@@ -2,7 +2,7 @@
 // The launches of two runs: how much they differ, the table of both sides, the chosen one in full.
 (() => {
   const { data, element } = Report;
-  const { filter, measured, tooltip } = Report.rows;
+  const { cut, filter, measured, tooltip } = Report.rows;
   // The gravest last. What has no counterpart, or was not recorded, is a gap.
   const VERDICTS = [["same", "good"], ["inputs unknown", "mild"], ["consequence", "warn"], ["parts", "bad"]];
   const GAPS = ["only in A", "only in B", "not recorded"];
@@ -64,13 +64,13 @@
     rows,
     columns: [
       { title: "A", field: "a", width: isWide ? 84 : 70, sorter: byOrder, tooltip, ...filter("launch of A") },
-      { title: "kernel of A", field: "kernel_a", minWidth: 110, widthGrow: 3, tooltip, ...filter("kernel of A") },
+      { title: "kernel of A", field: "kernel_a", minWidth: 140, widthGrow: 3, formatter: cut, tooltip, ...filter("kernel of A") },
       { title: "B", field: "b", width: isWide ? 84 : 70, sorter: byOrder, ...filter("launch of B") },
-      { title: "kernel of B", field: "kernel_b", minWidth: 110, widthGrow: 3, tooltip, ...filter("kernel of B") },
-      { title: "model line", field: "line", visible: isWide, minWidth: 104, widthGrow: 1.1, ...filter("model line") },
+      { title: "kernel of B", field: "kernel_b", minWidth: 140, widthGrow: 3, formatter: cut, tooltip, ...filter("kernel of B") },
+      { title: "model line", field: "line", visible: isWide, minWidth: 130, widthGrow: 1.1, formatter: cut, tooltip, ...filter("model line") },
       { title: "what differs", field: "what", minWidth: 110, widthGrow: 2.2, tooltip, ...filter("what differs") },
       measured("ULP max", "ulp", 106, ulps),
-      ...(data.launches.some(({ cause }) => cause) ? [{ title: "cause", field: "cause", width: 120, tooltip, ...filter("cause") }] : []),
+      ...(data.launches.some(({ cause }) => cause) ? [{ title: "cause", field: "cause", width: 100, tooltip, ...filter("cause") }] : []),
       {
         title: "verdict", field: "verdict", width: 132, headerSortStartingDir: "desc", ...filter("verdict"),
         sorter: (a, b) => RANK.get(a) - RANK.get(b),
@@ -95,7 +95,7 @@
   const panel = document.getElementById("detail");
   Report.onChoose((launch, by) => {
     const [frame] = launch.info.frames;
-    const sides = [["A", launch.a], ["B", launch.b]].flatMap(([side, launches]) => [element("dt", {}, side), element("dd", { class: "kernel" }, named(launches) || "–")]);
+    const sides = [["A", launch.a], ["B", launch.b]].map(([side, launches]) => [side, element("dd", { class: "kernel" }, named(launches) || "–")]);
     const table = element("table", { class: "small arguments" },
       element("thead", {}, element("tr", {}, ...HEADS.map((head) => element("th", { scope: "col" }, head)))),
       element("tbody", {}, ...launch.tensors.map(tensorRow)));
@@ -104,7 +104,7 @@
       element("p", { class: `verdict-word ${TONE.get(launch.comparison.verdict) ?? ""}` }, data.meanings[launch.verdict] || launch.comparison.verdict),
       ...(frame ? [element("p", { class: "frame" }, element("span", { class: "path" }, `${frame.file}:${frame.line}`), ` in ${frame.function}`)] : []),
       ...(frame && frame.text ? [element("pre", { class: "code one" }, element("code", {}, frame.text.trim()))] : []),
-      element("dl", { class: "pairs" }, ...sides),
+      Report.pairs(sides),
       ...(launch.tensors.length ? [element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "tensors that differ" }, table)] : []),
       ...(launch.cause ? [element("p", { class: "remark" }, launch.cause)] : []),
       ...launch.notes.map((note) => element("p", { class: "remark" }, note)),

@@ -20,15 +20,24 @@
     [Report.cut(node.kind === "launch" ? `${node.id} ${node.name}` : node.kind === "input" ? `input ${node.name}` : node.name, 38), "name"],
     ...(node.more ? [[Report.cut(node.more, 44), "more"]] : []),
   ]);
-  const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: place.clientWidth < 700 ? "TB" : "LR", nodesep: 16, ranksep: 44, marginx: 4, marginy: 4 });
-  graph.setDefaultEdgeLabel(() => ({}));
-  nodes.forEach((_, i) => {
-    const widest = Math.max(...lines[i].map(([text, kind]) => width(text, kind !== "more")));
-    graph.setNode(String(i), { width: widest + 2 * PAD, height: lines[i].length * LINE + PAD });
-  });
-  edges.forEach(([start, end]) => graph.setEdge(String(start), String(end)));
-  dagre.layout(graph);
+  // From left to right, or from above where that is not as wide.
+  function layout(rankdir) {
+    const made = new dagre.graphlib.Graph();
+    made.setGraph({ rankdir, nodesep: 16, ranksep: rankdir === "LR" ? 44 : 30, marginx: 4, marginy: 4 });
+    made.setDefaultEdgeLabel(() => ({}));
+    nodes.forEach((_, i) => {
+      const widest = Math.max(...lines[i].map(([text, kind]) => width(text, kind !== "more")));
+      made.setNode(String(i), { width: widest + 2 * PAD, height: lines[i].length * LINE + PAD });
+    });
+    edges.forEach(([start, end]) => made.setEdge(String(start), String(end)));
+    dagre.layout(made);
+    return made;
+  }
+  const FITS = 0.7; // of its size: texts can still be read
+  const across = layout("LR");
+  const isTooWide = across.graph().width * FITS > place.clientWidth;
+  const down = isTooWide ? layout("TB") : across;
+  const graph = down.graph().width < across.graph().width ? down : across;
 
   const { width: w, height: h } = graph.graph();
   const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z", class: "head" }));
@@ -63,6 +72,11 @@
     }
     drawing.append(group);
   });
-  if (w > place.clientWidth && w * 0.6 < place.clientWidth) drawing.classList.add("fitted");
+  if (w > place.clientWidth && w * FITS <= place.clientWidth) drawing.classList.add("fitted");
   place.append(drawing);
+  const centre = nodes.findIndex((node) => node.role === "guilty" || node.role === "victim");
+  if (centre >= 0) {
+    const { x, y } = graph.node(String(centre));
+    place.scrollTo(x - place.clientWidth / 2, y - place.clientHeight / 2);
+  }
 })();

@@ -1,7 +1,7 @@
 "use strict";
 // A tensor's values before (line) and after (bars) a launch, over the same bins.
 Report.histogram = (() => {
-  const { element, colour } = Report;
+  const { element, colour, number } = Report;
 
   function words(counts) {
     const bad = [["NaN", counts.nan], ["+Inf", counts.pos_inf], ["−Inf", counts.neg_inf]].filter(([, n]) => n);
@@ -21,16 +21,16 @@ Report.histogram = (() => {
     const xs = Array.from({ length: bins }, (_, i) => i + 0.5);
     const drawn = new uPlot(
       {
-        width: 300,
+        width: 295,
         height: 130,
-        padding: [6, 18, 0, 4],
+        padding: [6, 26, 0, 4],
         legend: { show: false },
         cursor: { show: false },
         scales: { x: { time: false, range: [0, bins] }, y: { range: (u, min, max) => [0, Math.max(max, 1)] } },
         axes: [
           {
             stroke: () => colour("muted"), grid: { show: false }, ticks: { stroke: () => colour("grid"), size: 4 }, size: 24,
-            splits: () => [0, bins / 2, bins], values: (u, ticks) => ticks.map((t) => Number(edges[Math.round(t)].toPrecision(3)).toString()),
+            splits: () => [0, bins / 2, bins], values: (u, ticks) => ticks.map((t) => number(Number(edges[Math.round(t)].toPrecision(3)))),
           },
           {
             stroke: () => colour("muted"), grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, size: 46, space: 40,

@@ -4,6 +4,7 @@ Report.rows = (() => {
   const { element } = Report;
   const PRINTED = 200; // rows on paper
   const text = (cell) => document.createTextNode(cell.getValue() ?? "");
+  const cut = (cell) => Report.cutElement(cell.getValue() ?? "");
   const tooltip = (_, cell) => element("span", {}, cell.getValue());
   const filter = (label) => ({ headerFilter: "input", headerFilterPlaceholder: "filter", headerFilterParams: { elementAttributes: { "aria-label": `filter by ${label}` } } });
   const measured = (title, field, width = 92, words = Report.error) => ({
@@ -86,5 +87,5 @@ Report.rows = (() => {
     });
   }
 
-  return { tooltip, filter, measured, table };
+  return { cut, tooltip, filter, measured, table };
 })();

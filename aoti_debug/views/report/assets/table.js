@@ -3,7 +3,7 @@
 (() => {
   if (!document.getElementById("table")) return;
   const { data, element, duration } = Report;
-  const { filter, measured, tooltip } = Report.rows;
+  const { cut, filter, measured, tooltip } = Report.rows;
   const RANK = new Map(Report.marks.map((mark, index) => [mark.name, index]));
 
   const rows = data.launches.map((launch) => ({
@@ -47,19 +47,19 @@
   ] : [];
   const general = [
     { title: "host time", field: "duration", width: 122, hozAlign: "right", sorter: "number", formatter: (cell) => document.createTextNode(duration(cell.getValue())) },
-    { title: "largest magnitude", field: "worst", minWidth: 110, widthGrow: 1.6, sorter: (a, b) => severity(a) - severity(b), headerSortStartingDir: "desc", ...filter("largest magnitude") },
+    { title: "largest magnitude", field: "worst", minWidth: 186, widthGrow: 1.6, formatter: cut, tooltip, sorter: (a, b) => severity(a) - severity(b), headerSortStartingDir: "desc", ...filter("largest magnitude") },
   ];
 
   Report.rows.table({
     rows,
     columns: [
       { title: "launch", field: "id", width: 92, sorter: (a, b, x, y) => x.getData().order - y.getData().order, ...filter("launch") },
-      { title: "kernel", field: "kernel", minWidth: 170, widthGrow: 4, tooltip, ...filter("kernel") },
+      { title: "kernel", field: "kernel", minWidth: 170, widthGrow: 4, formatter: cut, tooltip, ...filter("kernel") },
       ...(compared ? [] : [{ title: "kind", field: "kind", width: 96, ...filter("kind") }]),
-      { title: "model line", field: "line", minWidth: 110, widthGrow: 1.4, ...filter("model line") },
+      { title: "model line", field: "line", minWidth: 142, widthGrow: 1.4, formatter: cut, tooltip, ...filter("model line") },
       ...(compared ? errors : general),
       {
-        title: "status", field: "status", minWidth: compared ? 150 : 215, widthGrow: 1.8, headerSortStartingDir: "desc", ...filter("status"),
+        title: "status", field: "status", minWidth: 150, widthGrow: 1.8, headerSortStartingDir: "desc", ...filter("status"),
         sorter: (a, b, x, y) => gravity(x.getData().marks) - gravity(y.getData().marks),
         formatter: (cell) => {
           const { marks, status } = cell.getData();

@@ -103,7 +103,7 @@
       {
         width: place.clientWidth,
         height: height + 36,
-        padding: [0, 16, 0, threads.length > 1 ? 0 : 16],
+        padding: [0, 30, 0, threads.length > 1 ? 0 : 16],
         legend: { show: false },
         cursor: { y: false, points: { show: false }, drag: { x: true, y: false, dist: 5 } },
         scales: { x: { time: false, range: (u, min, max) => (min >= max ? [0, span()] : [Math.max(min, -span() * 0.01), Math.min(max, span() * 1.01)]) }, y: { range: [0, 1] } },

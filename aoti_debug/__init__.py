@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aoti_debug.app.python.repro import repro
     from aoti_debug.base.version import __version__
     from aoti_debug.instrument.builder.build import build
-    from aoti_debug.instrument.builder.settings import BuildSettings
+    from aoti_debug.instrument.builder.options import BuildSettings
     from aoti_debug.package.printing.inspectors import inspect_modules, inspector
     from aoti_debug.package.printing.print_operator import print_
     from aoti_debug.runs.diagnosis.diagnose import diagnose
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "BuildSettings": "aoti_debug.instrument.builder.settings",
+    "BuildSettings": "aoti_debug.instrument.builder.options",
     "__version__": "aoti_debug.base.version",
     "build": "aoti_debug.instrument.builder.build",
     "compare": "aoti_debug.app.python.procedures",

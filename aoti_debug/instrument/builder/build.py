@@ -15,16 +15,22 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import Torch, find_compiler, find_torch
 from aoti_debug.base.machine.steps import Step, StepListener, Steps
-from aoti_debug.instrument.builder import compare_kernels, join_program, join_reference, package_manifest, write_package
+from aoti_debug.instrument.builder import compare_kernels, join_program, package_manifest, write_package
 from aoti_debug.instrument.builder.compare_kernels import KernelComparison, KernelSet
 from aoti_debug.instrument.builder.compiling import failed_kernel, runtime_objects
 from aoti_debug.instrument.builder.compiling.compile_library import LibraryCompilation, build_plain_library
 from aoti_debug.instrument.builder.compiling.site_tables import sites_cpp
 from aoti_debug.instrument.builder.compiling.toolchain import CompileError, Toolchain
 from aoti_debug.instrument.builder.instrument import instrument
-from aoti_debug.instrument.builder.options import BuildOptions, CheckedOptions, check
+from aoti_debug.instrument.builder.options import (
+    BuildOptions,
+    BuildProgress,
+    BuildSettings,
+    CheckedOptions,
+    check,
+    options_of,
+)
 from aoti_debug.instrument.builder.package_manifest import analyse
-from aoti_debug.instrument.builder.settings import BuildProgress, BuildSettings, options_of
 from aoti_debug.instrument.frontend import (
     compiled_package,
     exported_program,
@@ -206,7 +212,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                     difference = matched.difference
                     analysis, joined_sites = join_program.join_model_lines(analysis, fresh)
                     if not difference:
-                        lowered = join_reference.add_reference(lowered, program, matched.names, work)
+                        lowered = join_program.add_reference(lowered, program, matched.names, work)
                 original_hashes = compare_kernels.original_hashes(lowered)
                 new_manifest = package_manifest.make_manifest(
                     options, lowered, tools, analysis, original_hashes, None if program is None else program.signature

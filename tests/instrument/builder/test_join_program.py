@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from aoti_debug.instrument.builder.join_program import join_model_lines, lacks_model_lines, match
-from aoti_debug.instrument.builder.join_reference import renamed, renamed_promises
+from aoti_debug.instrument.builder.join_program import (
+    join_model_lines,
+    lacks_model_lines,
+    match,
+    renamed,
+    renamed_promises,
+)
 from aoti_debug.instrument.wrapper.analysis import Analysis
 from aoti_debug.package.manifest import Arg, Certainty, Kernel, Kind, PackageOrigin, Promise, Provenance, Role, Site
 from aoti_debug.package.reference.program import FORMAT, MODEL, BufferValue, Graph, Reference

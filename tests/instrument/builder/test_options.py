@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+import aoti_debug
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import options as build_options
-from aoti_debug.instrument.builder.options import BuildOptions, check
+from aoti_debug.instrument.builder.options import BuildOptions, BuildSettings, check, options_of
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.package.weights_file import WeightsPlace
@@ -120,3 +122,60 @@ def test_weights_can_be_left_in_the_file_of_a_program_only(files: Path) -> None:
     assert caught.value.hint == "pass --weights inside"
     with pytest.raises(UsageError, match="a plain package has its weights inside"):
         check(BuildOptions(files / "program.pt2", weights=WeightsPlace.BY_REFERENCE, plain=files / "plain.pt2"))
+
+
+def test_without_settings_the_options_are_the_defaults() -> None:
+    assert options_of("m.pt2", {}) == BuildOptions(program="m.pt2")
+
+
+def test_each_setting_reaches_its_option() -> None:
+    settings: BuildSettings = {
+        "level": "hash",
+        "filters": ["triton_*"],
+        "modules": ["layers.*"],
+        "lines": ["m.py:3"],
+        "output": "out.pt2",
+        "inputs": "in.pt",
+        "inductor_configs": {"max_autotune": True},
+        "imports": ["ops"],
+        "libraries": ["ops.so"],
+        "keep_sources": "sources",
+        "model": "a",
+        "random_inputs": 7,
+        "exported": "e.pt2",
+        "progress": lambda stage, seconds: None,
+        "timeout": 60.0,
+        "trusted": True,
+    }
+    assert settings.keys() == BuildSettings.__annotations__.keys()
+    assert options_of("m.pt2", settings) == BuildOptions(
+        program="m.pt2",
+        level=4,
+        filters=("triton_*",),
+        modules=("layers.*",),
+        lines=("m.py:3",),
+        output=Path("out.pt2"),
+        inputs=Path("in.pt"),
+        inductor_configs={"max_autotune": True},
+        user_code=UserCode(("ops",), (Path("ops.so"),), trusted=True),
+        keep_sources=Path("sources"),
+        timeout=60.0,
+        model="a",
+        random_inputs=7,
+        exported=Path("e.pt2"),
+    )
+
+
+def test_every_setting_is_described() -> None:
+    text = BuildSettings.__doc__ or ""
+    assert [name for name in BuildSettings.__annotations__ if name not in text] == []
+
+
+def test_an_unknown_setting_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"^build\(\) got an unexpected keyword argument 'filter'$"):
+        aoti_debug.build("m.pt2", filter="triton_*")  # type: ignore[call-arg]
+
+
+def test_a_wrong_level_is_an_error() -> None:
+    with pytest.raises(UsageError, match="level"):
+        aoti_debug.build("m.pt2", level=9)

@@ -110,7 +110,7 @@ class BuildSettings(TypedDict, total=False):
         output: the package; by default `<program>.instrumented.pt2` in the current directory.
         inputs: a file of inputs to embed instead of the program's own example inputs.
         inductor_configs: settings of torch._inductor.config.
-        imports: Python modules or files to import before the program is loaded.
+        imports: Python modules to import before the program is loaded.
         libraries: shared libraries with custom operators, loaded before the program.
         keep_sources: a directory for the generated C++, original and instrumented.
         model: name of the model in a compiled package that holds several.

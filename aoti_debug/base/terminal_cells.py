@@ -91,13 +91,13 @@ def wrapped(text: str, width: int, indent: str = "", hang: str = "", end: str = 
         if line:
             line, cells = f"{line}{' ' * len(gap)}{word}", cells + needed
         else:
-            line = f"{indent}{hang if lines else ''}{word}"
+            line = f"{indent}{hang if lines else ' ' * len(gap)}{word}"
             cells = count(line)
     return [*lines, line] if line else lines
 
 
 _WORDS = re.compile(r"(\s*)(\S+)")
-_LABEL = re.compile(r" *(?:\S+(?: \S+)? {2,}|(?:error|hint|next|note|warning): )?")
+_LABEL = re.compile(r" *(?:\S+(?: \S+)? {2,}|(?:error|hint|next|note|warning): |(?:operator|shown by) )?")
 _COMMAND = re.compile(r" *next(?:: | {2,})(?:aoti-debug|python) ")
 _HANG = 2
 _WIDEST_LABEL = 16
@@ -115,7 +115,7 @@ def fitted(line: str, width: int) -> list[str]:
     indent = len(line) - len(line.lstrip(" "))
     if not indent < hang <= _WIDEST_LABEL:
         hang = indent + _HANG
-    return wrapped(line, width, line[:indent], " " * (hang - indent), " \\" if _COMMAND.match(line) else "")
+    return wrapped(line[indent:], width, line[:indent], " " * (hang - indent), " \\" if _COMMAND.match(line) else "")
 
 
 _GAP = 2
@@ -145,8 +145,10 @@ class Sentence:
         """The first words that fit, and "…" for the others."""
         if count(self.text) <= width:
             return self.text
-        first, *_ = wrapped(self.text, width - 2)
-        return f"{first.rstrip(',;:')} …" if count(first) <= width - 2 else shorten_middle(first, width)
+        words = self.text.split()
+        beginnings = (" ".join(words[:end]).rstrip(",;:") for end in range(len(words) - 1, 0, -1))
+        first = next((text for text in beginnings if count(text) <= width - 2), None)
+        return shorten_middle(words[0], width) if first is None else f"{first} …"
 
 
 @dataclass(frozen=True)

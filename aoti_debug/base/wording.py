@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _LONGEST_LINE = 300
@@ -33,6 +34,12 @@ def duration(seconds: float) -> str:
 def number(value: float) -> str:
     """A number with six significant digits; an integer with all digits."""
     return str(value) if isinstance(value, int) else f"{value:.6g}"
+
+
+def short_path(path: Path) -> str:
+    """A path as it is printed: relative to the working directory, if it is inside of it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def pluralize(amount: int, noun: str) -> str:

@@ -13,6 +13,7 @@ from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.protocol.measurement import LARGEST, Advance, Element, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.place_columns import place_columns
 
@@ -241,7 +242,7 @@ def wrong_lines(comparison: Comparison, row: Row) -> list[str]:
 def _next(comparison: Comparison, row: Row) -> str:
     if comparison.repro:
         return f"python {comparison.repro}/repro.py"
-    return f"aoti-debug show {row.launch.id} --run {comparison.run.path}"
+    return suggested_commands.show(comparison.run, row.launch.id)
 
 
 def _element_lines(worst: Measurement) -> list[str]:

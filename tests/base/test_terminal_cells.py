@@ -38,6 +38,7 @@ def test_words_flow() -> None:
 
 def test_sentences_are_wrapped_between_words() -> None:
     assert terminal_cells.wrapped("a well-known sentence", 10, "  ") == ["  a", "  well-known", "  sentence"]
+    assert terminal_cells.wrapped("  where  model.py:12 in", 21, hang="    ") == ["  where  model.py:12", "    in"]
 
 
 def test_wide_characters_are_wrapped_by_their_cells() -> None:
@@ -74,6 +75,7 @@ def test_a_sentence_loses_words() -> None:
     assert sentence.fit(50) == str(sentence)
     assert sentence.fit(20) == "not compared: an …"
     assert sentence.fit(16) == "not compared …"
+    assert sentence.fit(14) == "not compared …"
     assert terminal_cells.Sentence("incomparable words").fit(8) == "inco…ble"
 
 

@@ -26,8 +26,7 @@ def interrupted_lines(made: Sequence[Path]) -> list[str]:
 
 
 def _lines(path: Path) -> list[str]:
-    here = Path.cwd()
-    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    shown = wording.short_path(path)
     try:
         run = run_directory.open_run(path)
     except AotiDebugError:  # it is no run

@@ -12,12 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from aoti_debug.app.cli.lines import is_live, print_lines, width
-from aoti_debug.base import wording
+from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import steps
 from aoti_debug.base.machine.steps import LastDurations, Step, StepListener
-from aoti_debug.base.terminal_cells import shorten_middle
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.run.options import Shown
@@ -234,8 +233,14 @@ def _row(name: str, seconds: float, total: float) -> tuple[str, str, str]:
     return name, wording.duration(seconds), f"{seconds / total:.0%}" if total > 0 else ""
 
 
-_NAME = 30  # columns
+_NAME, _DURATION = 24, 10  # columns
 _NAME_COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"))
+
+
+def step_lines(step: Step, columns: int) -> list[str]:
+    """A step with its duration and its result, which goes on below itself."""
+    line = f"{step.name:<{_NAME}} {wording.duration(step.seconds):>{_DURATION}}  {wording.first_line(step.text)}"
+    return terminal_cells.wrapped(line, columns, hang=" " * (_NAME + _DURATION + 3))
 
 
 class StepLines(StepListener):
@@ -276,8 +281,7 @@ class StepLines(StepListener):
         """Prints the line of a step."""
         self._stop()
         self._last.remember(step.name, step.seconds)
-        line = f"{step.name:<{_NAME}} {wording.duration(step.seconds):>8}  {wording.first_line(step.text)}"
-        print_lines([shorten_middle(line, width(err=True))], err=True)
+        print_lines(step_lines(step, width(err=True)), err=True)
 
     def _show(self, progress: Progress) -> None:
         self._progress = progress

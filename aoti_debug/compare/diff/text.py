@@ -127,7 +127,7 @@ def number_text(value: object) -> str:
 def _run(run: RunDir) -> str:
     launches = wording.pluralize(len(run.launches), "launch")
     level = f"level {levels.written(run.level)}"
-    return f"{run.path}: {level}, {run.manifest.device}, torch {run.info.torch_version}, {launches}"
+    return f"{wording.short_path(run.path)}: {level}, {run.manifest.device}, torch {run.info.torch_version}, {launches}"
 
 
 def _settings(diff: Diff, most: int) -> list[str]:

@@ -16,12 +16,12 @@ from aoti_debug.runs.show import text
 
 _COLUMNS = (
     Column("rank", align_right=True),
-    Column("state", min_width=10, share=1),
+    Column("state", min_width=14, share=1),
     Column("calls", align_right=True),
     Column("last launch", min_width=24, share=2),
     Column("model line", min_width=12, share=2),
     Column("ended", align_right=True),
-    Column("machine", share=1),
+    Column("machine", min_width=8, share=1, dropped_below=100),
 )
 _MAX_LINES = 12  # lines of one kind
 
@@ -29,9 +29,10 @@ _MAX_LINES = 12  # lines of one kind
 def ranks_lines(analysis: RanksAnalysis, width: int) -> list[str]:
     """A run of ranks in lines: table, first failure, waits, partings, agreement, commands."""
     lines = terminal_cells.wrapped(title(analysis), width)
-    lines += ["", *terminal_cells.table(_COLUMNS, [row(rank, analysis) for rank in analysis.run.ranks], width).lines]
+    rows = [row(rank, analysis) for rank in analysis.run.ranks]
+    lines += ["", *terminal_cells.table(_COLUMNS, rows, width).lines_and_hidden(width)]
     for paragraph in paragraphs(analysis):
-        lines += ["", *(line for sentence in paragraph for line in terminal_cells.wrapped(sentence, width))]
+        lines += ["", *(line for sentence in paragraph for line in terminal_cells.fitted(sentence, width))]
     return [*lines, "", *_next(analysis)]
 
 

@@ -124,7 +124,7 @@ def detail(
     tensors = [a for a in launch.args if not _is_number(a)]
     folder = _folder(run, tensors, choice)
     if folder is not None:
-        lines.append(f"  {'files':<11}{_relative(folder)}/")
+        lines.append(f"  {'files':<11}{wording.short_path(folder)}/")
     if tensors:
         lines.append("  arguments")
     printed: set[tuple[str, Value]] = set()
@@ -148,10 +148,6 @@ def _folder(run: RunDir, tensors: Sequence[Argument], choice: Sequence[Phase] | 
     saved = [a.files[phase] for a in tensors for phase in choice or phases(a) if phase in a.files]
     folders = {run.place_of(file).parent for file in saved if file.path}
     return folders.pop() if len(folders) == 1 else None
-
-
-def _relative(path: Path) -> Path:
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _is_number(argument: Argument) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 
-FIRST_SCREEN = 7  # lines, with the one that names the report
+FIRST_SCREEN = 9  # lines, with the one that names the report
+_SENTENCE = 2  # lines of a sentence on it
 _LABEL = 11
+_LEAST = 16  # cells of a name or of a line of code that is shortened
 
 
 def finding_lines(finding: Finding, width: int, report: str = "") -> list[str]:
@@ -73,28 +75,30 @@ def place_text(place: Place) -> str:
 
 
 def _first_screen(finding: Finding, width: int) -> list[str]:
-    """At most six lines."""
-    lines = [terminal_cells.shorten_middle(_headline(finding), width)]
+    """At most eight lines."""
+    lines = [terminal_cells.Sentence(_headline(finding)).fit(width)]
     if not finding.kind.is_fault:
         return [*lines, *_listed("note", finding.warnings, width)[: FIRST_SCREEN - 2]]
     place = finding.where
     if place is not None:
-        model_line = "" if place.frame is None else _model_line(place.frame)
-        lines += _short_lines("where", [line for line in (model_line, place_text(place)) if line], width)
+        room = width - _LABEL
+        model_line = "" if place.frame is None else _model_line(place.frame, room)
+        where = [line for line in (model_line, _short_place(place, room)) if line]
+        lines += [f"  {label:<{_LABEL - 2}}{line}" for label, line in zip(("where", ""), where, strict=False)]
     if _has_origin(finding):
         origin = finding.origin or Place()
         same_line = place is not None and origin.frame == place.frame
-        line = "" if origin.frame is None or same_line else f"  {_model_line(origin.frame)}"
-        lines += _short_lines("origin", [place_text(origin) + line], width)
+        line = "" if origin.frame is None or same_line else f"  {_model_line(origin.frame, width)}"
+        lines += _short("origin", place_text(origin) + line, width)
     elif finding.possible:
-        lines += _short_lines("maybe", finding.possible[:1], width)
+        lines += _short("maybe", finding.possible[0], width)
     shown = _shown_by(finding)
     if finding.evidence:
         strongest = _without_model_line(finding.evidence[0], place)
-        lines += _short_lines("because", [strongest], width, f" ({shown})" if shown else "")
+        lines += _short("because", strongest, width, f" ({shown})" if shown else "")
     elif shown:
-        lines += _short_lines("because", [shown], width)
-    return [*lines, *_short_lines("next", finding.next[:1], width)]
+        lines += _short("because", shown, width)
+    return [*lines, *(line for command in finding.next[:1] for line in _labelled("next", command))]
 
 
 def _hidden(finding: Finding) -> int:
@@ -129,13 +133,31 @@ def _without_model_line(sentence: str, place: Place | None) -> str:
     )
 
 
-def _model_line(frame: ModelLine) -> str:
+def _model_line(frame: ModelLine, width: int) -> str:
+    """The place and the text of a line; a long file loses its beginning, the text its end."""
+    where = f":{frame.line} in {frame.function}"
+    room = max(width - terminal_cells.count(where), _LEAST)
+    file = frame.file if terminal_cells.count(frame.file) <= room else f"…{frame.file[1 - room :]}"
     text = f": {frame.text.strip()}" if frame.text.strip() else ""
-    return f"{frame.file}:{frame.line} in {frame.function}{text}"
+    left = room - terminal_cells.count(file)
+    if terminal_cells.count(text) > left:
+        text = wording.truncated(text, left) if left > _LEAST else ""
+    return f"{file}{where}{text}"
+
+
+def _short_place(place: Place, width: int) -> str:
+    """A place in at most `width` cells: the names of kernel and operator lose their middles."""
+    text = place_text(place)
+    for name in (place.operator, place.kernel):
+        missing = terminal_cells.count(text) - width
+        if missing > 0 and name:
+            shorter = terminal_cells.shorten_middle(name, max(terminal_cells.count(name) - missing, _LEAST))
+            text = text.replace(name, shorter)
+    return terminal_cells.shorten_middle(text, width)
 
 
 def _place(label: str, place: Place, width: int) -> Iterator[str]:
-    yield from (terminal_cells.shorten_middle(line, width) for line in _labelled(label, place_text(place)))
+    yield from _labelled(label, _short_place(place, width - _LABEL))
     if place.frame is not None:
         where = f"{place.frame.file}:{place.frame.line} in {place.frame.function}"
         yield terminal_cells.shorten_middle(f"{'':{_LABEL}}{where}", width)
@@ -147,12 +169,15 @@ def _labelled(label: str, value: str) -> list[str]:
     return [f"  {label:<{_LABEL - 2}}{value}"]
 
 
-def _short_lines(label: str, sentences: Iterable[str], width: int, end: str = "") -> Iterator[str]:
-    """Sentences under one label, a line each, shortened before `end`."""
-    for number, sentence in enumerate(sentences):
-        head = label if number == 0 else ""
-        line = f"  {head:<{_LABEL - 2}}{wording.first_line(sentence)}"
-        yield terminal_cells.shorten_middle(line, max(width - len(end), 2 * _LABEL)) + end
+def _short(label: str, sentence: str, width: int, end: str = "") -> list[str]:
+    """A sentence and its end under a label, in at most two lines: it loses its last words."""
+    indent, text = " " * _LABEL, wording.first_line(sentence)
+    lines = terminal_cells.wrapped(f"{text}{end}", width, indent)
+    if len(lines) > _SENTENCE:
+        first, *others = terminal_cells.wrapped(text, width, indent)
+        rest = " ".join(line.strip() for line in others)
+        lines = [first, f"{indent}{terminal_cells.Sentence(rest).fit(max(width - _LABEL - len(end), _LEAST))}{end}"]
+    return [f"  {label:<{_LABEL - 2}}{lines[0][_LABEL:]}", *lines[1:]]
 
 
 def _listed(label: str, sentences: Sequence[str], width: int) -> list[str]:

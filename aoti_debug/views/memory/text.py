@@ -36,7 +36,7 @@ def memory_lines(found: RunMemory, most: int | None, width: int) -> Iterator[str
     others = sorted((s for s in worst.storages if s.is_of_call and s not in live), key=lambda s: -s.bytes)
     if others:
         yield from ("", "at other times", *_table(others, worst, most, width))
-    yield f"path: {found.run.path}"
+    yield f"run: {wording.short_path(found.run.path)}"
 
 
 def facts(found: RunMemory) -> Iterator[str]:

@@ -21,11 +21,11 @@ COLUMNS = (
     Column("min", align_right=True),
     Column("max", align_right=True),
     Column("mean", align_right=True),
-    Column("std", align_right=True),
-    Column("zeros", align_right=True),
+    Column("std", align_right=True, dropped_below=100),
+    Column("zeros", align_right=True, dropped_below=100),
     Column("not finite", align_right=True),
     *(Column(precision.name, align_right=True, dropped_below=180) for precision in PRECISIONS),
-    Column("drift", min_width=8, share=2),
+    Column("drift", min_width=16, share=2),
 )
 
 

@@ -102,20 +102,20 @@ def test_phases_side_by_side_count_once() -> None:
     assert timing_lines([TimedPhase("alone", 0.5), *side_by_side], 3.25)[-2].split() == ["other", "250", "ms", "8%"]
 
 
-@pytest.mark.parametrize("columns", [80, 120, terminal_cells.UNLIMITED])
-def test_a_step_is_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, columns: int
+@pytest.mark.parametrize(("columns", "count"), [(80, 4), (120, 2), (terminal_cells.UNLIMITED, 1)])
+def test_the_result_of_a_step_goes_on_below_itself(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, columns: int, count: int
 ) -> None:
     monkeypatch.setattr(live_output, "width", lambda *, err: columns)
     step = Step(
-        "repro, checked", 13.7, f"out-of-bounds load from table: element {2**47} of 64000, {'9' * 60} past the end"
+        "repro, checked", 13.7, f"out-of-bounds load from table: element {2**47} of 64000, {'9' * 40} past the end"
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with live_output.StepLines(LastDurations("triage", "model.pt2")) as progress:
         progress.finished(step)
     assert LastDurations("triage", "model.pt2").hint(step.name) == " (last time 13.7 s)"
-    (line,) = capsys.readouterr().err.splitlines()
-    assert len(line) <= columns
-    assert line.startswith("repro, checked")
-    assert line.endswith(" past the end")
-    assert ("…" in line) == (columns < 1000)
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first.startswith("repro, checked               13.7 s  out-of-bounds load from table: ")
+    assert all(line.startswith(" " * 37) and line[37] != " " for line in others)
+    assert len(others) == count - 1
+    assert max(map(len, (first, *others))) <= columns

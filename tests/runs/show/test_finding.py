@@ -30,7 +30,8 @@ def test_the_first_screen_of_a_fault() -> None:
         "  where    m.py:28 in forward: t[i]",
         "           0.3  cpp_fused_index_2  table, element 64010",
         "  origin   input index, element 5",
-        "  because  out-of-bounds l…nt 64010 of 64000, 10 past (shown by native, checked)",
+        "  because  out-of-bounds load from table: element 64010 of 64000, 10 past (shown",
+        "           by native, checked)",
         "  next     python repro/repro.py",
         "  report   report/index.html; 2 more lines: --verbose",
     ]
@@ -70,9 +71,20 @@ def test_what_was_not_observed_stands_where_the_origin_would() -> None:
 
 def test_no_tool_that_shows_it_is_lost_beside_a_long_sentence() -> None:
     long = replace(FAULT, evidence=("word " * 60,), contradicted_by=("memcheck: no error",))
-    (line,) = (line for line in finding_lines(long, 80) if line.startswith("  because"))
-    assert line.endswith(" (shown by native, checked; not by memcheck)")
-    assert len(line) <= 80
+    lines = finding_lines(long, 80)
+    because = next(number for number, line in enumerate(lines) if line.startswith("  because"))
+    assert lines[because].endswith(" word word")
+    assert lines[because + 1] == "           word word word word … (shown by native, checked; not by memcheck)"
+
+
+def test_long_names_leave_room_for_what_is_said_of_them() -> None:
+    name = "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu"
+    frame = ModelLine(f"/home/u/{'models/' * 12}llama.py", 128, "forward", "y = attention(q, k, v)")
+    place = Place("0.3", name, "aten._scaled_dot_product_flash_attention_for_cpu", argument="buf1", frame=frame)
+    line, launch = finding_lines(replace(FAULT, where=place), 80)[1:3]
+    assert line.startswith("  where    …")
+    assert line.endswith("/llama.py:128 in forward")
+    assert launch == "           0.3  aoti_torch_cpu__sca…_attention_for_cpu  (aten._sc…for_cpu)  buf1"
 
 
 def test_the_model_line_is_not_said_twice() -> None:

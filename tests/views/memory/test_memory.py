@@ -46,7 +46,7 @@ def test_the_table_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "  bytes  buffer  from   to  first in     model line   remarks",
         "-------  ------  ----  ---  -----------  -----------  ---------",
         "1.0 KiB  buf3     0.2  0.2  cpp_fused_2  model.py:23  an output",
-        f"path: {run.path}",
+        f"run: {run.path}",
     ]
 
 

@@ -10,7 +10,7 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines, width
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.terminal_cells import shorten_middle
-from aoti_debug.views.bundle.bundle import BundleOptions, write_bundle
+from aoti_debug.views.bundle.bundle import Bundle, BundleOptions, write_bundle
 from aoti_debug.views.report import report
 from aoti_debug.views.report.redaction import RedactedPart
 
@@ -48,19 +48,25 @@ def command(what: str | None, output: Path | None, parts: tuple[RedactedPart, ..
     It holds verdict, report, repro, manifest, journal, logs and versions; never the package and its weights. What is
     inside, and what was left out, is listed.
     """
-    written = write_bundle(report.find(what), BundleOptions(output, left_out=parts))
+    print_lines(bundle_lines(write_bundle(report.find(what), BundleOptions(output, left_out=parts)), width()))
+
+
+def bundle_lines(written: Bundle, columns: int) -> list[str]:
+    """The archive, what is inside of it, and what was left out and why."""
     contents = written.contents
     count, size = wording.pluralize(len(contents.items), "file"), wording.byte_size(written.bytes)
-    print_lines([f"{written.path}", f"  {count}, {size}; in {contents.root}/:"])
-    _table([(item.name, item.size, "") for item in contents.items])
+    lines = [wording.short_path(written.path), f"  {count}, {size}; in {contents.root}/:"]
+    for item in contents.items:
+        lines += _row(item.name, item.size, "", columns)
     if contents.left_out:
-        click.echo("left out:")
-        _table([(left.name, left.size, left.why) for left in contents.left_out])
+        lines.append("left out:")
+    for left in contents.left_out:
+        lines += _row(left.name, left.size, left.why, columns)
+    return lines
 
 
-def _table(rows: list[tuple[str, int, str]]) -> None:
+def _row(name: str, size: int, why: str, columns: int) -> list[str]:
     indent = " " * (_SIZE + 2)
-    for name, size, why in rows:
-        shown = shorten_middle(name, width() - len(indent) - 1)
-        first, *more = terminal_cells.wrapped(f"{shown}: {why}" if why else shown, width(), indent)
-        print_lines([f"{wording.byte_size(size):>{_SIZE}}{first[_SIZE:]}", *more])
+    shown = shorten_middle(name, columns - len(indent) - 1)
+    first, *more = terminal_cells.wrapped(f"{shown}: {why}" if why else shown, columns, indent)
+    return [f"{wording.byte_size(size):>{_SIZE}}{first[_SIZE:]}", *more]

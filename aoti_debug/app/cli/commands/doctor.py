@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_json, width
+from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.doctor import doctor
 from aoti_debug.app.doctor.host import MachineCheck, Status
 from aoti_debug.base import terminal_cells, wording
@@ -34,23 +34,20 @@ def command(context: click.Context, *, as_json: bool) -> None:
         print_json(as_data)
     else:
         for check in checks:
-            show(check, width())
-        click.echo(conclusion(checks))
+            first, *others = check_lines(check, width())
+            click.secho(first[: _LABELS[0]], fg=_COLOURS[check.status], nl=False)
+            print_lines([first[_LABELS[0] :], *others])
+        print_lines([conclusion(checks)])
     context.exit(EXIT_CLEAN if well else ToolchainError.exit_code)
 
 
-def show(check: MachineCheck, columns: int) -> None:
-    """Prints a check, with what to do in the lines below."""
+def check_lines(check: MachineCheck, columns: int) -> list[str]:
+    """A check, with what to do in the lines below."""
     first, second = _LABELS
     indent = " " * (first + second)
-    body = terminal_cells.wrapped(check.found, columns, indent)
-    click.secho(f"{check.status.value:<{first}}", fg=_COLOURS[check.status], nl=False)
-    click.echo(f"{check.name:<{second}}{body[0][len(indent) :]}")
-    for line in body[1:]:
-        click.echo(line)
-    if check.todo:
-        for line in terminal_cells.wrapped(f"→ {check.todo}", columns, indent):
-            click.echo(line)
+    found, *others = terminal_cells.wrapped(check.found, columns, indent)
+    todo = terminal_cells.wrapped(f"→ {check.todo}", columns, indent) if check.todo else []
+    return [f"{check.status.value:<{first}}{check.name:<{second}}{found[len(indent) :]}", *others, *todo]
 
 
 def conclusion(checks: Sequence[MachineCheck]) -> str:

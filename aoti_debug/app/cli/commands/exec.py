@@ -90,7 +90,7 @@ def command(
         sys.stderr.flush()
         os.execv(sys.executable, chosen_script.python_command)
     executed = execute(chosen_script, chosen, PassedThrough())
-    print_lines(_outcome(executed), err=True)
+    print_lines(outcome_lines(executed, width(err=True)), err=True)
     context.exit(executed.exit_code)
 
 
@@ -109,8 +109,9 @@ def _require_script(script: str) -> None:
         raise UsageError(f"{script} is no script", hint=f"aoti-debug triage {script}")
 
 
-def _outcome(executed: ExecutedScript) -> list[str]:
-    result, columns = executed.result, width(err=True)
+def outcome_lines(executed: ExecutedScript, columns: int) -> list[str]:
+    """The runs of the packages that a script has called, and the fault that ended it."""
+    result = executed.result
     if result is None:
         note = "note: nothing was recorded: this process of the script called no AOTInductor package that was replaced"
         return terminal_cells.wrapped(note, columns)

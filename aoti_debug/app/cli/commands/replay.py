@@ -91,7 +91,7 @@ def reached_lines(reached: Reached, columns: int) -> list[str]:
         *(f"note: {reason}" for reason in reached.refused),
         "",
         f"STOPPED before {reached.launch.id} {reached.launch.kernel}, after {wording.duration(reached.seconds)}",
-        f"  run      {reached.run.path}",
+        f"  run      {wording.short_path(reached.run.path)}",
     ]
 
 

@@ -35,11 +35,21 @@ def command(what: str | None, output: Path | None) -> None:
         analysis = analyse(open_ranks(ranks))
         written = write_ranks_pages(analysis, output)
         count = wording.pluralize(len(analysis.run.recorded), "rank")
-        print_lines([f"{written}", f"  run of {count} {ranks.name}, a page for each"])
+        print_lines([wording.short_path(written), f"  run of {count} {ranks.name}, a page for each"])
         return
     subject = report.find(what)
     path = report.write(subject, output, _summaries_page(subject) if output is None else "")
-    print_lines([f"{path}", f"  {subject.what} {subject.name}, {wording.byte_size(path.stat().st_size)}"])
+    print_lines(page_lines(path, f"{subject.what} {subject.name}", path.stat().st_size))
+
+
+def page_lines(path: Path, subject: str, size: int) -> list[str]:
+    """The page that was written.
+
+    Args:
+        subject: what it shows: "run 20261120-231501-4711".
+        size: bytes of the page.
+    """
+    return [wording.short_path(path), f"  {subject}, {wording.byte_size(size)}"]
 
 
 def _summaries_page(subject: ReportSubject) -> str:

@@ -109,7 +109,7 @@ def command(
         write_fx_repro,
     )
 
-    _print_fx(write_fx_repro(chosen, [extra for extra in FxExtra if asked[extra.value]], _say))
+    print_lines(fx_lines(write_fx_repro(chosen, [extra for extra in FxExtra if asked[extra.value]], _say)))
 
 
 def _of_finding(run: str | None, launch: str | None) -> str:
@@ -126,9 +126,10 @@ def _say(text: str) -> None:
     print_lines([text], err=True)
 
 
-def _print_fx(written: FxRepro) -> None:
+def fx_lines(written: FxRepro) -> list[str]:
+    """The FX repro that was written, what its script printed, and how to run it."""
     tensors = f"{wording.pluralize(written.inputs, 'input')}, {wording.pluralize(written.outputs, 'output')}"
     lines = [f"{written.path}", f"  launch {written.launch}: {wording.pluralize(written.calls, 'operator')}, {tensors}"]
     lines += [f"  from {written.run.name}; in eager:", *(f"    {line}" for line in written.lines)]
     commands = (shlex.join(["python" if path.suffix == ".py" else "less", str(path)]) for path in written.files)
-    print_lines([*lines, *(f"next: {command}" for command in commands)])
+    return [*lines, *(f"next: {command}" for command in commands)]

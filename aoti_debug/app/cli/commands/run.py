@@ -303,7 +303,7 @@ def place_lines(result: RunResult, columns: int) -> list[str]:
     """The notes on what is incomplete of a run, and its directory."""
     notes = [note.text for note in result.run.timeline.notes] + ([result.lost] if result.lost else [])
     lines = [line for note in notes for line in terminal_cells.wrapped(f"note: {note}", columns)]
-    return [*lines, f"run: {_relative(result.run.path)}"]
+    return [*lines, f"run: {wording.short_path(result.run.path)}"]
 
 
 def _saved(run: RunDir) -> list[str]:
@@ -326,11 +326,6 @@ def _saved(run: RunDir) -> list[str]:
         size = wording.byte_size(sum(referred.values()))
         facts.append(f"{wording.pluralize(len(referred), 'weight')} of {size} not copied")
     return facts
-
-
-def _relative(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def _missing_source_note(package: Manifest) -> str:

@@ -18,6 +18,7 @@ from aoti_debug.app.cli.live_output import START, StepLines, TimedPhase, timing_
 from aoti_debug.app.cli.ranks import write_ranks_pages
 from aoti_debug.app.cli.script_arguments import PassedThrough
 from aoti_debug.app.execute.triage_script import triage_script
+from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations, since_process_start
@@ -133,7 +134,7 @@ def command(
         if as_json:
             print_json(findings.to_json(finding))
         else:
-            pages = f"{relative(page)}, with a page of each rank"
+            pages = f"{wording.short_path(page)}, with a page of each rank"
             print_lines(lines_of(with_relative_paths(finding), width(), pages))
         context.exit(finding.kind.exit_code)
     last = LastDurations("triage", str(model.resolve()))
@@ -172,7 +173,7 @@ def command(
     if as_json:
         print_json(findings.to_json(finished.finding))
     else:
-        print_lines(["", *lines_of(with_relative_paths(finished.finding), width(), relative(page))])
+        print_lines(["", *lines_of(with_relative_paths(finished.finding), width(), wording.short_path(page))])
     if timings:
         record = finished.record
         phases = [
@@ -228,8 +229,3 @@ def with_relative_paths(finding: Finding) -> Finding:
         next=tuple(command.replace(prefix, "") for command in finding.next),
         also=tuple(map(with_relative_paths, finding.also)),
     )
-
-
-def relative(path: Path) -> str:
-    """The path relative to the working directory, if it is inside it."""
-    return str(path).removeprefix(f"{Path.cwd()}/")

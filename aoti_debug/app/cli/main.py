@@ -73,6 +73,7 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the arguments name; a file in its place gets a hint."""
+        ctx.obj = tuple(args)  # for hints that repeat the command line
         _refuse_script(args)
         if _imports_torch(args) and not _only_describes(ctx, args):
             _import_torch(ctx)

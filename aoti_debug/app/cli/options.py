@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -308,6 +309,13 @@ def given(context: click.Context) -> dict[str, str]:
         for parameter in context.command.params
         if parameter.name and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     }
+
+
+def again_with(*words: str) -> str:
+    """The command line that the user has typed, with further words: a hint that can be pasted."""
+    context = click.get_current_context()
+    typed = context.find_root().obj or ()
+    return shlex.join([*(("aoti-debug", *typed) if typed else context.command_path.split()), *words])
 
 
 def parse_configs(configs: Sequence[str]) -> dict[str, Any]:

@@ -111,7 +111,13 @@ def show_run(asked: ShowOptions) -> None:
         return
     selection = narrowed(selected, asked.launches)
     if asked.code and not (selection.in_full and selection.launches):
-        raise UsageError("--source, --ptx and --sass need a launch", hint="aoti-debug show KERNEL, or NUMBER, --source")
+        from aoti_debug.runs.diagnosis import suggested_commands  # only an error needs it
+
+        example = selection.shown[0].id if selection.shown else "NUMBER"
+        raise UsageError(
+            "--source, --ptx and --sass need a launch",
+            hint=f"{suggested_commands.show(selection.run, example)} --source, or a kernel",
+        )
     if asked.as_json:
         _print_document(selection, asked.code)
     elif selection.launches is None:

@@ -13,6 +13,7 @@ from aoti_debug.compare.diff.difference import TensorDifference
 from aoti_debug.compare.diff.pair_launches import launches_by_call, pair_launches
 from aoti_debug.compare.diff.pairs import LaunchPair, PairRelation, RecordedTensors
 from aoti_debug.package.manifest import Kernel
+from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -67,7 +68,10 @@ def compare_calls(run: RunDir) -> RepeatedCalls:
     by_call = launches_by_call(run)
     calls = [launches for (kind, _), launches in sorted(by_call.items()) if kind is CallKind.MODEL]
     if len(calls) < 2:
-        raise RunDirError(f"run {run.path.name} has no second call", hint="aoti-debug run PACKAGE.pt2 --repeat 5")
+        raise RunDirError(
+            f"run {run.path.name} has no second call",
+            hint=f"aoti-debug run {suggested_commands.package(run)} --repeat 5",
+        )
     require_values(run)
     tensors = RecordedTensors(run)
     pairs = [pair for later in calls[1:] for pair in pair_launches(calls[0], later, tensors, tensors)]

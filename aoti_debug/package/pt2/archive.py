@@ -224,7 +224,7 @@ def require_kind(artifact: Artifact, required: ArtifactKind) -> None:
     if artifact.kind is not required:
         raise ArtifactError(
             f"{artifact.path} is {artifact.kind.value}; {required.value} is required",
-            hint=_WRONG_KIND_HINTS[required, artifact.kind],
+            hint=_wrong_kind_hint(required, artifact),
         )
 
 
@@ -251,13 +251,13 @@ _SCRIPT = ".py"
 _INPUT_HINT = "pass a .pt2 written by torch.export.save or aoti_compile_and_package"
 
 _REBUILD = "pass the exported program that it was compiled from (torch.export.save(torch.export.export(...), path))"
-_WRONG_KIND_HINTS = {
-    (required, actual): _REBUILD if required is ArtifactKind.EXPORTED else "build it first: aoti-debug build MODEL.pt2"
-    for required in ArtifactKind
-    for actual in ArtifactKind
-} | {
-    (ArtifactKind.EXPORTED, ArtifactKind.INSTRUMENTED): "it is built already: aoti-debug run PACKAGE.pt2",
-}
+
+
+def _wrong_kind_hint(required: ArtifactKind, artifact: Artifact) -> str:
+    name = shlex.quote(str(artifact.path))
+    if required is not ArtifactKind.EXPORTED:
+        return f"build it first: aoti-debug build {name}"
+    return f"it is built already: aoti-debug run {name}" if artifact.kind is ArtifactKind.INSTRUMENTED else _REBUILD
 
 
 def _kind(path: Path, members: tuple[str, ...]) -> ArtifactKind:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 from aoti_debug.base.abi import Variable
 from aoti_debug.runs.rundir import recorded_runs
-from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.run_directory import PACKAGE, RunDir
 from aoti_debug.runs.rundir.run_json import RunInfo
 from aoti_debug.runs.rundir.timeline import Launch
 
@@ -40,6 +41,14 @@ def show_newest(subject: str) -> str:
 def summaries(run: RunDir) -> str:
     """The command that shows the summaries of a run."""
     return shlex.join(["aoti-debug", "summaries", *_reference(run)[1:]])
+
+
+def package(run: RunDir) -> str:
+    """The package that was run, as a word of a command: where the run's link leads, else that of its command line."""
+    link = run.path / PACKAGE
+    if link.is_symlink():
+        return shlex.quote(str(link.readlink()).removeprefix(f"{Path.cwd()}/"))
+    return shlex.quote(next((word for word in run.info.command if word.endswith(".pt2")), "PACKAGE.pt2"))
 
 
 def _reference(run: RunDir) -> list[str]:

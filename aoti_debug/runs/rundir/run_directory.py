@@ -155,7 +155,7 @@ class RunDir:
             raise RunDirError(
                 f"run {self.path.name} cannot be repeated: the program that loaded the package passed its own inputs, "
                 "which are not recorded",
-                hint="aoti-debug run PACKAGE.pt2 --inputs FILE makes a run that can be",
+                hint=f"aoti-debug run {self.package or 'PACKAGE.pt2'} --inputs FILE makes a run that can be",
             )
         _ = self.required_package
 

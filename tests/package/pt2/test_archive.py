@@ -293,13 +293,13 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
             INSTRUMENTED,
             ArtifactKind.EXPORTED,
             "{path} is an instrumented package; an exported program is required",
-            "it is built already: aoti-debug run PACKAGE.pt2",
+            "it is built already: aoti-debug run {path}",
         ),
         (
             archives.PROGRAM,
             ArtifactKind.INSTRUMENTED,
             "{path} is an exported program; an instrumented package is required",
-            "build it first: aoti-debug build MODEL.pt2",
+            "build it first: aoti-debug build {path}",
         ),
     ],
 )
@@ -311,7 +311,7 @@ def test_a_wrong_kind_is_named_with_the_required_one(
     pt2_archive.require_kind(artifact, artifact.kind)
     with pytest.raises(ArtifactError) as caught:
         pt2_archive.require_kind(artifact, required)
-    assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint)
+    assert (str(caught.value), caught.value.hint) == (message.format(path=path), hint.format(path=path))
 
 
 def test_reading_a_member(tmp_path: Path) -> None:

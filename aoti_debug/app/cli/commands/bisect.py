@@ -74,7 +74,9 @@ def command(
         print_lines(["", *settings_lines(cause)])
         context.exit(EXIT_CLEAN if cause.trials[0].is_right else EXIT_FINDING)
     if bad is None:
-        raise UsageError("a second package is missing", hint="bisect GOOD.pt2 BAD.pt2, or PROGRAM.pt2 --settings")
+        raise UsageError(
+            "a second package is missing", hint=f"name the wrong one, too, or: {options.again_with('--settings')}"
+        )
     if configs:
         raise UsageError("--inductor-config is for --settings", hint="build each package with its settings first")
     chosen = BisectOptions(good=good, bad=bad, inputs=inputs, calls=calls, out=out, user_code=user_code)

@@ -89,7 +89,7 @@ def command(
     than the budget.
     """
     if output is not None and not with_report:
-        raise UsageError("-o needs --report", hint="aoti-debug diff A B --report -o FILE")
+        raise UsageError("-o needs --report", hint=options.again_with("--report"))
     allowed = None if gate is None else budget.read(gate)
     chosen = DiffOptions(
         a=a,

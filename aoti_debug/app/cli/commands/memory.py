@@ -11,6 +11,7 @@ from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.files.results_home import ResultKind
+from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.base.machine.steps import LastDurations
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.views.memory.memory import MemoryOptions, document, memory
@@ -19,7 +20,7 @@ from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 
 
 @click.command("memory")
-@click.argument("what", metavar="MODEL.pt2|RUN", type=options.FilePath())
+@click.argument("what", metavar="[MODEL.pt2|RUN]", type=options.FilePath(), default=Path(LATEST))
 @options.inputs("those embedded in it", whose=" for the model")
 @options.calls
 @options.user_code
@@ -46,12 +47,12 @@ def command(
 ) -> None:
     """Show the peak of a model's memory, its launch and model line, and which buffers are alive then.
 
-    MODEL.pt2 is an exported program, a compiled or an instrumented package; it is built and run at level 3. Of a RUN,
-    nothing is run. The peak counts what a call allocates: buffers and outputs, not inputs and weights. Exit code 1:
-    what is allocated grows from call to call, and a launch was seen to keep it.
+    MODEL.pt2 is an exported program, a compiled or an instrumented package; it is built and run at level 3. Of a RUN
+    (without a name the newest), nothing is run. The peak counts what a call allocates: buffers and outputs, not inputs
+    and weights. Exit code 1: what is allocated grows from call to call, and a launch was seen to keep it.
     """
     if output is not None and not plot:
-        raise UsageError("-o needs --plot", hint="aoti-debug memory MODEL.pt2 --plot -o FILE")
+        raise UsageError("-o needs --plot", hint=options.again_with("--plot"))
     chosen = MemoryOptions(what, out, inputs=inputs, calls=calls, user_code=user_code)
     with StepLines(LastDurations("memory", str(what.resolve()))) as progress:
         found = memory(chosen, progress)

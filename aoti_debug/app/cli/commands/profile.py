@@ -83,7 +83,7 @@ def command(
     medians of the calls. Exit code 1: with --against, something is slower.
     """
     if output is not None and not plot:
-        raise UsageError("-o needs --plot", hint="aoti-debug profile MODEL.pt2 --plot -o FILE")
+        raise UsageError("-o needs --plot", hint=options.again_with("--plot"))
     chosen = ProfileOptions(model, against, out, cuda_graph, inputs=inputs, calls=calls, user_code=user_code)
     with StepLines(LastDurations("profile", str(model.resolve()))) as progress:
         found = profile(chosen, progress)

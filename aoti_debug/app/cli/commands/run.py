@@ -185,7 +185,7 @@ def command(
     """
     start = TimedPhase(START, since_process_start())
     if freq is not None and not summaries:
-        raise UsageError("--freq needs --summaries", hint="aoti-debug run PACKAGE.pt2 --calls N --summaries --freq K")
+        raise UsageError("--freq needs --summaries", hint=options.again_with("--summaries"))
     is_level_given = level is not None or Variable.LEVEL.value in os.environ
     shows = shown(verbose=verbose, quiet=quiet, is_level_given=is_level_given)
     if repeat is not None:

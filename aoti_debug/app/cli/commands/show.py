@@ -130,5 +130,5 @@ def command(
         raise UsageError("--agree and --sharded need a run of several ranks", hint="aoti-debug show RUN")
     of_calls = [option for name, option in given.items() if name in _OF_CALLS]
     if of_calls and not calls:
-        raise UsageError(f"{of_calls[0]} needs --calls", hint="aoti-debug show --calls")
+        raise UsageError(f"{of_calls[0]} needs --calls", hint=options.again_with("--calls"))
     show_run(asked)

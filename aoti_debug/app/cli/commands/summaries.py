@@ -13,6 +13,7 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.rundir import run_directory, summaries
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
 from aoti_debug.runs.rundir.summaries import Series, Summaries
@@ -49,12 +50,13 @@ def command(
     AOTI_DEBUG_SUMMARIES=1 does. Tensors whose distribution has changed are marked and come first.
     """
     if output is not None and not plot:
-        raise UsageError("-o needs --plot", hint="aoti-debug summaries --plot -o FILE")
+        raise UsageError("-o needs --plot", hint=options.again_with("--plot"))
     run = run_directory.open_run(what)
     found = summaries.read(run)
     if found is None or not found.series:
         raise RunDirError(
-            f"run {run.path.name} holds no summaries", hint="aoti-debug run PACKAGE.pt2 --calls N --summaries"
+            f"run {run.path.name} holds no summaries",
+            hint=f"aoti-debug run {suggested_commands.package(run)} --calls 100 --summaries",
         )
     chosen = _chosen(run, found, SiteFilter(filters, modules, lines))
     if as_json:

@@ -96,11 +96,14 @@ def test_mistakes(run: Path, capsys: pytest.CaptureFixture[str], arguments: list
     err = capsys.readouterr().err.splitlines()
     assert error in err[0]
     assert err[1].startswith("hint: ")
+    assert "--plot" not in error or err[1] == f"hint: aoti-debug summaries {run} -o page.html --plot"
 
 
 def test_a_run_without_summaries(saved: Callable[[str], object], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["summaries", str(saved("blocks").path)]) == 6  # type: ignore[attr-defined]
-    assert "holds no summaries\nhint: aoti-debug run PACKAGE.pt2 --calls N --summaries" in capsys.readouterr().err
+    run = saved("blocks").path  # type: ignore[attr-defined]
+    assert main.run(["summaries", str(run)]) == 6
+    package = str((run / "package.pt2").readlink()).removeprefix(f"{Path.cwd()}/")
+    assert f"holds no summaries\nhint: aoti-debug run {package} --calls 100 --summaries" in capsys.readouterr().err
 
 
 def test_freq_needs_summaries(capsys: pytest.CaptureFixture[str]) -> None:

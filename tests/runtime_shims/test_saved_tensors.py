@@ -303,8 +303,9 @@ def test_limits_stop_the_saving(
     records = journal().of("tensor_file")
     assert len(records) == {"bytes": 2, "files": 2, "room": 0}[limit]
     (note,) = journal().of("note")
-    assert (note.code, note.text) == (1, f"tensors are no longer saved: {reason}")
-    assert capfd.readouterr().err == f"aoti-debug: tensors are no longer saved: {reason}\n"
+    assert (note.code, note.text.partition(": a file")[0]) == (1, f"tensors are no longer saved: {reason}")
+    assert (": a file needs 1 MiB, and " in note.text) == (limit == "room")
+    assert capfd.readouterr().err == f"aoti-debug: {note.text}\n"
     assert len(journal().of("call_end")) == 1
 
 

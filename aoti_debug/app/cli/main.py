@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib
 import os
 import select
@@ -21,6 +20,7 @@ from aoti_debug.app.cli import unknown_variables
 from aoti_debug.app.cli.lines import print_lines, wants_no_colour
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, InternalError, TargetError
+from aoti_debug.base.machine.exhaustion import exhausted
 from aoti_debug.base.machine.files import stamped_directories
 
 VERBS = {
@@ -52,7 +52,6 @@ _RUN_SCRIPTS = ("exec", "triage")
 _USER_MODULE = "--import"  # their fork server imports it as well
 INTERRUPTED = 130
 CLOSED_PIPE = 141  # 128 and SIGPIPE: what a shell says of a program that a closed pipe has ended
-_FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk
 
 
 class Verbs(click.Group):
@@ -255,14 +254,11 @@ def _run(arguments: Sequence[str] | None) -> int:
         return CLOSED_PIPE
     except AotiDebugError as error:
         _print_error(str(error), error.hint)
-        return TargetError.exit_code if _is_of_full_disk(error) else error.exit_code
+        return error.exit_code if exhausted(error) is None else TargetError.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes text
-        if isinstance(error, OSError) and error.errno in _FULL:
-            place = f": {error.filename}" if error.filename else ""
-            _print_error(
-                f"{os.strerror(error.errno)}{place}",
-                "free some space; temporary files are in XDG_CACHE_HOME and TMPDIR, runs and packages where --out says",
-            )
+        lack = exhausted(error)
+        if lack is not None:
+            _print_error(lack.text, lack.hint)
             return TargetError.exit_code
         _print_error(
             f"a bug in aoti-debug: {type(error).__name__}: {error} ({_place(error)})",
@@ -277,15 +273,6 @@ def main() -> None:
     """The console script. On SIGTERM, child processes are ended and temporary files deleted before it exits."""
     signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run())
-
-
-def _is_of_full_disk(error: BaseException | None) -> bool:
-    """True if a full disk is the error, or its cause."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in _FULL:
-            return True
-        error = error.__cause__
-    return False
 
 
 def _terminate(number: int, _: object) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError, InputMismatch
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.exhaustion import exhausted
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.package.inputs import signature as signatures
 from aoti_debug.package.inputs import validate
@@ -276,6 +277,8 @@ def _load(path: Path, file: Path | io.BytesIO) -> Any:
             f"{path} holds objects that are neither tensors nor plain Python values", hint=_FORMS
         ) from error
     except Exception as error:
+        if exhausted(error) is not None:
+            raise
         raise ArtifactError(
             f"{path} cannot be read as inputs: {wording.first_line(str(error))}", hint=_FORMS
         ) from error

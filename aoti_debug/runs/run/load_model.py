@@ -28,6 +28,7 @@ from aoti_debug.package.pt2 import archive, compatibility, program_weights
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
 from aoti_debug.package.pt2.program_weights import mapped, stored_weights
 from aoti_debug.package.weights_file import WeightsFile
+from aoti_debug.runs.run import required_room
 
 if TYPE_CHECKING:
     import torch
@@ -204,6 +205,7 @@ def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: boo
 
     Raises:
         ArtifactError: the package has no weights, or their file has changed; it was compiled for another GPU.
+        TargetError: the GPU has no room for the weights.
     """
     if manifest.without_weights:
         raise ArtifactError(
@@ -212,12 +214,22 @@ def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: boo
         )
     if manifest.weights is not None:
         program_weights.check(manifest.weights)
+    if manifest.device == "cuda":
+        _require_device_room(manifest)
     model = load(package, manifest.model, manifest.device, single_threaded=single_threaded)
     if manifest.weights is not None:
         tensors = referenced(package, manifest.weights, manifest.device)
         tell_places(manifest.weights, tensors)
         model.use_weights(tensors)
     return model
+
+
+def _require_device_room(manifest: Manifest) -> None:
+    import torch
+
+    device = torch.cuda.current_device()
+    free, total = torch.cuda.mem_get_info(device)
+    required_room.require_on_device(manifest, free, total, f"cuda:{device}")
 
 
 def tell_places(weights: WeightsFile, tensors: Mapping[str, torch.Tensor]) -> None:

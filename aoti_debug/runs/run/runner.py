@@ -11,6 +11,7 @@ from pathlib import Path
 from aoti_debug.base.abi import NoteCode
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import exhaustion
 from aoti_debug.base.machine.current_rank import Rank
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
@@ -19,13 +20,13 @@ from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.package.manifest import Manifest
-from aoti_debug.package.pt2 import trust
+from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.package.recording import site_filter
 from aoti_debug.runs.diagnosis import rescue
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.verdict import Verdict
-from aoti_debug.runs.run import configuration
+from aoti_debug.runs.run import configuration, required_room
 from aoti_debug.runs.run import options as run_options
 from aoti_debug.runs.run.configuration import RunTarget, run_target
 from aoti_debug.runs.run.inspector import InspectorError
@@ -40,6 +41,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunInfo, RunStage
 
 _CREATOR = re.compile(r"^\d{8}-\d{6}-(\d+)(?:-\d+)?\Z")
+_UNRECORDED = "aoti-debug: nothing is recorded: "  # a line of the runtime
 _EXTERNAL_SIGNALS = frozenset({"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU"})
 
 
@@ -87,6 +89,7 @@ def run(options: RunOptions, observer: Observer | None = None) -> RunResult:
     except (ArtifactError, TargetError, UsageError):
         if options.rank is None:  # a rank that never started is of interest to the others
             stamped_directories.remove(path, base if is_new_base else None)
+            stamped_directories.relink_latest(base, run_json.NAME)
         raise
 
 
@@ -154,6 +157,8 @@ def _run_in(
     observer.started(path)
     began = time.monotonic()
     environment = configuration.run_environment(path, options, info.level, temporary)
+    package = archive.inspect(options.package)
+    required_room.require(package, manifest, environment, inputs=options.inputs, weights=options.weights)
     try:
         stopwatch.next("import torch")
         python_process.wait_for_imports(environment)
@@ -182,8 +187,29 @@ def _run_in(
     ):
         rescue.release(path)
         raise _start_error(path, report, manifest)
+    if exit_.kind is ExitKind.CLEAN and ended.run.journal is None:
+        _require_record(path)
     _link_latest(path, options.rank)
     return completed(ended, report, began)
+
+
+def _require_record(path: Path) -> None:
+    """Checks that a run without a journal has none because nothing was to be recorded.
+
+    Raises:
+        TargetError: the runtime could not make the journal, and has said why.
+    """
+    said = [line for line in _log_lines(path) if line.startswith(_UNRECORDED)]
+    if not said:
+        return
+    reason = said[-1].removeprefix(_UNRECORDED)
+    lacks = exhaustion.lacking(reason)
+    hint = exhaustion.hint_for(lacks) if lacks else "--out DIR names another directory for runs"
+    raise TargetError(f"nothing was recorded: {reason}", hint=hint)
+
+
+def _log_lines(path: Path) -> list[str]:
+    return (path / "stderr.log").read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def completed(ended: DiagnosedRun, report: Report, began: float) -> RunResult:
@@ -298,18 +324,21 @@ def _start_error(path: Path, report: Report, manifest: Manifest) -> AotiDebugErr
     """The error of a run in which no launch began."""
     error = report.error
     library_error = None if error is None else error.to_error()
-    if library_error is not None:
+    if error is not None and library_error is not None and not error.lacks:
         return library_error
     loading = {
         RunStage.IMPORT: "while torch and --import modules were loaded",
         RunStage.INPUTS: "while the inputs were loaded",
     }
     activity = loading.get(report.stage, "while the package was loaded")
-    stderr_lines = (path / "stderr.log").read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
+    stderr_lines = _log_lines(path)[-3:]
     ending = exit_of(report).detail
     lines = [f"the model never started: {ending}, {activity}", *(stderr_lines if error is None else [])]
     hint = "custom operators need --import MODULE or --load-library PATH"
-    if report.torch_version is not None and report.torch_version != manifest.torch_version:
+    lacks = exhaustion.lacking("\n".join(stderr_lines)) if error is None else error.lacks
+    if lacks:
+        hint = f"not enough {lacks}: {exhaustion.hint_for(lacks)}"
+    elif report.torch_version is not None and report.torch_version != manifest.torch_version:
         hint = f"the package was built with torch {manifest.torch_version}, this is torch {report.torch_version}"
     elif manifest.other_torch:
         hint = manifest.other_torch

@@ -64,6 +64,13 @@ def test_a_full_disk_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert hint.startswith("hint: free some space; ")
 
 
+def test_no_memory_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_verb(monkeypatch, raising(MemoryError())) == 5
+    first, hint = capsys.readouterr().err.splitlines()
+    assert first == "error: out of memory"
+    assert hint.startswith("hint: end other programs, or use a machine with more memory; ")
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
 def test_an_interrupt_is_no_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from aoti_debug.runs.rundir import load_tensors
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import ExitKind, RunStage
 from tests import archives
+from tests.disk_usage import DiskUsage
 from tests.paths import ROOT
 
 ACT = "faulty::act.default"
@@ -288,6 +290,70 @@ def test_a_module_that_kills_the_process(faulty_package: Path, tmp_path: Path, m
         "the model never started: killed by SIGABRT, while torch and --import modules were loaded",
         "  goodbye",
     ]
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("raised", "hint"),
+    [
+        ("MemoryError()", "not enough memory: end other programs, or "),
+        ("OSError(28, 'full', '/tmp/x')", "not enough disk space: free some space; "),
+        ("RuntimeError('CUDA out of memory. Tried to allocate 9 GiB.')", "not enough device memory: nvidia-smi shows "),
+    ],
+)
+def test_what_is_exhausted_before_the_model_starts_is_said(
+    faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: str, hint: str
+) -> None:
+    (tmp_path / "exhausting.py").write_text(f"raise {raised}\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TargetError) as caught:
+        run(faulty_package, tmp_path, user_code=UserCode(("exhausting",)))
+    assert str(caught.value).startswith(f"the model never started: {raised.partition('(')[0]}: ")
+    assert caught.value.hint.startswith(hint)
+    assert nothing_left(tmp_path)
+
+
+LIMITING = """
+import resource
+from pathlib import Path
+
+lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+limit = (int(lines["VmSize"].split()[0]) << 10) + (8 << 30)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+"""
+
+
+def test_a_run_of_which_nothing_was_recorded_is_an_error(
+    faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "limiting.py").write_text(LIMITING)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TargetError, match=r"nothing was recorded: .*journal\.bin: Cannot allocate memory") as caught:
+        run(
+            faulty_package,
+            tmp_path,
+            user_code=UserCode(("limiting",)),
+            environment={"AOTI_DEBUG_JOURNAL_BYTES": "64G"},
+        )
+    assert caught.value.hint.startswith("end other programs, or ")
+    assert nothing_left(tmp_path)
+    kept = run(faulty_package, tmp_path, level=0).run.path
+    with pytest.raises(TargetError, match="nothing was recorded"):
+        run(
+            faulty_package,
+            tmp_path,
+            user_code=UserCode(("limiting",)),
+            environment={"AOTI_DEBUG_JOURNAL_BYTES": "64G"},
+        )
+    assert (tmp_path / "runs/latest").resolve() == kept
+
+
+def test_a_package_that_does_not_fit_into_the_temporary_directory(
+    faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: DiskUsage(0, 0, 1000))
+    with pytest.raises(TargetError, match=r"running faulty\.pt2 needs .* MiB on the disk of .*, and 1000 B are free"):
+        run(faulty_package, tmp_path)
     assert nothing_left(tmp_path)
 
 

@@ -11,17 +11,19 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import TargetError
+from aoti_debug.base.machine.files import cgroup_memory
 
 RESERVED = 256 << 20  # bytes that are left for others
 _MEMORY = Path("/proc/meminfo")
 
 
-def require_disk(needs: Iterable[tuple[Path, int]], what: str, *, hint: str) -> None:
+def require_disk(needs: Iterable[tuple[Path, int]], what: str, *, hint: str, reserved: int = RESERVED) -> None:
     """Checks that each disk has room for the bytes that are needed in its folders together.
 
     Args:
         needs: folders, and bytes in each.
         what: the subject of the error: "building m.pt2".
+        reserved: bytes that are to be left.
 
     Raises:
         TargetError: a disk has not; the message has both numbers.
@@ -35,23 +37,29 @@ def require_disk(needs: Iterable[tuple[Path, int]], what: str, *, hint: str) -> 
         folders.setdefault(disk, folder)
     for disk, folder in folders.items():
         free = shutil.disk_usage(folder).free
-        if needed[disk] + RESERVED > free:
+        if needed[disk] + reserved > free:
             _refuse(what, needed[disk], f"on the disk of {folder}", free, hint)
 
 
 def require_memory(size: int, what: str, *, hint: str) -> None:
-    """Checks that the host has room for these bytes, in memory or swap; not where Linux does not say.
+    """Checks that the host has room for these bytes, in memory or swap, and its control groups allow as many.
+
+    Where Linux does not say, nothing is checked.
 
     Raises:
         TargetError: it has not; the message has both numbers.
     """
+    free = [number for number in (_free_memory(), cgroup_memory.free_bytes()) if number is not None]
+    if free and size > min(free):
+        _refuse(what, size, "of memory", min(free), hint)
+
+
+def _free_memory() -> int | None:
     try:
         lines = dict(line.split(":") for line in _MEMORY.read_text().splitlines())
-        free = sum(int(lines[name].split()[0]) << 10 for name in ("MemAvailable", "SwapFree"))
+        return sum(int(lines[name].split()[0]) << 10 for name in ("MemAvailable", "SwapFree"))
     except (OSError, ValueError, KeyError):
-        return
-    if size > free:
-        _refuse(what, size, "of memory", free, hint)
+        return None
 
 
 def _refuse(what: str, needed: int, where: str, free: int, hint: str) -> None:

@@ -117,7 +117,8 @@ def remove(path: Path, base: Path | None) -> None:
     """Removes a directory that is not needed after a failure.
 
     Args:
-        base: its parent, to be removed if it is empty then, with a home that held nothing else; None to keep it.
+        base: its parent, to be removed if it is empty then but for a link to the directory, with a home that held
+            nothing else; None to keep it.
 
     Raises:
         OSError: it cannot be removed.
@@ -126,6 +127,9 @@ def remove(path: Path, base: Path | None) -> None:
 
     shutil.rmtree(path)
     if base is not None:
+        link = base / LATEST
+        if link.is_symlink() and not link.exists():
+            link.unlink()
         remove_empty(base)
 
 

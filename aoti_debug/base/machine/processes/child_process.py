@@ -164,13 +164,16 @@ class Children:
         self._running: set[Child] = set()
         self.killed = False
 
-    def run(self, command: Sequence[str]) -> FinishedProcess:
+    def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> FinishedProcess:
         """Runs a command to its end and captures its output; after `kill` it is killed as soon as it begins.
+
+        Args:
+            environment: all variables of the process; None to inherit those of this one.
 
         Raises:
             OSError: it cannot be started.
         """
-        with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, environment=environment) as child:
             with self._lock:
                 self._running.add(child)
                 if self.killed:

@@ -8,8 +8,9 @@ from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
 from aoti_debug.base import errors
-from aoti_debug.base.errors import AotiDebugError, InputMismatch, Mismatch
+from aoti_debug.base.errors import AotiDebugError, InputMismatch, Mismatch, TargetError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine.exhaustion import exhausted
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 
@@ -28,6 +29,7 @@ class ErrorData:
         hint: for an error of this library.
         mismatches: for an InputMismatch.
         code: its `error_code`, which torch sets for a device error; None if it has none.
+        lacks: what is exhausted, "disk space", of an exception that says so; "" otherwise. The hint says what helps.
     """
 
     type: str
@@ -36,22 +38,27 @@ class ErrorData:
     hint: str = ""
     mismatches: tuple[Mismatch, ...] = ()
     code: int | None = None
+    lacks: str = ""
 
     @classmethod
     def from_exception(cls, error: BaseException) -> ErrorData:
         """Describes an exception."""
         code = getattr(error, "error_code", None)
+        lack = None if isinstance(error, AotiDebugError) else exhausted(error)
         return cls(
             type=type(error).__name__,
             message=str(error),
             ours=_name(error) if isinstance(error, AotiDebugError) else "",
-            hint=error.hint if isinstance(error, AotiDebugError) else "",
+            hint=error.hint if isinstance(error, AotiDebugError) else lack.hint if lack is not None else "",
             mismatches=error.mismatches if isinstance(error, InputMismatch) else (),
             code=int(code) if isinstance(code, int) else None,
+            lacks="" if lack is None else lack.what,
         )
 
     def to_error(self) -> AotiDebugError | None:
-        """Recreates an error of this library, to be raised in this process; None for any other exception."""
+        """Recreates an error of this library, or makes one of an exhausted resource; None for any other exception."""
+        if self.lacks:
+            return TargetError(f"not enough {self.lacks}: {self.message or self.type}", hint=self.hint)
         if not self.ours:
             return None
         if self.ours == InputMismatch.__name__:

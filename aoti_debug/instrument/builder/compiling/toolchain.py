@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 
-from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.errors import TargetError, ToolchainError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine import cache
+from aoti_debug.base.machine import cache, exhaustion
 from aoti_debug.base.machine.compiler import Compiler, Torch
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.processes.child_process import Children
+from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.instrument.frontend.sources import Flags
 
 RUNTIME = Path(__file__).parents[3] / "runtime_shims"
@@ -90,10 +91,16 @@ class Toolchain:
         Raises:
             CompileError: it ended with an error; its log is kept.
             ToolchainError: it cannot be started, or `children` were killed.
+            TargetError: it lacks memory or disk space.
         """
         try:
-            result = self.children.run(command)
+            # A compiler that is killed leaves its temporary files.
+            with scratch_directory() as temporary:
+                result = self.children.run(command, {**os.environ, "TMPDIR": str(temporary)})
         except OSError as error:
+            lack = exhaustion.exhausted(error)
+            if lack is not None:
+                raise TargetError(f"{failed}: {lack.text}", hint=lack.hint) from error
             raise ToolchainError(
                 f"{failed}: {command[0]}: {error.strerror}", hint="set CXX to a working compiler"
             ) from error
@@ -104,6 +111,9 @@ class Toolchain:
             lines = [line[:LINE_WIDTH] for line in result.stderr.strip().splitlines()[:ERROR_LINES]]
             ended = child_process.describe_exit(result.code)
             message = "\n".join([f"{failed} ({ended})", *lines, f"log: {log}"])
+            lacks = exhaustion.lacking(result.stderr)
+            if lacks:
+                raise TargetError(message, hint=exhaustion.hint_for(lacks))
             raise CompileError(message, command, result.code, result.stderr)
         return result.stderr
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.base.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, TargetError, ToolchainError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.package.manifest import OperatorSchema, Promise
@@ -301,6 +301,7 @@ ERRORS = {
         "see whether torch._inductor.aoti_compile_and_package alone fails as well",
         LOG_LINES,
     ),
+    "room": _StepError(TargetError, "there is not enough {subject} to build the package: {message}", "", 0),
     "weights": _StepError(
         UsageError,
         "the weights cannot be left in the program's file: {message}",

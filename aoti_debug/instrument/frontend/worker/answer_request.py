@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from aoti_debug.base.machine.exhaustion import exhausted
 from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request
@@ -68,6 +69,9 @@ def answer_or_failure(work: Callable[[dict[str, float]], Answer]) -> Answer | Fa
     except StepError as error:
         cause = error.__cause__ or error
         traceback.print_exception(cause)
+        lack = exhausted(cause)
+        if lack is not None:
+            return Failure("room", lack.what, type(cause).__name__, lack.text, lack.hint)
         data = ErrorData.from_exception(cause)
         return Failure(error.step, error.subject, data.type, data.message, error.hint or data.hint)
 

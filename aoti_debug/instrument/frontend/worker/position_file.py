@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.machine.exhaustion import chain_of, exhausted
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.instrument.frontend.protocol.build_failure import LOWERED_GRAPHS, POSITION, BuildStage, Position
 from aoti_debug.instrument.frontend.worker.failed_lowering import traced_node
@@ -49,8 +50,8 @@ class Positions:
 
     def close(self, error: BaseException | None) -> None:
         """Closes the file; of an exception that ends the lowering it says which part raised it."""
-        chain = list(_chain(error))
-        is_outside = any(isinstance(link, AotiDebugError | OSError | MemoryError) for link in chain)
+        chain = list(chain_of(error))
+        is_outside = any(isinstance(link, AotiDebugError | OSError) or exhausted(link) is not None for link in chain)
         raised = [] if is_outside else [place for seen, place in self._raised if any(seen is link for link in chain)]
         traced = None if is_outside or raised else _traced(error)
         self._write(raised[0] if raised else traced)
@@ -92,7 +93,7 @@ class Positions:
 
     def _note(self, error: BaseException, position: Position) -> None:
         """Remembers the innermost part that an exception has left."""
-        chain = list(_chain(error))
+        chain = list(chain_of(error))
         if not any(seen is link for seen, _ in self._raised for link in chain):
             self._raised.append((error, position))
 
@@ -267,12 +268,3 @@ def replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None
             setattr(owner, name, original)
         else:
             delattr(owner, name)
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception, and those that it was raised from or while handling."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import TargetError
-from aoti_debug.base.machine.files import free_space
+from aoti_debug.base.machine.files import cgroup_memory, free_space
 from tests.disk_usage import DiskUsage
 
 MIB = 1 << 20
@@ -30,6 +30,12 @@ def test_folders_on_one_disk_share_its_space(tmp_path: Path, disk: None) -> None
     assert (caught.value.hint, caught.value.exit_code) == ("use less", 5)
 
 
+def test_nothing_need_be_left(tmp_path: Path, disk: None) -> None:
+    free_space.require_disk([(tmp_path, 300 * MIB)], "running m.pt2", hint="use less", reserved=0)
+    with pytest.raises(TargetError, match=r"needs 301\.0 MiB on the disk of .*, and 300\.0 MiB are free"):
+        free_space.require_disk([(tmp_path, 301 * MIB)], "running m.pt2", hint="use less", reserved=0)
+
+
 def test_folders_on_two_disks_do_not(tmp_path: Path, disk: None) -> None:
     other = Path("/dev/shm")
     if os.stat(other).st_dev == os.stat(tmp_path).st_dev:
@@ -40,8 +46,13 @@ def test_folders_on_two_disks_do_not(tmp_path: Path, disk: None) -> None:
 def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "meminfo"
     monkeypatch.setattr(free_space, "_MEMORY", info)
+    monkeypatch.setattr(cgroup_memory, "free_bytes", lambda: None)
     free_space.require_memory(1 << 60, "building m.pt2", hint="")  # Linux does not say
     info.write_text("MemTotal:  9000 kB\nMemAvailable:  2048 kB\nSwapFree:  1024 kB\nHugePages_Total: 0\n")
     free_space.require_memory(3 * MIB, "building m.pt2", hint="")
+    monkeypatch.setattr(cgroup_memory, "free_bytes", lambda: 2 * MIB)
+    with pytest.raises(TargetError, match=r"needs 3\.0 MiB of memory, and 2\.0 MiB are free"):
+        free_space.require_memory(3 * MIB, "building m.pt2", hint="")
+    monkeypatch.setattr(cgroup_memory, "free_bytes", lambda: None)
     with pytest.raises(TargetError, match=r"building m\.pt2 needs 4\.0 MiB of memory, and 3\.0 MiB are free"):
         free_space.require_memory(4 * MIB, "building m.pt2", hint="use less")

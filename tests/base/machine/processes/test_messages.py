@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from aoti_debug.base import errors
-from aoti_debug.base.errors import AotiDebugError, ArtifactError, InputMismatch, Mismatch
+from aoti_debug.base.errors import AotiDebugError, ArtifactError, InputMismatch, Mismatch, TargetError, UsageError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes.messages import ErrorData
 
@@ -50,3 +52,20 @@ def test_a_code_is_an_integer(code: object) -> None:
     error = RuntimeError("x")
     error.error_code = code  # type: ignore[attr-defined]
     assert carried(error).code is None
+
+
+def test_an_exception_that_says_what_is_exhausted_becomes_an_error() -> None:
+    data = ErrorData.from_exception(OSError(errno.ENOSPC, "x", "/tmp/f"))
+    assert (data.type, data.ours, data.lacks) == ("OSError", "", "disk space")
+    error = data.to_error()
+    assert isinstance(error, TargetError)
+    assert str(error) == f"not enough disk space: {data.message}"
+    assert error.hint.startswith("free some space; ")
+    empty = ErrorData.from_exception(MemoryError()).to_error()
+    assert str(empty) == "not enough memory: MemoryError"
+
+
+def test_an_error_of_this_library_that_came_from_a_full_disk_is_itself() -> None:
+    error = UsageError("cannot write x", hint="another place")
+    error.__cause__ = OSError(errno.ENOSPC, "x")
+    assert ErrorData.from_exception(error).lacks == ""

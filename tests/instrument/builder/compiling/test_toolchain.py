@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from aoti_debug.base.errors import ToolchainError
+from aoti_debug.base.errors import TargetError, ToolchainError
 from aoti_debug.base.machine.compiler import Compiler, Torch, find_compiler
+from aoti_debug.base.machine.processes.child_process import Children
 from aoti_debug.instrument.builder.compiling import toolchain
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.instrument.frontend.sources import Flags
@@ -45,3 +48,31 @@ def test_what_a_compiler_says_of_a_source_that_compiles(tmp_path: Path) -> None:
         assert tools.compile(source, tmp_path / "a.o", [], warnings).exists()
         assert said in warnings.read_text()
         assert bool(warnings.read_text()) == bool(said)
+
+
+def test_a_compiler_that_lacks_memory_is_no_error_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    failing = ["sh", "-c", "echo 'cc1plus: out of memory allocating 9 bytes' >&2; exit 1"]
+    with pytest.raises(TargetError) as caught:
+        TOOLS.run(failing, "a.cpp does not compile")
+    assert "cc1plus: out of memory allocating 9 bytes" in str(caught.value)
+    assert caught.value.hint.startswith("end other programs, or ")
+
+
+def test_a_compiler_that_is_killed_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    tools = replace(TOOLS, children=Children())
+
+    def kill() -> None:
+        while not list(tmp_path.glob("*/cc.s")):
+            time.sleep(0.01)
+        tools.children.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(ToolchainError, match="it was interrupted"):
+        tools.run(["sh", "-c", 'touch "$TMPDIR/cc.s"; sleep 60'], "a.cpp does not compile")
+    killer.join()
+    assert list(tmp_path.iterdir()) == []

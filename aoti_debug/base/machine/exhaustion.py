@@ -1,0 +1,93 @@
+"""Tells whether an exception says that a disk, the memory or a device's memory is exhausted, and what would help."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+
+from aoti_debug.base import wording
+from aoti_debug.base.frozen import dataclass
+
+DISK, MEMORY, DEVICE = "disk space", "memory", "device memory"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_HINTS = {
+    DISK: "free some space; temporary files are in XDG_CACHE_HOME and TMPDIR, runs and packages where --out says",
+    MEMORY: "end other programs, or use a machine with more memory; "
+    "weights that stay in the program's file (build --weights by-reference) are mapped, not read into memory",
+    DEVICE: "nvidia-smi shows what uses the device; CUDA_VISIBLE_DEVICES names another one",
+}
+# Of the texts of torch, the driver, C and C++ libraries and compilers, in lower case.
+_DEVICE_WORDS = ("cuda out of memory", "cuda error: out of memory", "cuda driver error: out of memory")
+_MEMORY_WORDS = (
+    *("can't allocate memory", "cannot allocate memory", "std::bad_alloc", "memoryerror"),
+    *("virtual memory exhausted", "out of memory allocating"),
+)
+_DISK_WORDS = ("no space left on device", "disk quota exceeded")
+
+
+@dataclass(frozen=True)
+class Exhausted:
+    """An exhausted resource.
+
+    Attributes:
+        what: "disk space", "memory" or "device memory".
+        text: the first line of the exception that says so, "No space left on device: /tmp/model.so".
+    """
+
+    what: str
+    text: str
+
+    @property
+    def hint(self) -> str:
+        """The advice: a sentence without its end."""
+        return hint_for(self.what)
+
+
+def exhausted(error: BaseException) -> Exhausted | None:
+    """The resource that an exception, or one that it came from, says is exhausted; None if none does."""
+    for link in chain_of(error):
+        what = _resource(link)
+        if what:
+            return Exhausted(what, _text(link))
+    return None
+
+
+def _resource(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return DISK
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return MEMORY
+    if not isinstance(error, RuntimeError):
+        return ""
+    return DEVICE if type(error).__name__ == "OutOfMemoryError" else lacking(str(error))
+
+
+def lacking(text: str) -> str:
+    """The resource that is exhausted, by the words of a library or a compiler; "" if none is."""
+    words = text.lower()
+    if any(said in words for said in _DISK_WORDS):
+        return DISK
+    if any(said in words for said in _DEVICE_WORDS):
+        return DEVICE
+    return MEMORY if any(said in words for said in _MEMORY_WORDS) else ""
+
+
+def hint_for(what: str) -> str:
+    """The advice where "disk space", "memory" or "device memory" is exhausted."""
+    return _HINTS[what]
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno) + (f": {error.filename}" if error.filename else "")
+    return wording.first_line(str(error)) or "out of memory"
+
+
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception, and those that it was raised from or while handling."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

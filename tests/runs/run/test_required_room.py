@@ -1,0 +1,132 @@
+"""The room that a run needs before it begins."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aoti_debug.base.errors import ArtifactError, TargetError
+from aoti_debug.base.machine.files import free_space
+from aoti_debug.package.manifest import Constant, Manifest
+from aoti_debug.package.pt2 import archive
+from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.runs.run import required_room
+from tests import archives
+from tests.disk_usage import DiskUsage
+from tests.factories import arg, make_manifest, site
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Artifact:
+    """4 MiB are unpacked, 3 MiB of inputs and 2 MiB of weights read."""
+    members = {
+        **archives.PACKAGE,
+        f"{archives.MODEL}weights.so": bytes(4 * MIB),
+        "aoti_debug_inputs.pt": bytes(3 * MIB),
+        "aoti_debug_weights.pt": bytes(2 * MIB),
+    }
+    return archive.inspect(archives.write(tmp_path / "m.pt2", members))
+
+
+def manifest(device: str = "cpu", *constants: Constant) -> Manifest:
+    return replace(make_manifest(site("k", arg("x"))), device=device, constants=constants)
+
+
+def require(package: Artifact, of: Manifest, variables: dict[str, str] | None = None, **files: Path) -> None:
+    required_room.require(package, of, {"TMPDIR": str(package.path.parent), **(variables or {})}, **files)
+
+
+def free(monkeypatch: pytest.MonkeyPatch, *, disk: int = 1 << 40, memory: int = 1 << 40) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: DiskUsage(0, 0, disk))
+    monkeypatch.setattr(free_space, "_free_memory", lambda: memory)
+
+
+def refused(package: Artifact, of: Manifest, variables: dict[str, str] | None = None, **files: Path) -> TargetError:
+    with pytest.raises(TargetError) as caught:
+        require(package, of, variables, **files)
+    return caught.value
+
+
+def test_temporary_files(package: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, disk=4 * MIB + 1024)
+    require(package, manifest())
+    free(monkeypatch, disk=4 * MIB - 1)
+    error = refused(package, manifest())
+    assert str(error) == (f"running m.pt2 needs 4.0 MiB on the disk of {package.path.parent}, and 4.0 MiB are free")
+    assert (error.hint, error.exit_code) == ("TMPDIR names a folder on another disk", 5)
+
+
+def test_memory(package: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, memory=5 * MIB)
+    require(package, manifest())
+    free(monkeypatch, memory=4 * MIB)
+    assert str(refused(package, manifest())) == "running m.pt2 needs 5.0 MiB of memory, and 4.0 MiB are free"
+    require(package, manifest("cuda"))  # what a GPU gets is read in parts
+    inputs, mapped = tmp_path / "inputs.pt", tmp_path / "inputs.safetensors"
+    for path in (inputs, mapped):
+        path.write_bytes(bytes(7 * MIB))
+    require(package, manifest(), inputs=mapped)
+    assert "needs 9.0 MiB of memory" in str(refused(package, manifest(), inputs=inputs))
+    assert "needs 16.0 MiB of memory" in str(refused(package, manifest(), inputs=inputs, weights=inputs))
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_refused"),
+    [
+        ({"AOTI_DEBUG_FLIGHT": "8", "AOTI_DEBUG_FLIGHT_BYTES": "2G"}, True),
+        ({"AOTI_DEBUG_FLIGHT": "8", "AOTI_DEBUG_FLIGHT_BYTES": "1048577k"}, True),
+        ({"AOTI_DEBUG_FLIGHT": "8", "AOTI_DEBUG_FLIGHT_BYTES": "1g"}, False),
+        ({"AOTI_DEBUG_FLIGHT": "8"}, False),  # it takes a part of what is free
+        ({"AOTI_DEBUG_FLIGHT": "0", "AOTI_DEBUG_FLIGHT_BYTES": "2G"}, False),
+        ({"AOTI_DEBUG_FLIGHT_BYTES": "2G"}, False),
+        ({"AOTI_DEBUG_FLIGHT": "8", "AOTI_DEBUG_FLIGHT_BYTES": "much"}, False),  # the runtime says so
+    ],
+)
+def test_shared_memory(
+    package: Artifact, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], is_refused: bool
+) -> None:
+    free(monkeypatch, disk=1 << 30)
+    require(package, manifest(), variables)  # on a CPU it grows as it is needed
+    if is_refused:
+        error = refused(package, manifest("cuda"), variables)
+        assert str(error).startswith("the flight recorder of running m.pt2 needs ")
+        assert str(error).endswith(" on the disk of /dev/shm, and 1.0 GiB are free")
+        assert error.hint == "a smaller AOTI_DEBUG_FLIGHT_BYTES keeps fewer inputs"
+    else:
+        require(package, manifest("cuda"), variables)
+
+
+def test_a_damaged_package(package: Artifact) -> None:
+    package.path.write_bytes(b"PK")
+    with pytest.raises(ArtifactError, match=r"m\.pt2 is damaged"):
+        require(package, manifest())
+
+
+def constant(name: str, dtype: str = "float32", **changed: Any) -> Constant:
+    return replace(Constant(name, name, dtype, (256, 1024), (1024, 1), folded=False), **changed)
+
+
+def test_the_memory_of_a_gpu() -> None:
+    of = manifest(
+        "cuda",
+        constant("a"),
+        constant("b", "bfloat16"),
+        constant("c", fqn="a"),  # another name of one weight
+        constant("d", folded=True),
+        constant("e", "unheard_of"),
+    )
+    needed = MIB + MIB // 2
+    assert required_room.bytes_on_device(of) == needed
+    required_room.require_on_device(of, needed, 80 << 30, "cuda:1")
+    with pytest.raises(TargetError) as caught:
+        required_room.require_on_device(of, needed - 1024, 80 << 30, "cuda:1")
+    assert str(caught.value) == (
+        "the weights of the model need 1.5 MiB of the memory of cuda:1, and 1.5 MiB of 80.0 GiB are free"
+    )
+    assert "nvidia-smi" in caught.value.hint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording import levels
+from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.run import load_model, runner
 from aoti_debug.runs.run.options import RunOptions
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 class DebuggedModel:
     """The outputs and the run of one call of a model.
 
-    A notebook shows it as the report of the run, `print` as its verdict.
+    A notebook shows it as the report of the run, `print` as its finding.
 
     Attributes:
         outputs: of the package, as the model returns them; None where the run has a fault.
@@ -51,7 +53,16 @@ class DebuggedModel:
     program: Path | None
 
     def __str__(self) -> str:
-        return "\n".join(finding_text.lines(finding_of(self.run, self.verdict), (self.run,)))
+        return "\n".join(finding_text.lines(self.finding, (self.run,)))
+
+    @cached_property
+    def finding(self) -> Finding:
+        """The guilty launch, outputs that are not finite, or neither: its `kind`, `what`, `where`, `evidence`, `next`.
+
+        Raises:
+            RunDirError: a saved tensor is missing or damaged.
+        """
+        return finding_of(self.run, self.verdict)
 
     def _repr_html_(self) -> str:
         return finding_text.framed(report.html(report.find(self.run.path)))

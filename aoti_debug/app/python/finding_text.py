@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from aoti_debug.base import wording
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.show.finding import place_text
 
 WIDTH = 100  # columns of what is printed
 TABLE_WIDTH = 200  # enough for all columns of a table
@@ -15,7 +16,7 @@ _FRAME = '<iframe style="width: 100%; height: 45em; border: 1px solid #ccc" srcd
 
 
 def lines(finding: Finding, runs: Sequence[RunDir]) -> list[str]:
-    """The finding, its place, the runs that show it, and what to type next, a line each.
+    """The finding, its place, what shows it, the runs, and what to type next, a line each.
 
     Args:
         runs: of several, each with its package.
@@ -23,7 +24,10 @@ def lines(finding: Finding, runs: Sequence[RunDir]) -> list[str]:
     found = [f"{finding.kind.heading} {finding.what}"]
     if (where := finding.where) is not None:
         line = "" if where.frame is None else where.frame.place
-        found.append(f"  at    {where.launch} {where.kernel}  {line}".rstrip())
+        place = f"{where.launch} {where.kernel}" if where.launch else place_text(where)
+        found.append(f"  at    {place}  {line}".rstrip())
+    found += [f"  why   {sentence}" for sentence in finding.evidence]
+    found += [f"  note  {sentence}" for sentence in finding.warnings]
     found += [f"  run   {run.path}{_package(run) if len(runs) > 1 else ''}" for run in runs]
     return [*found, *(f"  next  {command}" for command in finding.next)]
 

@@ -34,7 +34,6 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import levels
-from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
@@ -43,8 +42,6 @@ from aoti_debug.runs.run import options as run_options
 from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.rundir import run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.triage.nonfinite import nonfinite
-from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.views.report import report
 
 _WHEN = "only packages that are compiled or loaded in the block are recorded"
@@ -195,7 +192,7 @@ class RecordedBlock:
 
     @property
     def finding(self) -> Finding | None:
-        """The fault; or, where values were recorded, the first NaN or infinity that does harm; None without a run.
+        """The fault; or, where values were recorded, outputs that are not finite; None without a run.
 
         Where there is none, its kind is "no_fault". A triage looks for more, and proves it.
 
@@ -231,10 +228,6 @@ class _Result:
 
     @cached_property
     def finding(self) -> Finding:
-        if self.diagnosed.verdict is None and self.run.launches.is_measured:
-            found = nonfinite.find(self.diagnosed.dataflow, Infinities.FAIL).finding
-            if found is not None:
-                return replace(found, next=(suggested_commands.show(self.run),))
         return finding_of(self.run, self.diagnosed.verdict)
 
 

@@ -213,6 +213,15 @@ def model_name(manifest: Manifest, argument: Argument) -> str:
     return input_or_weight_name(manifest, argument) or argument.name
 
 
+def output_name(manifest: Manifest, argument: Argument) -> str:
+    """ "output 0 (buf6)", or "x, which it mutates" of an input that the model writes to."""
+    names = (argument.name, argument.spec.base)
+    for position, variable in enumerate(manifest.outputs):
+        if variable and variable in names:
+            return f"output {position} ({variable})"
+    return f"{model_name(manifest, argument)}, which it mutates"
+
+
 def _base(argument: Argument) -> str:
     return argument.spec.base or argument.name
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from enum import Enum
 from typing import Any
 
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE
@@ -15,6 +16,14 @@ from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.rundir.timeline import Launch
+
+
+class Tone(str, Enum):
+    """The colour of a finding on a page: green, amber, red."""
+
+    GOOD = "good"
+    OPEN = "open"
+    BAD = "bad"
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,7 @@ class FindingKind:
         title: the name on an HTML page: "not finite".
         sign: one character for an HTML page.
         exit_code: of a command that ends in a finding of this kind.
+        tone: its colour on an HTML page.
     """
 
     value: str
@@ -36,6 +46,7 @@ class FindingKind:
     title: str
     sign: str = "✖"
     exit_code: int = EXIT_FINDING
+    tone: Tone = Tone.BAD
 
     @property
     def is_fault(self) -> bool:
@@ -43,7 +54,7 @@ class FindingKind:
         return self.exit_code == EXIT_FINDING
 
 
-CLEAN = FindingKind("clean", "nothing is wrong", "CLEAN", "clean", "✔", EXIT_CLEAN)
+CLEAN = FindingKind("clean", "nothing is wrong", "CLEAN", "clean", "✔", EXIT_CLEAN, Tone.GOOD)
 INCOMPLETE = FindingKind(
     "incomplete",
     "nothing is wrong in what was compared, and not everything was",
@@ -51,9 +62,11 @@ INCOMPLETE = FindingKind(
     "clean as far as compared",
     "◐",
     EXIT_INCOMPLETE,
+    Tone.OPEN,
 )
-NO_FAULT = FindingKind("no_fault", "a run ended well", "NO FAULT", "no fault", "○", EXIT_CLEAN)
+NO_FAULT = FindingKind("no_fault", "a run ended well", "NO FAULT", "no fault", "○", EXIT_CLEAN, Tone.GOOD)
 FAULT = FindingKind("fault", "a launch crashed, threw an exception, or caused a device error", "FAULT", "fault")
+NONFINITE = FindingKind("nonfinite", "NaN or an unintended infinity", "NOT FINITE", "not finite", "∞", tone=Tone.OPEN)
 HANG = FindingKind("hang", "no launch begins or ends any more", "HANG", "hang", "◌")
 
 

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from aoti_debug.base import wording
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis import suggested_commands
-from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, Finding, Place, place_of
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, NONFINITE, Finding, Place, place_of
+from aoti_debug.runs.diagnosis.output_values import OutputValues, output_values
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
@@ -53,17 +55,19 @@ _LISTED = 6  # suspects
 
 
 def finding_of(run: RunDir, verdict: Verdict | None, arguments: Iterable[str] = ()) -> Finding:
-    """The finding of a verdict; of kind NO_FAULT without one: what a run computes is not judged here.
+    """The finding of a run: that of its verdict; without one, of kind NO_FAULT, or NONFINITE if its outputs are so.
+
+    Whether the outputs are right is not judged here.
 
     Args:
         verdict: of this run.
         arguments: lines on the arguments of the guilty launch; evidence where it hangs.
+
+    Raises:
+        RunDirError: a saved tensor is missing or damaged.
     """
     if verdict is None:
-        launched = "1 launch" if len(run.launches) == 1 else f"{len(run.launches)} launches"
-        values = "" if run.launches.is_measured else "; values not recorded"
-        what = f"still running: {launched} so far" if run.state is ExitKind.RUNNING else f"{launched}{values}"
-        return Finding(NO_FAULT, what, next=(suggested_commands.show(run),))
+        return without_fault(run, output_values(run))
     hang = run.state is ExitKind.TIMEOUT
     launch = verdict.launch
     return Finding(
@@ -74,6 +78,28 @@ def finding_of(run: RunDir, verdict: Verdict | None, arguments: Iterable[str] = 
         stack=verdict.frames,
         next=verdict.next_commands,
     )
+
+
+def without_fault(run: RunDir, outputs: OutputValues) -> Finding:
+    """The finding of a run that has no verdict: NONFINITE if its outputs are so, or else NO_FAULT.
+
+    Args:
+        outputs: of this run.
+    """
+    if outputs.what:
+        return Finding(
+            NONFINITE,
+            outputs.what,
+            where=outputs.where,
+            evidence=outputs.evidence,
+            next=suggested_commands.why_nonfinite(run),
+            warnings=outputs.notes,
+        )
+    launched = wording.pluralize(len(run.launches), "launch")
+    what = f"{launched}; {outputs.text}" if run.level else outputs.text
+    if run.state in (ExitKind.RUNNING, ExitKind.STOPPED):
+        what = f"{'still running' if run.state is ExitKind.RUNNING else 'stopped'}: {launched} so far"
+    return Finding(NO_FAULT, what, next=(suggested_commands.show(run),), warnings=outputs.notes)
 
 
 def _evidence(verdict: Verdict) -> Iterable[str]:

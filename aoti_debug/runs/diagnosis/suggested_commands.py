@@ -9,7 +9,7 @@ from pathlib import Path
 from aoti_debug.base.abi import Variable
 from aoti_debug.runs.rundir import recorded_runs
 from aoti_debug.runs.rundir.run_directory import PACKAGE, RunDir
-from aoti_debug.runs.rundir.run_json import RunInfo
+from aoti_debug.runs.rundir.run_json import EMBEDDED, RunInfo
 from aoti_debug.runs.rundir.timeline import Launch
 
 
@@ -26,6 +26,18 @@ def run_again(info: RunInfo, *, level: int | None = None, environment: Mapping[s
 def repro(run: RunDir, launch: Launch) -> str:
     """The command that writes a repro of a launch."""
     return shlex.join(["aoti-debug", "repro", launch.kernel, "--launch", launch.id, *_reference(run)])
+
+
+def why_nonfinite(run: RunDir) -> tuple[str, ...]:
+    """The commands that say why outputs are not finite: a triage of the package with the inputs of the run."""
+    info = run.info
+    if run.package is None or info.host == EMBEDDED:
+        return (show(run),)
+    words = ["aoti-debug", "triage", _path(run.package)]
+    words += ["--inputs", _path(run.inputs)] if run.inputs is not None else []
+    words += [word for module in info.imports for word in ("--import", module)]
+    words += [word for path in info.libraries for word in ("--load-library", path)]
+    return (shlex.join(words),)
 
 
 def show(run: RunDir, subject: str = "") -> str:
@@ -49,6 +61,12 @@ def package(run: RunDir) -> str:
     if link.is_symlink():
         return shlex.quote(str(link.readlink()).removeprefix(f"{Path.cwd()}/"))
     return shlex.quote(next((word for word in run.info.command if word.endswith(".pt2")), "PACKAGE.pt2"))
+
+
+def _path(path: Path) -> str:
+    """A path, relative if it lies below the current directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _reference(run: RunDir) -> list[str]:

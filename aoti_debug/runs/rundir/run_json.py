@@ -40,6 +40,11 @@ class ExitKind(str, Enum):
         """True if the run ended, and neither cleanly nor because it was asked to stop."""
         return self not in (ExitKind.RUNNING, ExitKind.CLEAN, ExitKind.STOPPED)
 
+    @property
+    def text(self) -> str:
+        """The end of the process in words, which say nothing about what it computed."""
+        return "ended well" if self is ExitKind.CLEAN else self.value
+
 
 class RunStage(str, Enum):
     """The stages of the process of `aoti-debug run`, in order."""

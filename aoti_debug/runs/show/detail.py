@@ -11,10 +11,11 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.package.manifest import Certainty, Form, ModelLine, Provenance
 from aoti_debug.package.recording.origins import frames, own_nodes
 from aoti_debug.package.recording.values import Layout, Value
+from aoti_debug.runs.rundir.measurer import HASH_ONLY, Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 from aoti_debug.runs.show import text
-from aoti_debug.runs.show.argument_statistics import HASH_ONLY, Measurer, phases, short_hash
+from aoti_debug.runs.show.argument_statistics import phases, short_hash
 from aoti_debug.runs.show.calls_and_replays import replay_fact
 
 MAX_STACK_LINES = 8

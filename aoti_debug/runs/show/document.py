@@ -12,13 +12,15 @@ from aoti_debug.base.machine.files import json_data
 from aoti_debug.package.manifest import Arg, Form, Site
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.values import Absent, Layout, Number, Tensor, Value
+from aoti_debug.runs.diagnosis.findings import Finding, Place
+from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir.formats.journal_records import FaultRecord, TensorFile, TensorStats
 from aoti_debug.runs.rundir.formats.statistics import Statistics
+from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch
 from aoti_debug.runs.show import text
-from aoti_debug.runs.show.argument_statistics import Measurer
 from aoti_debug.runs.show.calls_and_replays import purpose_of
 from aoti_debug.runs.show.overview import notes
 from aoti_debug.runs.show.watchpoint_hits import watch_document
@@ -61,6 +63,7 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
         "command": list(info.command),
         "package": None if run.package is None else str(run.package),
         "verdict": None if verdict is None else _verdict(verdict),
+        "finding": _finding(finding_of(run, verdict)),
         "faults": [_fault(fault) for fault in run.timeline.faults],
         "notes": notes(run),
         "watchpoints": watch_document(run),
@@ -110,6 +113,20 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "surfaced": verdict.surfaced.id if verdict.surfaced else None,
         "frames": list(verdict.frames),
         "next": list(verdict.next_commands),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    place = finding.where or Place()
+    return {
+        "kind": finding.kind.value,
+        "what": finding.what,
+        "launch": place.launch or None,
+        "argument": place.argument or None,
+        "input": place.input or None,
+        "evidence": list(finding.evidence),
+        "notes": list(finding.warnings),
+        "next": list(finding.next),
     }
 
 

@@ -13,12 +13,14 @@ from aoti_debug.base.terminal_cells import Column
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording import levels
 from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.runs.diagnosis.output_values import OutputValues, output_values
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.launches import Launches
+from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
-from aoti_debug.runs.show.argument_statistics import Measurer, hash_text, largest_magnitude
+from aoti_debug.runs.show.argument_statistics import hash_text, largest_magnitude
 from aoti_debug.runs.show.calls_and_replays import calls_text, replay_lines
 from aoti_debug.runs.show.fault import verdict_lines
 from aoti_debug.runs.show.place_columns import place_columns
@@ -163,11 +165,17 @@ def excerpt(launches: Sequence[Launch], limit: int | None, around: Launch | None
     return Excerpt(launches[start : start + limit], start, len(launches))
 
 
-def header(run: RunDir, width: int) -> list[str]:
-    """The header of a run: name, outcome, environment, number of launches, notes."""
+def header(run: RunDir, width: int, outputs: OutputValues | None = None) -> list[str]:
+    """The header of a run: name, outcome, environment, number of launches, notes.
+
+    Args:
+        outputs: of a run without a fault; None: they are not looked at.
+    """
     info = run.info
     seconds = f", {wording.duration(info.exit.seconds)} in the model" if info.exit.seconds is not None else ""
-    state = run.state.value + (f": {wording.first_line(info.exit.detail)}" if info.exit.detail else "")
+    state = run.state.text + (f": {wording.first_line(info.exit.detail)}" if info.exit.detail else "")
+    if outputs is not None and run.state is ExitKind.CLEAN:
+        state = f"no fault; {outputs.text}"
     launched = (
         f"{wording.pluralize(len(run.launches), 'launch')} in {calls_text(run)}{seconds}"
         if run.journal
@@ -181,7 +189,8 @@ def header(run: RunDir, width: int) -> list[str]:
         facts.append(str(chosen))
     lines = terminal_cells.wrapped(f"run {run.path.name}: {state}", width)
     lines += [*terminal_cells.wrap_words(facts, width, "  "), f"  {launched}"]
-    return lines + [line for note in notes(run) for line in terminal_cells.wrapped(f"note: {note}", width, "  ")]
+    remarks = [*notes(run), *(() if outputs is None else outputs.notes)]
+    return lines + [line for note in remarks for line in terminal_cells.wrapped(f"note: {note}", width, "  ")]
 
 
 def notes(run: RunDir) -> list[str]:
@@ -199,14 +208,17 @@ def notes(run: RunDir) -> list[str]:
 
 
 def overview(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> list[str]:
-    """Header, verdict and table.
+    """Header, verdict or finding, and table.
 
     Raises:
         RunDirError: a saved tensor is missing or damaged.
     """
-    lines = header(run, width)
+    outputs = output_values(run) if verdict is None and run.state is not ExitKind.RUNNING else None
+    lines = header(run, width, outputs)
     if verdict is not None:
         lines += ["", *verdict_lines(verdict, width)]
+    elif outputs is not None and outputs.what:
+        lines += ["", *_nonfinite_lines(run, outputs, width)]
     if run.timeline.watchpoints:
         lines += ["", *watch_lines(run, width)]
     if part.shown:
@@ -214,6 +226,13 @@ def overview(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) ->
     elif run.state is ExitKind.RUNNING:
         lines += ["", "nothing has been launched yet"]
     return lines
+
+
+def _nonfinite_lines(run: RunDir, outputs: OutputValues, width: int) -> list[str]:
+    from aoti_debug.runs.diagnosis.run_findings import without_fault  # most outputs are finite
+    from aoti_debug.runs.show.finding import all_finding_lines
+
+    return all_finding_lines(replace(without_fault(run, outputs), warnings=()), width)  # the header has these
 
 
 def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> list[str]:

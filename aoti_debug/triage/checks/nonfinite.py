@@ -11,7 +11,7 @@ from aoti_debug.compare.locate_operator import trace
 from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.bad_elements import TracedElement
 from aoti_debug.compare.text import output_text
-from aoti_debug.runs.diagnosis.findings import CLEAN, Finding
+from aoti_debug.runs.diagnosis.findings import CLEAN, NONFINITE, Finding
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
@@ -23,7 +23,6 @@ from aoti_debug.triage.investigation.proof_by_replacement import proof
 from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.nonfinite import NonFinite
 from aoti_debug.triage.nonfinite.origin_trials import OriginTrials, values_text
-from aoti_debug.triage.results.finding_kinds import NONFINITE
 
 FOLDER = "origin"  # of the files that take the place of a run's own
 _MAX_OUTPUTS = 2

@@ -14,6 +14,8 @@ from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording.values import Number, unravel
 from aoti_debug.runs.diagnosis.dataflow import model_name
 from aoti_debug.runs.diagnosis.findings import Finding, Place
+from aoti_debug.runs.diagnosis.intended_infinities import intended_signs
+from aoti_debug.runs.diagnosis.special_values import INFINITE, Special
 from aoti_debug.runs.kernel_source import model_lines, result_slices
 from aoti_debug.runs.kernel_source.placement import LaunchTensors
 from aoti_debug.runs.rundir.load_tensors import saved_values
@@ -22,8 +24,6 @@ from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite import causes, matrix_products
 from aoti_debug.triage.nonfinite.causes import Cause
 from aoti_debug.triage.nonfinite.finding_text import SHOWN
-from aoti_debug.triage.nonfinite.infinities import intended_signs
-from aoti_debug.triage.nonfinite.observed_values import INFINITE, Special
 
 if TYPE_CHECKING:
     from torch import Tensor

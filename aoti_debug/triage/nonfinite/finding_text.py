@@ -7,12 +7,8 @@ from dataclasses import replace
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name, kind_of_input, model_name
-from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
-from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.timeline import Argument
-from aoti_debug.runs.show.calls_and_replays import first_replays
-from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase
-from aoti_debug.triage.nonfinite.observed_values import (
+from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place, place_of
+from aoti_debug.runs.diagnosis.special_values import (
     Occurrence,
     Special,
     count,
@@ -20,9 +16,12 @@ from aoti_debug.triage.nonfinite.observed_values import (
     statistics_after,
     statistics_of,
 )
+from aoti_debug.runs.diagnosis.trace_roots import Root, RootKind, RootSearch
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Argument
+from aoti_debug.runs.show.calls_and_replays import first_replays
+from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase
 from aoti_debug.triage.nonfinite.origin_trials import OriginTrial
-from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
-from aoti_debug.triage.results.finding_kinds import NONFINITE
 
 SHOWN = 1  # sentence of a trial that leads the evidence where an input is the origin
 _MAX_LINES = 3

@@ -5,11 +5,11 @@ from __future__ import annotations
 from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.runs.diagnosis.dataflow import model_name
+from aoti_debug.runs.diagnosis.dataflow import output_name
+from aoti_debug.runs.diagnosis.special_values import Occurrence, Special, count, statistics_after, statistics_of
+from aoti_debug.runs.diagnosis.trace_roots import Root, RootSearch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument
-from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special, count, statistics_after, statistics_of
-from aoti_debug.triage.nonfinite.trace_roots import Root, RootSearch
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def outputs(run: RunDir, roots: RootSearch, special: Special) -> list[Sink]:
     if not roots.values.written[special]:
         return []
     sinks = [
-        Sink(Occurrence(launch, argument, special), f"leaves the model as {_output_name(run, argument)}")
+        Sink(Occurrence(launch, argument, special), f"leaves the model as {output_name(run.manifest, argument)}")
         for launch, argument in roots.dataflow.final_outputs()
         if count(statistics_after(argument), special)
     ]
@@ -77,14 +77,6 @@ def _branch_results(run: RunDir, roots: RootSearch, special: Special) -> list[Si
         for occurrence in roots.values.written[special]
         if occurrence.launch.site.subgraph and not roots.dataflow.readers(occurrence.launch, occurrence.argument)
     ]
-
-
-def _output_name(run: RunDir, argument: Argument) -> str:
-    names = (argument.name, argument.spec.base)
-    for position, variable in enumerate(run.manifest.outputs):
-        if variable and variable in names:
-            return f"output {position} ({variable})"
-    return f"{model_name(run.manifest, argument)}, which it mutates"
 
 
 def _is_integer(argument: Argument) -> bool:

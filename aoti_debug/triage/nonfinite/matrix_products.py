@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from aoti_debug.base import wording
 from aoti_debug.package.recording.values import Number, unravel
+from aoti_debug.runs.diagnosis.special_values import Special
 from aoti_debug.runs.kernel_source.placement import LaunchTensors
 from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite.causes import overflow_text
-from aoti_debug.triage.nonfinite.observed_values import Special
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,20 +15,14 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.diagnosis.special_values import INFINITE, Occurrence, Special, count, statistics_of
+from aoti_debug.runs.diagnosis.trace_roots import Root, RootKind, RootSearch
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import explain_element as explanation
-from aoti_debug.triage.nonfinite import finding_text, harmful_sinks, observed_values
+from aoti_debug.triage.nonfinite import finding_text, harmful_sinks, near_overflow
 from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase, Sink
 from aoti_debug.triage.nonfinite.infinities import Infinities
-from aoti_debug.triage.nonfinite.observed_values import (
-    INFINITE,
-    Occurrence,
-    Special,
-    count,
-    statistics_of,
-)
 from aoti_debug.triage.nonfinite.origin_trials import TriedCase
-from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 
 _MAX_LINES = 3
 _MAX_CASES = 4
@@ -59,7 +53,7 @@ def find(flow: Dataflow, infinities: Infinities) -> NonFinite:
         RunDirError: the journal cannot be read.
     """
     run = flow.run
-    near = observed_values.near_overflow_warnings(run.launches.notable())
+    near = near_overflow.near_overflow_warnings(run.launches.notable())
     roots = RootSearch(flow)
     kinds = roots.values.kinds
     if not kinds:
@@ -127,8 +121,8 @@ def _preceding_infinities(roots: RootSearch, occurrence: Occurrence) -> list[Roo
     found: list[Root] = []
     for special in INFINITE:
         for argument in roots.operands_with(occurrence.launch, occurrence.argument, special):
-            found += _unintended(roots.trace_argument(occurrence.launch, argument, special))
-    return sorted(found, key=lambda root: (_is_filled(root), root.kind is not RootKind.EXTERNAL))
+            found += roots.unintended(roots.trace_argument(occurrence.launch, argument, special))
+    return sorted(found, key=lambda root: (roots.is_filled(root), root.kind is not RootKind.EXTERNAL))
 
 
 def _read_beside(roots: RootSearch, root: Root) -> list[Root]:
@@ -146,28 +140,8 @@ def _read_beside(roots: RootSearch, root: Root) -> list[Root]:
         for argument in beside
         if count(statistics_of(argument, Phase.BEFORE), special)
         for found in roots.trace_argument(launch, argument, special)
-        if root.kind is RootKind.PRODUCED and found.kind is RootKind.EXTERNAL and not _is_filled(found)
+        if root.kind is RootKind.PRODUCED and found.kind is RootKind.EXTERNAL and not roots.is_filled(found)
     ]
-
-
-def _unintended(roots: list[Root]) -> list[Root]:
-    """The roots of an infinity that nobody may have meant: those that came in; launches if none is intended."""
-    external = [root for root in roots if root.kind is RootKind.EXTERNAL]
-    if any(root.kind is RootKind.INTENDED for root in roots):
-        return external
-    return [*external, *(root for root in roots if root.kind is RootKind.PRODUCED)]
-
-
-def _is_filled(root: Root) -> bool:
-    """True for an infinity that came in and looks intended: in a mask, or in a tensor that holds nothing else."""
-    if root.kind is not RootKind.EXTERNAL:
-        return False
-    statistics = statistics_of(root.occurrence.argument, Phase.BEFORE)
-    if statistics is None or count(statistics, Special.NAN):
-        return False
-    plus, minus = count(statistics, Special.PLUS_INF), count(statistics, Special.MINUS_INF)
-    is_mask = bool(minus) and not plus and (statistics.max is None or statistics.max <= 0)
-    return is_mask or (plus == statistics.numel > 1)
 
 
 def _unintended_infinities(
@@ -183,11 +157,11 @@ def _unintended_infinities(
     for special in INFINITE:
         for sink in harmful_sinks.outputs(run, roots, special):
             reached = roots.trace([sink.occurrence])
-            is_meant = any(root.kind is RootKind.INTENDED or _is_filled(root) for root in reached)
-            unintended = _unintended(reached)
+            is_meant = any(root.kind is RootKind.INTENDED or roots.is_filled(root) for root in reached)
+            unintended = roots.unintended(reached)
             beside = [other for root in unintended for other in _read_beside(roots, root)]
             for root in (*beside, *unintended):
-                if _is_filled(root) or (is_meant and root.kind is RootKind.PRODUCED):
+                if roots.is_filled(root) or (is_meant and root.kind is RootKind.PRODUCED):
                     continue
                 harmful |= {occurrence.key for occurrence in root.path}
                 candidate = NonfiniteCase(root, root.occurrence, sink, (), is_doubtful=is_meant or root in beside)

@@ -15,12 +15,12 @@ from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.recording.values import unravel
+from aoti_debug.runs.diagnosis.special_values import Special
+from aoti_debug.runs.diagnosis.trace_roots import RootKind
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import replaced_values
 from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase, count_at
-from aoti_debug.triage.nonfinite.observed_values import Special
 from aoti_debug.triage.nonfinite.replaced_values import HeldValues, Replacement, RunFiles
-from aoti_debug.triage.nonfinite.trace_roots import RootKind
 
 SECONDS = 30.0  # for telling which of several elements are needed
 

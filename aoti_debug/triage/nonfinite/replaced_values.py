@@ -14,11 +14,11 @@ from aoti_debug.compare.what_if.substituted_run import Replace
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
+from aoti_debug.runs.diagnosis.special_values import Occurrence, Special
+from aoti_debug.runs.diagnosis.trace_roots import Root, RootKind
 from aoti_debug.runs.run.saved_outputs import write_tensor
 from aoti_debug.runs.rundir.load_tensors import saved_values
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special
-from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind
 
 if TYPE_CHECKING:
     from torch import Tensor

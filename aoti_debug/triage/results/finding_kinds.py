@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE
-from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, FindingKind
+from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, NONFINITE, FindingKind
 
 BUILD_FAILURE = FindingKind(
     "build_failure", "a part of the build fails, crashes or never ends", "BUILD FAILURE", "build failure", "⚒"
@@ -13,7 +13,6 @@ OVERRUN = FindingKind("overrun", "a launch wrote outside of its buffers", "OVERR
 UNINITIALISED = FindingKind(
     "uninitialised", "a launch read what nothing had written", "UNINITIALISED", "uninitialised read", "?"
 )
-NONFINITE = FindingKind("nonfinite", "NaN or an unintended infinity", "NOT FINITE", "not finite", "∞")
 KINDS = (
     *(CLEAN, INCOMPLETE, BUILD_FAILURE, CONTRACT, HANG, FAULT, OVERRUN, UNINITIALISED, NONFINITE),
     *(WRONG_VALUE, REFUSED, DIFFERS),

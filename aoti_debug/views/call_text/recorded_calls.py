@@ -12,9 +12,9 @@ from aoti_debug.package.recording.origins import own_nodes
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.package.reference.program import Graph, Node, NodeKind, Reference, TensorType, nodes_in
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey
+from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
-from aoti_debug.runs.show.argument_statistics import Measurer
 from aoti_debug.views.call_text.call import Call, CallTensor, common_known_module, list_text
 from aoti_debug.views.call_text.operator_arguments import argument_texts, number_texts, operator_name
 from aoti_debug.views.call_text.tensor_numbers import TensorNumbers

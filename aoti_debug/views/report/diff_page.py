@@ -283,6 +283,6 @@ _FACTS = {
     "recorded": lambda run: f"{run.info.started}, level {run.level}",
     "device": lambda run: run.manifest.device,
     "torch": lambda run: run.info.torch_version or run.manifest.torch_version,
-    "ended": lambda run: str(run.state.value),
+    "ended": lambda run: run.state.text,
     "launches": _calls,
 }

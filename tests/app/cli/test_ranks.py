@@ -93,7 +93,7 @@ def test_patterns_that_match_nothing(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_one_rank(capsys: pytest.CaptureFixture[str]) -> None:
     assert aoti_debug(["show", "aoti-debug/runs/latest/rank2"]) == 0
-    assert capsys.readouterr().out.startswith("run rank2: clean")
+    assert capsys.readouterr().out.startswith("run rank2: no fault; no outputs")
     assert aoti_debug(["show", "rank2", "--agree", "x"]) == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 import aoti_debug
 from aoti_debug.base.errors import UsageError
+from aoti_debug.runs.diagnosis.findings import NO_FAULT, NONFINITE, FindingKind
 
 
 class Gathered(nn.Module):
@@ -27,7 +29,9 @@ def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
     assert good.outputs["count"] == 3
     assert not isinstance(good.outputs["count"], Tensor)
     assert good.verdict is None
-    assert str(good).startswith("NO FAULT ")
+    assert good.finding.kind is NO_FAULT
+    no_launch_writes_the_number = "NO FAULT 1 launch; values of 1 of 2 outputs recorded, finite"
+    assert str(good).splitlines()[0] == no_launch_writes_the_number
     assert any(good.run.path.glob("tensors/*/*/*.safetensors"))
     assert "<iframe" in good._repr_html_()
     bad = aoti_debug.debug(Gathered(), x, torch.tensor([1, 9]), scale=scale, out=tmp_path)
@@ -35,8 +39,36 @@ def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
     assert bad.verdict is not None
     text = str(bad).splitlines()
     assert text[0].startswith("FAULT index out of bounds")
-    assert "test_debug.py:19" in text[1]
+    assert "test_debug.py:21" in text[1]
     assert bad.package.read_bytes() == good.package.read_bytes()
+
+
+class Normalized(nn.Module):
+    """A row of zeros becomes NaN."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / x.sum(-1, keepdim=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("level", "kind"), [(1, NONFINITE), (2, NONFINITE), (3, NO_FAULT)])
+def test_outputs_that_are_not_finite(tmp_path: Path, level: int, kind: FindingKind) -> None:
+    x = torch.ones(4, 3)
+    x[2] = 0
+    result = aoti_debug.debug(Normalized(), x, level=level, out=tmp_path)
+    assert result.finding.kind is kind
+    assert result.outputs.isnan().sum() == 3
+    (launch,) = result.run.launches
+    lines = str(result).splitlines()
+    page = html.unescape(result._repr_html_())
+    if kind is NO_FAULT:
+        assert lines[0] == "NO FAULT 1 launch; values not recorded"
+        return
+    assert lines[0] == "NOT FINITE 3 of 12 elements of output 0 (buf0) are NaN"
+    assert f"  why   0.0 {launch.kernel} leaves 3 NaN in buf0; what it reads for that is finite: x" in lines
+    assert lines[-1].startswith(f"  next  aoti-debug triage {result.package} --inputs ")
+    assert '<section class="verdict open"' in page
+    assert "3 of 12 elements of output 0 (buf0) are NaN</h1>" in page
 
 
 class Attention(nn.Module):

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 import aoti_debug
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
-from aoti_debug.runs.diagnosis.findings import FAULT
-from aoti_debug.triage.results.finding_kinds import NONFINITE
+from aoti_debug.runs.diagnosis.findings import FAULT, NONFINITE
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 

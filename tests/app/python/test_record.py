@@ -14,10 +14,9 @@ from torch._inductor.package import load_package
 
 import aoti_debug
 from aoti_debug.base.errors import UsageError
-from aoti_debug.runs.diagnosis.findings import FAULT, NO_FAULT
+from aoti_debug.runs.diagnosis.findings import FAULT, NO_FAULT, NONFINITE
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.triage.results.finding_kinds import NONFINITE
 from tests import faulty_ops  # registers the operator
 from tests.built_model import FromPackage
 
@@ -45,7 +44,7 @@ def test_blocks_of_one_model(
     assert [len(run.launches) for run in first.runs] == [8]
     assert "1 model of this process is not recorded: loaded outside of any block" in str(first)
     assert first.finding is not None
-    assert (first.finding.kind, first.finding.what) == (NO_FAULT, "8 launches")
+    assert (first.finding.kind, first.finding.what) == (NO_FAULT, "8 launches; outputs finite")
     model(X)
     assert [len(open_run().launches), open_run().state] == [8, ExitKind.CLEAN]
     with aoti_debug.record(out=tmp_path / "outer", filters=["cpp_*"]) as outer:

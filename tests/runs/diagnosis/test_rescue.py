@@ -251,7 +251,18 @@ def test_a_clean_run_leaves_nothing(faulty_package: Path, tmp_path: Path) -> Non
 def test_the_tool_itself_may_be_killed(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAULTY_OPS", "hang")
     base = tmp_path / "runs"
-    command = [sys.executable, "-m", "aoti_debug", "run", str(faulty_package), "--out", str(base), "--flight", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "aoti_debug",
+        "run",
+        "-v",
+        str(faulty_package),
+        "--out",
+        str(base),
+        "--flight",
+        "2",
+    ]
     tool = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
     assert tool.stderr is not None
     while b"faulty::act" not in (line := tool.stderr.readline()):

@@ -11,15 +11,9 @@ from safetensors.torch import save_file
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.package.manifest import Role
+from aoti_debug.runs.rundir.measurer import HASH_ONLY, Measurer, PhaseStatistics
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.runs.show.argument_statistics import (
-    HASH_ONLY,
-    Measurer,
-    PhaseStatistics,
-    hash_text,
-    largest_magnitude,
-    phases,
-)
+from aoti_debug.runs.show.argument_statistics import hash_text, largest_magnitude, phases
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.runs.show.recorded import crashed, hashes, level_2
 

@@ -22,7 +22,7 @@ def lines(run: RunDir, limit: int | None = None, width: int = 100) -> list[str]:
 
 def test_a_clean_run(tmp_path: Path) -> None:
     assert lines(level_2(tmp_path)) == [
-        "run 20261120-231501-4711: clean",
+        "run 20261120-231501-4711: no fault; no outputs",
         "  level 2  cpu  torch 2.13.0  pid 4711  2026-11-20T23:15:01+00:00",
         "  3 launches in 1 call, 12.3 ms in the model",
         "",

@@ -17,9 +17,8 @@ from aoti_debug.compare.protocol.bad_elements import (
     TracedElement,
 )
 from aoti_debug.package.manifest import ModelLine
-from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
+from aoti_debug.runs.diagnosis.findings import FAULT, NONFINITE, Finding, Place
 from aoti_debug.triage.investigation.graph_trace import computation, operand_words, with_operand, with_origin, words
-from aoti_debug.triage.results.finding_kinds import NONFINITE
 from tests.triage.investigation.made_values import made, number
 
 LINE = ModelLine("model.py", 7, "forward", "    rows = table[index * 3]")

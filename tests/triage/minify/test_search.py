@@ -11,13 +11,12 @@ import pytest
 import torch
 
 from aoti_debug.base import wording
-from aoti_debug.runs.diagnosis.findings import FAULT, Finding, Place
+from aoti_debug.runs.diagnosis.findings import FAULT, NONFINITE, Finding, Place
 from aoti_debug.triage.minify import minify as module
 from aoti_debug.triage.minify.minified import minified_lines
 from aoti_debug.triage.minify.minify import Confirm, minify
 from aoti_debug.triage.minify.script_results import Run, ScriptTrial, ScriptVerdict, TriageAnswer
 from aoti_debug.triage.minify.start_parts import MinifyOptions, Start
-from aoti_debug.triage.results.finding_kinds import NONFINITE
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
 from tests.triage.minify import parts
 

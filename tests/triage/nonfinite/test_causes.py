@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from aoti_debug.package.manifest import Kernel
+from aoti_debug.runs.diagnosis.special_values import Special
 from aoti_debug.runs.kernel_source import result_slices
 from aoti_debug.runs.kernel_source.placement import LaunchTensors
 from aoti_debug.triage.nonfinite.causes import Cause, KernelStatements, domain_error, find_cause
-from aoti_debug.triage.nonfinite.observed_values import Special
 from tests.triage import kernel_sources as sources
 
 NAN, INF = float("nan"), float("inf")

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from aoti_debug.base.machine.user_code import UserCode
-from aoti_debug.runs.diagnosis.findings import INCOMPLETE, Finding
+from aoti_debug.runs.diagnosis.findings import INCOMPLETE, NONFINITE, Finding
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
-from aoti_debug.triage.results.finding_kinds import NONFINITE
 from aoti_debug.triage.session import triage
 from tests.built_model import build_from_package, build_model
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from aoti_debug.runs.diagnosis.special_values import Special
 from aoti_debug.runs.kernel_source.placement import LaunchTensors
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.triage.nonfinite import matrix_products
-from aoti_debug.triage.nonfinite.observed_values import Special
 from tests.triage.recorder import Recorder
 
 NAN, INF = float("nan"), float("inf")

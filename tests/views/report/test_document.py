@@ -8,8 +8,7 @@ import pytest
 
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.protocol.measurement import Advance, StateChange
-from aoti_debug.runs.diagnosis.findings import Finding, Place
-from aoti_debug.triage.results.finding_kinds import NONFINITE
+from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
 from aoti_debug.views.report import compact_launches, report
 from aoti_debug.views.report import document as shown_launches
 from aoti_debug.views.report.document import Document, document_of

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.runs.diagnosis.diagnose import diagnose
-from aoti_debug.runs.diagnosis.findings import CLEAN, Finding
-from aoti_debug.triage.results.finding_kinds import NONFINITE
+from aoti_debug.runs.diagnosis.findings import CLEAN, NONFINITE, Finding
 from aoti_debug.views.report import launch_graph
 from tests.views.report.subjects import FINDING, run
 

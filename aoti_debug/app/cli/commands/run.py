@@ -32,6 +32,7 @@ from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.inspector import InspectorError
 from aoti_debug.runs.run.options import RunOptions, Shown
@@ -42,7 +43,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.watchpoints import Watchpoint
 from aoti_debug.runs.show.fault import verdict_lines
-from aoti_debug.runs.show.finding import finding_lines
+from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
 from aoti_debug.runs.show.watchpoint_hits import watch_lines
 from aoti_debug.triage.memory_errors import overruns
 
@@ -181,7 +182,8 @@ def command(
     symbols that it calls, without their values.
 
     The records are in a new directory, aoti-debug/runs/latest. If the model faults or hangs, the guilty launch is named
-    and the exit code is 1.
+    and the exit code is 1. So it is if the records show NaN, or infinities that its code and its inputs do not hold, in
+    an output: that takes level 1 or 2.
     """
     start = TimedPhase(START, since_process_start())
     if freq is not None and not summaries:
@@ -229,10 +231,14 @@ def command(
     print_lines(uncalled_inspector_warning(package_manifest, tag, ranks if inspector else ""), err=True)
     print_lines(terminal_cells.wrapped(_missing_source_note(package_manifest), width(err=True)), err=True)
     print_lines(place_lines(result, width()) if quiet else summary(result, width()))
+    finding = finding_of(result.run, result.verdict)
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
         if random_inputs is not None:
             print_lines(terminal_cells.wrapped(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
+    elif finding.kind.is_fault or not (quiet or result.run.state is ExitKind.STOPPED):
+        lines_of = all_finding_lines if finding.kind.is_fault else finding_lines  # that a run is next stands above
+        print_lines(["", *lines_of(finding, width())])
     overrun = overruns.find(result.run)
     print_lines(observed_lines(result.run, overrun, width()))
     stopped = result.run.state is ExitKind.STOPPED
@@ -246,7 +252,7 @@ def command(
         print_lines(["", *timing_lines(phases, since_process_start())])
     found = (
         stopped
-        or result.verdict is not None
+        or finding.kind.is_fault
         or overrun is not None
         or (repeated is not None and bool(repeated.launches))
         or is_hit(result.run.timeline.watchpoints, on_hit)
@@ -267,7 +273,7 @@ def _require_repeatable(level: int | None, calls: int, launches: Sequence[str], 
 def observed_lines(run: RunDir, overrun: Finding | None, columns: int) -> list[str]:
     """The hits of watchpoints, and the first launch that wrote out of bounds."""
     hits = ["", *watch_lines(run, columns)] if run.timeline.watchpoints else []
-    return hits + (["", *finding_lines(overrun, columns)] if overrun is not None else [])
+    return hits + (["", *all_finding_lines(overrun, columns)] if overrun is not None else [])
 
 
 def is_hit(watchpoints: Sequence[Watchpoint], on_hit: str) -> bool:

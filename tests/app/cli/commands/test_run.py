@@ -46,7 +46,9 @@ def test_level_1(faulty_package: Path, capfdbinary: pytest.CaptureFixture[bytes]
     first, *rest = out.splitlines()
     saved = "3 tensors saved, 1 of them unchanged, 256 B on disk"
     assert re.fullmatch(rf"\d launches in 1 call, {saved}, .* in the model, .* in all", first)
-    assert rest == [f"run: aoti-debug/runs/{name}", "next: aoti-debug show"]
+    assert rest[:3] == [f"run: aoti-debug/runs/{name}", "next: aoti-debug show", ""]
+    (outcome,) = rest[3:]
+    assert re.fullmatch(r"NO FAULT \d launches; values of outputs not recorded", outcome)
     assert err.splitlines()[0] == "warning: no kernel matches nosuch*; the package has:"
     assert "  faulty::act.default" in err.splitlines()
     folders = [path.name for path in Path("aoti-debug/runs/latest/tensors/0").iterdir()]

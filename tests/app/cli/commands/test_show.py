@@ -57,7 +57,7 @@ def first_lines(text: str) -> list[str]:
 def test_the_latest_run(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert show() == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[0] == f"run {NEW}: clean"
+    assert out.splitlines()[0] == f"run {NEW}: no fault; values not recorded"
     assert [line.split()[0] for line in out.splitlines() if line.lstrip().startswith("0.")] == [
         f"0.{n}" for n in range(5)
     ]
@@ -101,7 +101,7 @@ def test_launches_of_a_line(base: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_directory_of_runs_shows_its_latest(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert show("aoti-debug/runs") == 0
-    assert capsys.readouterr().out.startswith(f"run {NEW}: clean")
+    assert capsys.readouterr().out.startswith(f"run {NEW}: no fault; values not recorded")
 
 
 @pytest.mark.parametrize("number", ["4", "0.4"])

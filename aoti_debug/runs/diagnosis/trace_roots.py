@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import cached_property
 
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.package.manifest import Manifest, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, Writer
-from aoti_debug.runs.rundir.timeline import Argument, Launch
-from aoti_debug.triage.nonfinite.infinities import intended_signs
-from aoti_debug.triage.nonfinite.observed_values import (
+from aoti_debug.runs.diagnosis.intended_infinities import intended_signs
+from aoti_debug.runs.diagnosis.special_values import (
+    Measure,
     Occurrence,
-    ResultOperands,
     Special,
     SpecialValues,
     count,
-    statistics_after,
     statistics_of,
 )
+from aoti_debug.runs.kernel_source import result_slices
+from aoti_debug.runs.rundir.timeline import Argument, Launch
 
 
 class RootKind(str, Enum):
@@ -50,14 +51,60 @@ class Root:
     path: tuple[Occurrence, ...]
 
 
+class ResultOperands:
+    """Finds the arguments of a launch that the values of a result are computed from."""
+
+    def __init__(self, manifest: Manifest, dataflow: Dataflow, measure: Measure = statistics_of) -> None:
+        """`measure`: the statistics of an argument; by default those that level 2 recorded."""
+        self._manifest = manifest
+        self._dataflow = dataflow
+        self._measure = measure
+        self._allocated = {allocation.name for allocation in manifest.allocations}
+
+    def operands(self, launch: Launch, result: Argument) -> tuple[Argument, ...]:
+        """The operands of a result according to the kernel's source; for an operator, all that it reads."""
+        result_slice = result_slices.launch_slices(launch, self._manifest).get(result.spec.param)
+        operands: dict[str, Argument] = {}
+        for argument in launch.args:
+            if argument.name in operands or self._measure(argument, Phase.BEFORE) is None:
+                continue
+            if self._is_operand(launch, argument, result, None if result_slice is None else result_slice.sources):
+                operands[argument.name] = argument
+        return tuple(operands.values())
+
+    def _is_operand(self, launch: Launch, argument: Argument, result: Argument, sources: frozenset[str] | None) -> bool:
+        if sources is not None and argument.spec.param in sources:
+            return True
+        if argument.role is Role.IN:
+            return sources is None
+        if argument.role is Role.OUT:
+            return False
+        return (sources is None or argument.name == result.name) and self._was_initialised(launch, argument)
+
+    def _was_initialised(self, launch: Launch, argument: Argument) -> bool:
+        """True if a buffer that the launch writes to had content of its own before.
+
+        What the previous owner of its memory wrote there does not count.
+        """
+        writer = self._dataflow.writer(launch, argument)
+        if writer.launch is None or writer.argument is None:
+            return bool(writer.input)
+        own, written = argument.spec, writer.argument.spec
+        if {own.base, own.name} & {written.base, written.name} - {""}:
+            return True
+        return bool(self._allocated) and (own.base or own.name) not in self._allocated
+
+
 class RootSearch:
     """Finds the roots of non-finite values in one run."""
 
-    def __init__(self, flow: Dataflow) -> None:
+    def __init__(self, flow: Dataflow, measure: Measure = statistics_of) -> None:
+        """`measure`: the statistics of an argument; by default those that level 2 recorded."""
         run = flow.run
         self._run = run
         self._dataflow = flow
-        self._operands = ResultOperands(run.manifest, flow)
+        self._measure = measure
+        self._operands = ResultOperands(run.manifest, flow, measure)
 
     def order(self, root: Root) -> tuple[int, bool]:
         """The position of a root among others: that of its launch in the run, what was produced there last."""
@@ -75,9 +122,9 @@ class RootSearch:
 
     def operands_with(self, launch: Launch, result: Argument, special: Special) -> tuple[Argument, ...]:
         """The operands of a result that hold such values before the launch."""
-        if not any(count(statistics_of(a, Phase.BEFORE), special) for a in launch.args):
+        if not any(count(self._measure(a, Phase.BEFORE), special) for a in launch.args):
             return ()
-        return tuple(a for a in self.operands(launch, result) if count(statistics_of(a, Phase.BEFORE), special))
+        return tuple(a for a in self.operands(launch, result) if count(self._measure(a, Phase.BEFORE), special))
 
     def operands(self, launch: Launch, result: Argument) -> tuple[Argument, ...]:
         """The arguments that a result is computed from."""
@@ -113,6 +160,25 @@ class RootSearch:
         kind, name, occurrence = self._origin(launch, argument, special)
         return self.trace([occurrence]) if kind is None else [Root(kind, occurrence, name, (occurrence,))]
 
+    @staticmethod
+    def unintended(roots: Sequence[Root]) -> list[Root]:
+        """The roots of an infinity that nobody may have meant: those that came in; launches if none is intended."""
+        external = [root for root in roots if root.kind is RootKind.EXTERNAL]
+        if any(root.kind is RootKind.INTENDED for root in roots):
+            return external
+        return [*external, *(root for root in roots if root.kind is RootKind.PRODUCED)]
+
+    def is_filled(self, root: Root) -> bool:
+        """True for an infinity that came in and looks intended: in a mask, or in a tensor that holds nothing else."""
+        if root.kind is not RootKind.EXTERNAL:
+            return False
+        statistics = self._measure(root.occurrence.argument, Phase.BEFORE)
+        if statistics is None or count(statistics, Special.NAN):
+            return False
+        plus, minus = count(statistics, Special.PLUS_INF), count(statistics, Special.MINUS_INF)
+        is_mask = bool(minus) and not plus and (statistics.max is None or statistics.max <= 0)
+        return is_mask or (plus == statistics.numel > 1)
+
     def _previous(self, occurrence: Occurrence) -> list[tuple[RootKind | None, str, Occurrence]]:
         """The earlier occurrences that one comes from, or its root: as `_origin` returns them."""
         launch, argument, special = occurrence.launch, occurrence.argument, occurrence.special
@@ -130,7 +196,7 @@ class RootSearch:
         if writer.launch is None or writer.argument is None:
             kind = RootKind.EXTERNAL if writer.input else RootKind.UNEXPLAINED
             return kind, writer.input, Occurrence(launch, argument, special)
-        if count(statistics_after(writer.argument), special):
+        if writer.argument.written and count(self._measure(writer.argument, Phase.AFTER), special):
             return None, "", Occurrence(writer.launch, writer.argument, special)
         return RootKind.UNEXPLAINED, "", Occurrence(launch, argument, special)
 

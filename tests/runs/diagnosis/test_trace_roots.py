@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from aoti_debug.base.abi import CallKind, Phase, StatsFlag
-from aoti_debug.package.manifest import Constant, Role
+from aoti_debug.package.manifest import Allocation, Arg, Constant, Role, Site
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
+from aoti_debug.runs.diagnosis.special_values import Occurrence, Special
+from aoti_debug.runs.diagnosis.trace_roots import ResultOperands, Root, RootKind, RootSearch
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
-from aoti_debug.triage.nonfinite import harmful_sinks
-from aoti_debug.triage.nonfinite.observed_values import Occurrence, Special
-from aoti_debug.triage.nonfinite.trace_roots import Root, RootKind, RootSearch
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, statistics, tensor
 from tests.triage.recorder import Recorder
 
@@ -82,33 +81,64 @@ def test_a_folded_weight_is_followed_to_the_launch_that_computed_it(
     assert (root.kind, root.occurrence.launch.id) == (kind, launch)
 
 
-def test_a_view_of_an_output_leaves_the_model_under_its_name(tmp_path: Path) -> None:
-    view = site("k", arg("x"), arg("buf1_view", Role.OUT, base="buf1"), arg("x", Role.OUT))
-    manifest = replace(make_manifest(view), inputs=("x",), outputs=("", "buf1"))
+def write(*args: Arg) -> Site:
+    return site("write", *args)
+
+
+def operands(base: Path, maker: Site | None, reader: Site, result: str, allocated: tuple[str, ...] = ()) -> list[str]:
+    """The operands of a result of `reader`. Its last argument lies where `maker` wrote; all have statistics before."""
+    allocations = tuple(Allocation(name, line=1, guarded=True) for name in allocated)
+    sites = [site_ for site_ in (maker, reader) if site_ is not None]
+    manifest = replace(make_manifest(*sites), allocations=allocations, inputs=("x",))
     journal = JournalWriter(level=2)
-    journal.launch_begin(0, 0, HERE, ELSEWHERE, HERE)
-    journal.launch_end(0)
-    journal.tensor_stats(0, 1, Phase.AFTER, BAD)
-    journal.tensor_stats(0, 2, Phase.AFTER, BAD)
-    run = open_run(run_directory(tmp_path, manifest, journal))
-    found = harmful_sinks.outputs(run, RootSearch(Dataflow(run)), Special.NAN)
-    assert {sink.harm for sink in found} >= {"leaves the model as output 1 (buf1)"}
+    if maker is not None:
+        journal.launch(0, 0, HERE)
+    last = len(reader.args) - 1
+    journal.launch_begin(1, len(sites) - 1, *([ELSEWHERE] * last), HERE)
+    for slot, spec in enumerate(reader.args):
+        unset = spec.role is Role.OUT
+        journal.tensor_stats(
+            1, slot, Phase.BEFORE, None if unset else statistics(), flags=StatsFlag.UNINITIALISED if unset else 0
+        )
+    journal.launch_end(1)
+    run = open_run(run_directory(base, manifest, journal))
+    launch = run.launches[-1]
+    argument = launch.argument(result)
+    assert argument is not None
+    return [a.name for a in ResultOperands(manifest, Dataflow(run)).operands(launch, argument)]
+
+
+OUT, CHANGED = arg("buf1", Role.OUT), arg("buf2", Role.INOUT)
+
+
+def test_operands_of_an_operator(tmp_path: Path) -> None:
+    """All that it reads; what it writes only counts if it had contents."""
+    maker, reader = write(CHANGED), write(arg("x"), OUT, arg("x"), CHANGED)
+    assert operands(tmp_path / "a", maker, reader, "buf1") == ["x", "buf2"]
+    assert operands(tmp_path / "b", maker, reader, "buf2") == ["x", "buf2"]
+    assert operands(tmp_path / "c", None, reader, "buf2") == ["x"]
 
 
 @pytest.mark.parametrize(
-    ("outputs", "harmful"),
+    ("written", "changed", "allocated", "had_contents"),
     [
-        (("buf8", "buf9"), True),  # buf9 is assigned without a launch
-        (("buf8",), False),
-        (("buf8", ""), False),
-        (("buf8", "true_graph_0_buf0"), True),
+        (arg("buf2", Role.OUT), CHANGED, (), True),
+        (arg("buf2", Role.OUT), CHANGED, ("buf2",), True),
+        (arg("buf2_view", Role.OUT, base="buf2"), CHANGED, (), True),
+        (arg("buf2", Role.OUT), arg("buf2_view", Role.INOUT, base="buf2"), (), True),
+        (arg("buf7", Role.OUT), CHANGED, (), False),  # the memory's previous owner
+        (arg("buf7", Role.OUT), CHANGED, ("buf2", "buf7"), False),
+        (arg("buf7", Role.OUT), CHANGED, ("buf7",), True),  # a name for the same buffer
+        (arg("buf7", Role.OUT), arg("buf2_view", Role.INOUT, base="buf2"), ("buf2",), False),
+        (arg("buf7", Role.OUT), arg("buf2_view", Role.INOUT, base="buf3"), ("buf2_view",), True),
     ],
 )
-def test_results_of_a_branch_leave_the_model_if_an_output_is_no_launch_s(
-    tmp_path: Path, outputs: tuple[str, ...], harmful: bool
+def test_buffers_that_had_contents_of_their_own(
+    tmp_path: Path, written: Arg, changed: Arg, allocated: tuple[str, ...], had_contents: bool
 ) -> None:
-    recorder = Recorder(tmp_path, inputs=("arg0",), outputs=outputs)
-    recorder.launch("k", {"arg0": values(0)}, {"true_graph_0_buf0": values(NAN)}, subgraph="true_graph_0")
-    recorder.launch("l", {"arg0": values(0)}, {"buf8": values(1)})
-    run = recorder.run()
-    assert bool(harmful_sinks.outputs(run, RootSearch(Dataflow(run)), Special.NAN)) is harmful
+    found = operands(tmp_path, write(written), write(arg("y"), changed), changed.name, allocated)
+    assert found == (["y", changed.name] if had_contents else ["y"])
+
+
+def test_an_input_that_a_launch_changes_had_contents(tmp_path: Path) -> None:
+    assert operands(tmp_path, None, write(arg("y"), arg("x", Role.INOUT)), "x") == ["y", "x"]

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from aoti_debug.package.manifest import Kernel, Kind, ProxyArgument
+from aoti_debug.runs.diagnosis.intended_infinities import infinite_constants, intended_signs
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.triage.nonfinite.infinities import infinite_constants, intended_signs
 from tests.triage import kernel_sources as sources
 from tests.triage.recorder import Recorder
 

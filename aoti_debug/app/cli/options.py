@@ -20,7 +20,6 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.package.recording import levels
-from aoti_debug.runs.run.options import MAX_FLIGHT, PHASES
 
 
 def filters(text: str) -> Callable[[_Command], _Command]:
@@ -60,12 +59,12 @@ def recorded_values(command: _Command) -> _Command:
     flight = click.option(
         "--flight",
         metavar="K",
-        type=click.IntRange(0, MAX_FLIGHT),
+        type=click.IntRange(0, levels.MAX_FLIGHT),
         help="Flight recorder: keep the inputs of the last K launches in shared memory; after a crash they are saved.",
     )
     phase = click.option(
         "--phase",
-        type=click.Choice(PHASES),
+        type=click.Choice(levels.PHASES),
         help="Values to print and save.  [default: level 2 inputs before and outputs after a launch, level 1 both]",
     )
     kernels = filters(

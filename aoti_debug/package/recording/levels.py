@@ -1,4 +1,4 @@
-"""The recording levels of a run, as users write them: 0 to 3, or "hash"."""
+"""The recording levels of a run, as users write them: 0 to 3, or "hash"; what else is chosen by name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from aoti_debug.base.errors import UsageError
 LEVELS = tuple(Level)
 MEANINGS = "0 off, 1 save tensors, 2 print values, 3 record launches, hash: the hash of every tensor, nothing else"
 WITH_HASHES = (Level.SAVE, Level.VALUES, Level.HASH)  # what records the hash of every tensor
+PHASES = ("before", "after", "both")  # of a launch: when its values are recorded
+MAX_FLIGHT = 65536  # launches that the flight recorder keeps
 _HASH = "hash"
 
 

@@ -19,9 +19,6 @@ from aoti_debug.runs.run import inspector
 from aoti_debug.runs.run.device_profiler import DeviceTimes
 from aoti_debug.runs.rundir import run_directory, watch_condition
 
-PHASES = ("before", "after", "both")
-MAX_FLIGHT = 65536  # launches
-
 
 class Shown(str, Enum):
     """The text of its launches that a model prints while it runs."""
@@ -149,8 +146,8 @@ def check(options: RunOptions) -> None:
     """
     if options.level is not None:
         levels.number(options.level)
-    if options.phase is not None and options.phase not in PHASES:
-        raise UsageError(f"there is no phase {options.phase!r}", hint=f"phases are {', '.join(PHASES)}")
+    if options.phase is not None and options.phase not in levels.PHASES:
+        raise UsageError(f"there is no phase {options.phase!r}", hint=f"phases are {', '.join(levels.PHASES)}")
     if options.calls < 1:
         raise UsageError(f"--calls {options.calls} is less than 1", hint="--calls takes a number from 1")
     if options.timeout is not None and not options.timeout > 0:  # also for NaN
@@ -177,8 +174,10 @@ def check(options: RunOptions) -> None:
         inspector.user_function(options.inspector).check()
     for launch in () if options.launch is None else options.launch.split(","):
         run_directory.parse_launch_id(launch)
-    if options.flight is not None and options.flight not in range(MAX_FLIGHT + 1):
-        raise UsageError(f"--flight {options.flight} is out of range", hint=f"it takes a number from 0 to {MAX_FLIGHT}")
+    if options.flight is not None and options.flight not in range(levels.MAX_FLIGHT + 1):
+        raise UsageError(
+            f"--flight {options.flight} is out of range", hint=f"it takes a number from 0 to {levels.MAX_FLIGHT}"
+        )
     if options.summaries is not None and options.summaries < 1:
         raise UsageError(f"--freq {options.summaries} is less than 1", hint="--freq takes a number from 1")
     if options.inputs is not None and options.random_inputs is not None:

@@ -20,7 +20,7 @@ from aoti_debug.package.recording import site_filter
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
-from aoti_debug.runs.rundir import breadcrumbs, launch_names, recorded_runs, run_directory
+from aoti_debug.runs.rundir import breadcrumbs, recorded_runs, run_directory
 from aoti_debug.runs.rundir.measurer import Measurer
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
 from aoti_debug.runs.rundir.run_json import ExitKind
@@ -139,6 +139,8 @@ def select(what: str | None, run: str | None) -> Selection:
     opened = diagnosed.run
     if what is None:
         return Selection(diagnosed, None)
+    from aoti_debug.runs.rundir import launch_names  # the table of a run does without it
+
     named = launch_names.find(opened, what)
     if named is None:
         raise launch_names.unknown(opened, what, "neither a run, nor a kernel, nor a launch", recorded_runs.names())

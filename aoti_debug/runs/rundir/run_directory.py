@@ -24,7 +24,6 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import stamped_directories, untrusted_files
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.files.stamped_directories import LATEST
-from aoti_debug.base.machine.processes import process_age
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, recorded_runs, rescued_tensors, run_json
@@ -380,4 +379,6 @@ def _is_alive(info: RunInfo) -> bool:
     """True if the run's process is alive: a process of its id on this machine that did not start after the run."""
     if info.rank is not None and info.rank.machine != ranks_directory.machine_name():
         return False
+    from aoti_debug.base.machine.processes import process_age  # a run that has said how it ended does without it
+
     return process_age.is_running_since(info.pid, run_json.started_at(info).timestamp())

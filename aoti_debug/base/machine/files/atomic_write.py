@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,6 +112,8 @@ def link_or_copy(source: Path, path: Path) -> None:
         try:
             os.link(source, temporary)
         except OSError:
+            import shutil  # loads libraries for compression; most files are written, not copied
+
             shutil.copyfile(source, temporary)
         temporary.replace(path)
     finally:

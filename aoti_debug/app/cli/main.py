@@ -16,11 +16,9 @@ from typing import Any
 
 import click
 
-from aoti_debug.app.cli import unknown_variables
 from aoti_debug.app.cli.lines import print_lines, wants_no_colour
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, InternalError, TargetError
-from aoti_debug.base.machine.exhaustion import exhausted
 from aoti_debug.base.machine.files import stamped_directories
 
 VERBS = {
@@ -218,7 +216,7 @@ def group(context: click.Context) -> None:
     """
     if wants_no_colour():
         context.color = False
-    print_lines(unknown_variables.warnings(os.environ), err=True)
+    _warn_of_unknown_variables()
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -233,6 +231,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
             print_lines(interrupted_lines(made), err=True)
             return INTERRUPTED
+
+
+def _warn_of_unknown_variables() -> None:
+    """Prints a warning of each variable that looks like one of ours and is none."""
+    names = [name for name in os.environ if name.startswith("AOTI_DEBUG_")]
+    if names:
+        from aoti_debug.app.cli import unknown_variables  # most environments have none
+
+        print_lines(unknown_variables.warnings(names), err=True)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -253,9 +260,13 @@ def _run(arguments: Sequence[str] | None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is flushed at exit
         return CLOSED_PIPE
     except AotiDebugError as error:
+        from aoti_debug.base.machine.exhaustion import exhausted  # only an error needs it
+
         _print_error(str(error), error.hint)
         return error.exit_code if exhausted(error) is None else TargetError.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes text
+        from aoti_debug.base.machine.exhaustion import exhausted
+
         lack = exhausted(error)
         if lack is not None:
             _print_error(lack.text, lack.hint)

@@ -75,7 +75,9 @@ def wrap_words(words: Iterable[str], width: int, indent: str = "", gap: str = " 
 
 
 def wrapped(text: str, width: int, indent: str = "", hang: str = "", end: str = "") -> list[str]:
-    """A sentence in lines of at most `width` cells, broken between words; a longer word is on a line of its own.
+    """A sentence in lines of at most `width` cells, broken between words.
+
+    A word that has no room behind the indent, as a path, gets a line of its own with as much of it as fits.
 
     Args:
         hang: the additional indent of every line but the first.
@@ -91,7 +93,8 @@ def wrapped(text: str, width: int, indent: str = "", hang: str = "", end: str = 
         if line:
             line, cells = f"{line}{' ' * len(gap)}{word}", cells + needed
         else:
-            line = f"{indent}{hang if lines else ' ' * len(gap)}{word}"
+            before = f"{indent}{hang if lines else ' ' * len(gap)}"
+            line = f"{before[: max(width - count(word), 0)]}{word}"
             cells = count(line)
     return [*lines, line] if line else lines
 

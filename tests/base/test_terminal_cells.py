@@ -37,7 +37,7 @@ def test_words_flow() -> None:
 
 
 def test_sentences_are_wrapped_between_words() -> None:
-    assert terminal_cells.wrapped("a well-known sentence", 10, "  ") == ["  a", "  well-known", "  sentence"]
+    assert terminal_cells.wrapped("a well-known sentence", 10, "  ") == ["  a", "well-known", "  sentence"]
     assert terminal_cells.wrapped("  where  model.py:12 in", 21, hang="    ") == ["  where  model.py:12", "    in"]
 
 
@@ -53,6 +53,7 @@ def test_wide_characters_are_wrapped_by_their_cells() -> None:
         ("  label    aa bb cc", ["  label    aa bb", "           cc"]),
         ("one two three four five", ["one two three", "  four five"]),
         ("    one two three four", ["    one two", "      three four"]),
+        ("  label    a/long/path", ["  label", "     a/long/path"]),
         ("a/path/that/is/longer/than/it", ["a/path/that/is/longer/than/it"]),
     ],
 )

@@ -41,8 +41,12 @@ class RunCode:
         self._options = options
         self._documents: dict[tuple[int, str], list[dict[str, Any]]] = {}
 
-    def lines(self, launch: Launch, columns: int) -> Iterator[str]:
+    def lines(self, launch: Launch, columns: int, code_columns: int) -> Iterator[str]:
         """Yields the code of a launch's kernels.
+
+        Args:
+            columns: of a line of text.
+            code_columns: of a line of code.
 
         Raises:
             AotiDebugError: PTX or SASS are asked for and cannot be had; SASS of an untrusted run is refused.
@@ -54,7 +58,7 @@ class RunCode:
             yield from ("", f"{launch.kernel} has no source of its own: it is {operator}")
         if self._options.source:
             for code in launch_code(self._run, launch, *self._reference):
-                yield from ("", *listing(code, launch.site.provenance, columns))
+                yield from ("", *listing(code, launch.site.provenance, columns, code_columns))
         for kernel in kernels:
             if self._options.ptx:
                 yield from ("", f"PTX of {kernel.name}", *ptx(self._run, kernel, triton_caches()).splitlines())

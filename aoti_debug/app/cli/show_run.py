@@ -202,8 +202,9 @@ def _print_launches(selection: Selection, asked: ShowOptions) -> None:
 
     for launch in in_full:
         print_lines(detail(run, launch, columns, asked.phases, unfolded=asked.is_whole), columns=columns)
-        code_lines = _code(run, asked.code).lines(launch, columns) if asked.code else ()
-        print_lines([*code_lines, ""], columns=width_of_code(columns))
+        code_columns = width_of_code(columns)
+        code_lines = _code(run, asked.code).lines(launch, columns, code_columns) if asked.code else ()
+        print_lines([*code_lines, ""], columns=code_columns)
 
 
 def _print_document(selection: Selection, code: CodeOptions) -> None:

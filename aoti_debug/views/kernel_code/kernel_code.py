@@ -31,7 +31,10 @@ _DISASSEMBLERS = (("nvdisasm", ("--print-code", "--print-line-info")), ("cuobjdu
 _SECONDS = 120.0
 _WIDEST = 32  # columns of what stands beside a line
 _INDENT = "  "
-_LEGEND = "beside a line: the operator that it computes or a part of, < what it reads, > what it writes"
+_RULE = " │ "
+_BESIDE = f"    {_RULE}"  # what separates the columns of a line
+_LEAST_CODE = 64  # columns of code that has something beside it
+_LEGEND = "beside or above a line: the operator that it computes, or a part of it, < what it reads, > what it writes"
 
 
 def triton_caches() -> tuple[Path, ...]:
@@ -207,12 +210,15 @@ def _line(origin: LineOrigin) -> dict[str, Any]:
     }
 
 
-def listing(code: KernelCode, provenance: Provenance, width: int) -> list[str]:
+def listing(code: KernelCode, provenance: Provenance, width: int, code_width: int) -> list[str]:
     """The lines of the listing: what is known of the kernel as a whole, then its source, a number before each line.
+
+    What is known of a line stands beside it, or where that leaves too little room, above it.
 
     Args:
         provenance: of the launch.
-        width: columns of the terminal, for what stands above the source; the source is never wrapped.
+        width: columns of what stands above the source.
+        code_width: columns of the source and of what stands beside it; a longer line of code goes on below.
     """
     kernel = code.kernel
     lines = [f"{kernel.name} ({kernel.language}, sha256 {kernel.sha256[:12]})"]
@@ -224,10 +230,27 @@ def listing(code: KernelCode, provenance: Provenance, width: int) -> list[str]:
     place, text = (
         min(_WIDEST, max(map(terminal_cells.count, column.values()), default=0)) for column in (places, beside)
     )
+    is_beside = digits + place + text + len(_BESIDE) <= code_width - _LEAST_CODE
     for number, line in enumerate(source, 1):
-        columns = [f"{number:>{digits}}", _column(places, number, place), _column(beside, number, text)]
-        lines.append(f"{'  '.join(columns)} │ {line}".rstrip())
+        head = f"{number:>{digits}}"
+        if is_beside:
+            head = "  ".join([head, _column(places, number, place), _column(beside, number, text)])
+        elif number in code.origins:
+            above = terminal_cells.shorten_middle(f"{places[number]}  {beside[number]}", code_width - digits - 3)
+            lines.append(f"{'':{digits}} ┌ {above}")
+        lines += _code_lines(head, line, code_width)
     return lines
+
+
+def _code_lines(head: str, line: str, width: int) -> Iterator[str]:
+    """A line of code behind its number and what stands beside it, and below that what has no room."""
+    room = width - terminal_cells.count(head) - len(_RULE)
+    code = line.lstrip()
+    indent = " " * min(len(line) - len(code), room // 2)
+    parts = [line] if terminal_cells.count(line) <= room else terminal_cells.wrapped(code, room, indent, "    ")
+    for number, part in enumerate(parts or [""]):
+        before = head if number == 0 else " " * terminal_cells.count(head)
+        yield f"{before}{_RULE}{part}".rstrip()
 
 
 def _whole(code: KernelCode, provenance: Provenance, width: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ import pytest
 
 from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
 from aoti_debug.base.machine import compiler
+from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.package.manifest import Kernel, Kind
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from aoti_debug.views.kernel_code import kernel_code
@@ -154,14 +155,15 @@ CODE = KernelCode(triton.KERNEL, line_origins(triton.KERNEL, triton.SITE, triton
 
 
 def test_model_lines_beside_the_source() -> None:
-    lines = listing(CODE, triton.PROVENANCE, 100)
-    assert lines[:4] == [
+    lines = listing(CODE, triton.PROVENANCE, 100, UNLIMITED)
+    assert lines[:5] == [
         f"{triton.NAME} (triton, sha256 abababababab)",
         "  model.py:12  add",
         "  model.py:13  norm  mean, sub, add_1, rsqrt, mul",
-        "  beside a line: the operator that it computes or a part of, < what it reads, > what it writes",
+        "  beside or above a line: the operator that it computes, or a part of it, < what it reads, > what it",
+        "  writes",
     ]
-    assert lines[4:] == [
+    assert lines[5:] == [
         " 1                          │ @triton.jit",
         f" 2                          │ def {triton.NAME}(in_ptr0, in_ptr1, out_ptr2, xnumel, r0_numel, "
         "XBLOCK : tl.constexpr):",
@@ -183,8 +185,20 @@ def test_model_lines_beside_the_source() -> None:
     ]
 
 
+def test_in_a_narrow_terminal_it_stands_above_the_source() -> None:
+    lines = listing(CODE, triton.PROVENANCE, 60, 60)
+    assert max(map(len, lines[1:])) <= 60
+    at = lines.index("   ┌ model.py:12  add")
+    assert lines[at + 1] == " 6 │     tmp2 = tmp0 + tmp1"
+    assert [line for line in lines if line.startswith("   │ ")] == [
+        "   │     in_ptr1, out_ptr2, xnumel, r0_numel, XBLOCK :",
+        "   │     tl.constexpr):",
+        "   │         None).to(tl.float32)",
+    ]
+
+
 def test_what_is_known_where_no_line_is() -> None:
-    lines = listing(KernelCode(triton.KERNEL, {}, "the package is gone"), triton.PROVENANCE, 200)
+    lines = listing(KernelCode(triton.KERNEL, {}, "the package is gone"), triton.PROVENANCE, 200, UNLIMITED)
     assert lines[1:3] == [
         "  which line comes from which model line is not known: the package is gone; all of it comes from model.py:13, "
         "model.py:12",

@@ -161,7 +161,7 @@ def outcome_lines(comparison: Comparison, width: int) -> list[str]:
         return []
     if kind in (REFUSED, DIFFERS):
         return finding_lines(refused(comparison) if kind is REFUSED else differs(comparison), width)
-    return terminal_cells.wrapped(f"{kind.heading} {compared_text(comparison)}", width)
+    return terminal_cells.fitted(f"{kind.heading} {compared_text(comparison)}", width)
 
 
 def report_lines(comparison: Comparison, width: int) -> list[str]:

@@ -81,14 +81,14 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
     share = 100 * coverage.compared_bytes / coverage.bytes if coverage.bytes else 0.0
     readers = coverage.through_readers
     through = f", {wording.pluralize(readers, 'launch')} through their readers" if readers else ""
-    lines = terminal_cells.wrapped(
+    lines = terminal_cells.fitted(
         f"compared: {coverage.compared} of {wording.pluralize(coverage.launches, 'launch')}{through}, "
         f"{wording.byte_size(coverage.compared_bytes)} of {wording.byte_size(coverage.bytes)} of outputs "
         f"({share:.1f} %)",
         width,
     )
     if coverage.same_code_bytes:
-        lines += terminal_cells.wrapped(
+        lines += terminal_cells.fitted(
             f"not independent: {wording.byte_size(coverage.same_code_bytes)} of these were written by operators, whose "
             "launches run the same code as the program in eager",
             width,
@@ -101,11 +101,11 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
             if reason:
                 reasons.setdefault(reason, []).append(row.launch.id)
     for reason, launches in reasons.items():
-        lines += terminal_cells.wrapped(f"note: {wording.join_truncated(launches, 4)}: {reason}", width)
+        lines += terminal_cells.fitted(f"note: {wording.join_truncated(launches, 4)}: {reason}", width)
     if comparison.unfinished:
-        lines += terminal_cells.wrapped(f"note: the run did not end well: {comparison.unfinished}", width)
+        lines += terminal_cells.fitted(f"note: the run did not end well: {comparison.unfinished}", width)
     if comparison.program_failure:
-        lines += terminal_cells.wrapped(f"note: inherited errors end where {comparison.program_failure}", width)
+        lines += terminal_cells.fitted(f"note: inherited errors end where {comparison.program_failure}", width)
     return lines
 
 
@@ -125,7 +125,7 @@ def output_lines(comparison: Comparison, width: int) -> list[str]:
     lines = [f"note: {noise_text(error)}" for error in comparison.outputs if error.is_noise]
     if comparison.first_wrong is None:
         lines = [*_wrong_output_lines(comparison), *lines]
-    return [line for sentence in lines for line in terminal_cells.wrapped(sentence, width)]
+    return [line for sentence in lines for line in terminal_cells.fitted(sentence, width)]
 
 
 def _wrong_output_lines(comparison: Comparison) -> list[str]:

@@ -28,7 +28,7 @@ _MAX_LINES = 12  # lines of one kind
 
 def ranks_lines(analysis: RanksAnalysis, width: int) -> list[str]:
     """A run of ranks in lines: table, first failure, waits, partings, agreement, commands."""
-    lines = terminal_cells.wrapped(title(analysis), width)
+    lines = terminal_cells.fitted(title(analysis), width)
     rows = [row(rank, analysis) for rank in analysis.run.ranks]
     lines += ["", *terminal_cells.table(_COLUMNS, rows, width).lines_and_hidden(width)]
     for paragraph in paragraphs(analysis):

@@ -25,7 +25,7 @@ _HEADS = {
 
 def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     """The verdict: the fault, the guilty launch with model line and arguments, the evidence, the next commands."""
-    lines = terminal_cells.wrapped(f"FAULT {wording.first_line(verdict.what)}", width)
+    lines = terminal_cells.fitted(f"FAULT {wording.first_line(verdict.what)}", width)
     guilty = verdict.launch
     if guilty is not None:
         running = " was running" if verdict.proof is Proof.LIKELY else ""

@@ -41,7 +41,7 @@ def all_finding_lines(finding: Finding, width: int, report: str = "") -> list[st
     Args:
         report: as for `finding_lines`.
     """
-    lines = terminal_cells.wrapped(_headline(finding), width)
+    lines = terminal_cells.fitted(_headline(finding), width)
     if finding.where is not None:
         lines += _place("where", finding.where, width)
     lines += _listed("because", finding.evidence, width)

@@ -187,10 +187,10 @@ def header(run: RunDir, width: int, outputs: OutputValues | None = None) -> list
     facts = [level, info.device, f"torch {info.torch_version}", f"pid {info.pid}", info.started]
     if chosen := SiteFilter(info.filters, info.module_filters, info.line_filters):
         facts.append(str(chosen))
-    lines = terminal_cells.wrapped(f"run {run.path.name}: {state}", width)
+    lines = terminal_cells.fitted(f"run {run.path.name}: {state}", width)
     lines += [*terminal_cells.wrap_words(facts, width, "  "), f"  {launched}"]
     remarks = [*notes(run), *(() if outputs is None else outputs.notes)]
-    return lines + [line for note in remarks for line in terminal_cells.wrapped(f"note: {note}", width, "  ")]
+    return lines + [line for note in remarks for line in terminal_cells.fitted(f"  note: {note}", width)]
 
 
 def notes(run: RunDir) -> list[str]:

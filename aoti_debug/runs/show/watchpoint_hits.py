@@ -41,7 +41,7 @@ def _recorded(run: RunDir) -> Sequence[WatchHit]:
 def _watchpoint_lines(watchpoint: Watchpoint, width: int) -> list[str]:
     looked = f"looked at {wording.pluralize(watchpoint.evaluated, 'time')}"
     times = wording.pluralize(watchpoint.hits, "hit") if watchpoint.hits else "no hit"
-    lines = terminal_cells.wrapped(f"WATCH {watchpoint.text}: {times}, {looked}", width)
+    lines = terminal_cells.fitted(f"WATCH {watchpoint.text}: {times}, {looked}", width)
     for hit in watchpoint.recorded[:_SHOWN]:
         lines.append(terminal_cells.shorten_middle(f"  {hit_text(hit)}", width))
         lines.append(terminal_cells.shorten_middle(f"      {text.model_line(hit.site.provenance)}", width))

@@ -235,7 +235,7 @@ def command(
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
         if random_inputs is not None:
-            print_lines(terminal_cells.wrapped(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
+            print_lines(terminal_cells.fitted(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
     elif finding.kind.is_fault or not (quiet or result.run.state is ExitKind.STOPPED):
         lines_of = all_finding_lines if finding.kind.is_fault else finding_lines  # that a run is next stands above
         print_lines(["", *lines_of(finding, width())])
@@ -243,7 +243,7 @@ def command(
     print_lines(observed_lines(result.run, overrun, width()))
     stopped = result.run.state is ExitKind.STOPPED
     if stopped and result.run.info.exit.exception == InspectorError.__name__:
-        print_lines(["", *terminal_cells.wrapped(f"STOPPED {result.run.info.exit.detail}", width())])
+        print_lines(["", *terminal_cells.fitted(f"STOPPED {result.run.info.exit.detail}", width())])
     repeated = compare_calls(result.run) if repeat is not None and result.verdict is None and not stopped else None
     if repeated is not None:
         print_lines(["", *repeat_lines(repeated)])
@@ -308,7 +308,7 @@ def summary(result: RunResult, columns: int) -> list[str]:
 def place_lines(result: RunResult, columns: int) -> list[str]:
     """The notes on what is incomplete of a run, and its directory."""
     notes = [note.text for note in result.run.timeline.notes] + ([result.lost] if result.lost else [])
-    lines = [line for note in notes for line in terminal_cells.wrapped(f"note: {note}", columns)]
+    lines = [line for note in notes for line in terminal_cells.fitted(f"note: {note}", columns)]
     return [*lines, f"run: {wording.short_path(result.run.path)}"]
 
 

@@ -40,7 +40,8 @@ def test_a_fault_on_the_device(tmp_path: Path) -> None:
         "           out     buf0  float32[8,32] cuda:0",
         "  because  the device had completed every launch before 0.1, and not 0.1",
         "  noticed  in 0.5  triton_poi_fused_0",
-        "  next     aoti-debug repro triton_poi_fused_0 --launch 0.1",
+        "  next     AOTI_DEBUG_LAUNCH=0.1 aoti-debug run m.pt2 --level 1",
+        "  next     aoti-debug show 0.1",
     ]
 
 
@@ -94,7 +95,8 @@ def test_a_crash_with_an_inferred_line_and_a_number(tmp_path: Path) -> None:
         "  args     in      x    bfloat16[2] cpu",
         "           int64_t ks0  -8",
         "  because  launch 0.0 began and never returned",
-        "  next     aoti-debug repro cpp_fused_0 --launch 0.0",
+        "  next     AOTI_DEBUG_LAUNCH=0.0 aoti-debug run m.pt2 --level 1",
+        "  next     aoti-debug show 0.0",
     ]
 
 

@@ -27,6 +27,7 @@ from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.views.report.compact_launches import Table
+from aoti_debug.views.report.editor_links import editor_links
 from aoti_debug.views.report.page import PageParts, render
 
 MAX_ELEMENTS = 1 << 24  # elements of a tensor that is read for it
@@ -163,10 +164,12 @@ def diff_page(diff: Diff, excesses: Sequence[str] | None = None) -> str:
     spread, no_spread = _spread(diff, tensor)
     is_clean = diff.is_same if excesses is None else not excesses
     verdict, rest = _verdict(diff)
+    links = editor_links((diff.a, diff.b))
     values = {
         "a": diff.a.path,
         "b": diff.b.path,
         "models": " | ".join(dict.fromkeys(model for run in (diff.a, diff.b) if (model := _model(run)))),
+        "links": links,
         "is_clean": is_clean,
         "kind": verdict if excesses is None else "over the budget" if excesses else "within the budget",
         "what": f"{verdict.capitalize()}{rest}",
@@ -183,7 +186,7 @@ def diff_page(diff: Diff, excesses: Sequence[str] | None = None) -> str:
         "settings": diff.settings,
         "command_line": shlex.join(("aoti-debug", "diff", str(diff.a.path), str(diff.b.path))),
     }
-    return render(_PARTS, data_of(diff, spread), values)
+    return render(_PARTS, {**data_of(diff, spread), "links": links}, values)
 
 
 def write(diff: Diff, excesses: Sequence[str] | None, path: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 from aoti_debug.base import wording
@@ -26,6 +26,7 @@ from aoti_debug.runs.show.overview import BUDGET, excerpt, notes
 from aoti_debug.views.report import compact_launches, launch_graph, source_text
 from aoti_debug.views.report.compact_launches import Compactor, merge_recordings
 from aoti_debug.views.report.comparison import ComparedLaunches
+from aoti_debug.views.report.editor_links import editor_links
 from aoti_debug.views.report.redaction import NO_REDACTION, Redaction
 from aoti_debug.views.report.subject import ReportSubject
 from aoti_debug.views.report.tensor_samples import BUDGET as SAMPLE_BUDGET
@@ -72,6 +73,7 @@ class Document:
         commands: command lines, each with what it does.
         remarks: sentences about what the page does not show, and why.
         summaries: name of the page of summaries beside this one; "" for none.
+        links: of files of the model to an editor.
     """
 
     title: str
@@ -89,6 +91,7 @@ class Document:
     commands: tuple[tuple[str, str], ...]
     remarks: tuple[str, ...]
     summaries: str = ""
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION, summaries: str = "") -> Document:
@@ -111,6 +114,8 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION, sum
     if subject.triage is None:
         finding = replace(finding, warnings=(*finding.warnings, *_mark_warnings(data)))
     frames = source_text.model_lines_of(finding.where, finding.origin)
+    links = {} if run is None or redaction.parts else editor_links((run,), frames)
+    data["links"] = links
     return Document(
         title=_title(finding.kind, subject),
         what=subject.what,
@@ -127,6 +132,7 @@ def document_of(subject: ReportSubject, redaction: Redaction = NO_REDACTION, sum
         commands=_commands(subject),
         remarks=(*_remarks(redaction), *_limits(run, data)),
         summaries=summaries,
+        links=links,
     )
 
 

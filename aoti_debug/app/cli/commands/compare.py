@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import options
+from aoti_debug.app.cli import open_page, options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.app.cli.options import modules_and_lines
@@ -45,6 +45,7 @@ from aoti_debug.views.report import report
 @options.user_code
 @options.out(ResultKind.COMPARES, "the comparison")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the run and its comparison.")
+@open_page.option("Write the page, as --report does, and open it in the browser.")
 @options.wide
 @options.json_output("docs/compare.schema.json")
 @click.pass_context
@@ -64,6 +65,7 @@ def command(
     user_code: UserCode,
     out: Path,
     with_report: bool,
+    opens: bool,
     columns: int,
     as_json: bool,
 ) -> None:
@@ -90,15 +92,17 @@ def command(
     )
     with StepLines(LastDurations("compare", str(model.resolve()))) as progress:
         comparison = compare(chosen, progress)
-    page = [_report(comparison)] if with_report else []
+    page = _report(comparison) if with_report or opens else None
     if as_json:
         print_json(document(comparison))
     else:
-        print_lines(["", *report_lines(comparison, columns), *page], columns=columns)
+        named = [] if page is None else [f"  report   {page}"]
+        print_lines(["", *report_lines(comparison, columns), *named], columns=columns)
+    if opens and page is not None:
+        open_page.open_page(page)
     context.exit(exit_code(comparison))
 
 
-def _report(comparison: Comparison) -> str:
-    """Writes the page; returns the line that names it."""
-    path = report.write(report.of_comparison(comparison), Path(comparison.directory) / report.REPORT)
-    return f"  report   {path}"
+def _report(comparison: Comparison) -> Path:
+    """Writes the page; returns its path."""
+    return report.write(report.of_comparison(comparison), Path(comparison.directory) / report.REPORT)

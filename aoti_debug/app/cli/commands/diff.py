@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import options
+from aoti_debug.app.cli import open_page, options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
@@ -60,6 +60,7 @@ from aoti_debug.package.recording import levels
 @click.option("--all", "show_all", is_flag=True, help="List everything that differs.")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of both runs.")
 @options.page_output("With --report: the file to write.  [default: report/index.html in the directory of the runs]")
+@open_page.option("Write the page, as --report does, and open it in the browser.")
 @options.json_output("docs/diff.schema.json")
 @click.pass_context
 def command(
@@ -77,6 +78,7 @@ def command(
     show_all: bool,
     with_report: bool,
     output: Path | None,
+    opens: bool,
     as_json: bool,
 ) -> None:
     """Compare run B with run A: the first launch that reads the same bytes and writes others.
@@ -88,6 +90,7 @@ def command(
     computed in float64, on both sides, from what it read: is it only rounding? Exit code 1: the runs differ, or by more
     than the budget.
     """
+    with_report = with_report or opens
     if output is not None and not with_report:
         raise UsageError("-o needs --report", hint=options.again_with("--report"))
     allowed = None if gate is None else budget.read(gate)
@@ -104,22 +107,28 @@ def command(
     with StepLines(LastDurations("diff", f"{a.resolve()} {b.resolve()}")) as progress:
         found = diff(chosen, progress)
     excesses = None if allowed is None else allowed.excesses(found)
-    page = [_report(found, excesses, output, out)] if with_report else []
+    page = _report(found, excesses, output, out) if with_report else None
     if as_json:
         print_json(document(found, excesses))
     else:
-        print_lines(["", *diff_lines(found, excesses, most=sys.maxsize if show_all else MAX_LISTED), *page])
+        print_lines(["", *diff_lines(found, excesses, most=sys.maxsize if show_all else MAX_LISTED), *_page_line(page)])
+    if opens and page is not None:
+        open_page.open_page(page)
     is_clean = found.is_same if excesses is None else not excesses
     context.exit(EXIT_CLEAN if is_clean else EXIT_FINDING)
 
 
-def _report(found: Diff, excesses: Sequence[str] | None, output: Path | None, base: Path) -> str:
-    """Writes the page; returns the line that names it."""
+def _page_line(page: Path | None) -> list[str]:
+    return [] if page is None else [f"  report   {page}"]
+
+
+def _report(found: Diff, excesses: Sequence[str] | None, output: Path | None, base: Path) -> Path:
+    """Writes the page; returns its path."""
     from aoti_debug.views.report import diff_page  # a comparison without a page starts without the templates
     from aoti_debug.views.report.subject import REPORT
 
     path = output or (found.directory or _new_directory(base)) / REPORT
-    return f"  report   {diff_page.write(found, excesses, path)}"
+    return diff_page.write(found, excesses, path)
 
 
 def _new_directory(base: Path) -> Path:

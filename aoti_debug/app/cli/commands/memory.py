@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import options
+from aoti_debug.app.cli import open_page, options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
@@ -28,6 +28,7 @@ from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 @click.option("--all", "show_all", is_flag=True, help=f"List every buffer, not only {MAX_STORAGES} of each table.")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a picture: bytes over launches, by buffer.")
 @options.page_output("With --plot: the file to write.  [default: report/memory.html in the run]")
+@open_page.option("Write the page, as --plot does, and open it in the browser.")
 @options.wide
 @options.json_output("docs/memory.schema.json")
 @click.pass_context
@@ -42,6 +43,7 @@ def command(
     show_all: bool,
     plot: bool,
     output: Path | None,
+    opens: bool,
     columns: int,
     as_json: bool,
 ) -> None:
@@ -51,19 +53,23 @@ def command(
     (without a name the newest), nothing is run. The peak counts what a call allocates: buffers and outputs, not inputs
     and weights. Exit code 1: what is allocated grows from call to call, and a launch was seen to keep it.
     """
+    plot = plot or opens
     if output is not None and not plot:
         raise UsageError("-o needs --plot", hint=options.again_with("--plot"))
     chosen = MemoryOptions(what, out, inputs=inputs, calls=calls, user_code=user_code)
     with StepLines(LastDurations("memory", str(what.resolve()))) as progress:
         found = memory(chosen, progress)
-    written = []
+    written: Path | None = None
     if plot:
         from aoti_debug.views.memory import page  # a table starts without the templates
 
-        written = [f"page: {page.write(found, output)}"]
+        written = page.write(found, output)
+    lines = [] if written is None else [f"page: {written}"]
     if as_json:
         print_json(document(found))
     else:
-        print_lines(["", *memory_lines(found, None if show_all else MAX_STORAGES, columns), *written], columns=columns)
+        print_lines(["", *memory_lines(found, None if show_all else MAX_STORAGES, columns), *lines], columns=columns)
+    if opens and written is not None:
+        open_page.open_page(written)
     is_kept = any(kept.is_measured for kept in kept_memory(found.memory, found.measured))
     context.exit(EXIT_FINDING if is_kept else EXIT_CLEAN)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import options
+from aoti_debug.app.cli import open_page, options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base import wording
@@ -53,6 +53,7 @@ LIMIT = 40  # rows
 )
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a flame of modules, model lines and launches.")
 @options.page_output("With --plot: the file to write.  [default: report/profile.html in the run]")
+@open_page.option("Write the page, as --plot does, and open it in the browser.")
 @options.user_code
 @options.out(ResultKind.PROFILES, "the profile")
 @click.option("--all", "all_", is_flag=True, help=f"Show every launch, not only {LIMIT} of them.")
@@ -70,6 +71,7 @@ def command(
     trace: Path | None,
     plot: bool,
     output: Path | None,
+    opens: bool,
     user_code: UserCode,
     out: Path,
     all_: bool,
@@ -82,6 +84,7 @@ def command(
     bytes that it moves, its floating-point operations, and how close it is to what this machine can do. Times are
     medians of the calls. Exit code 1: with --against, something is slower.
     """
+    plot = plot or opens
     if output is not None and not plot:
         raise UsageError("-o needs --plot", hint=options.again_with("--plot"))
     chosen = ProfileOptions(model, against, out, cuda_graph, inputs=inputs, calls=calls, user_code=user_code)
@@ -97,7 +100,10 @@ def command(
     if plot:
         from aoti_debug.views.profile import page  # a table starts without the templates
 
-        print_lines([f"page: {page.write(found, output)}"], err=as_json)
+        written = page.write(found, output)
+        print_lines([f"page: {written}"], err=as_json)
+        if opens:
+            open_page.open_page(written)
     is_slower = found.changes is not None and bool(found.changes.slower)
     context.exit(EXIT_FINDING if is_slower else EXIT_CLEAN)
 

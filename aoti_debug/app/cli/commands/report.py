@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import options
+from aoti_debug.app.cli import open_page, options
 from aoti_debug.app.cli.lines import print_lines
 from aoti_debug.app.cli.ranks import write_ranks_pages
 from aoti_debug.base import wording
@@ -21,7 +21,8 @@ from aoti_debug.views.summaries import page
 @click.command("report")
 @click.argument("what", metavar="[RUN|TRIAGE]", required=False)
 @options.page_output("The file to write.  [default: report/index.html in the directory of the run or triage]")
-def command(what: str | None, output: Path | None) -> None:
+@open_page.option()
+def command(*, what: str | None, output: Path | None, opens: bool) -> None:
     """Write one HTML file that shows a run, or a triage; without a name the newest of both.
 
     Of a run of several ranks, writes one page of all and one for each rank.
@@ -36,10 +37,18 @@ def command(what: str | None, output: Path | None) -> None:
         written = write_ranks_pages(analysis, output)
         count = wording.pluralize(len(analysis.run.recorded), "rank")
         print_lines([wording.short_path(written), f"  run of {count} {ranks.name}, a page for each"])
-        return
+    else:
+        written = _write(what, output)
+    if opens:
+        open_page.open_page(written)
+
+
+def _write(what: str | None, output: Path | None) -> Path:
+    """Writes the page of a run or a triage, and says where."""
     subject = report.find(what)
     path = report.write(subject, output, _summaries_page(subject) if output is None else "")
     print_lines(page_lines(path, f"{subject.what} {subject.name}", path.stat().st_size))
+    return path
 
 
 def page_lines(path: Path, subject: str, size: int) -> list[str]:

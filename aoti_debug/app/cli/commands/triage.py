@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import options, script_arguments
+from aoti_debug.app.cli import open_page, options, script_arguments
 from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.app.cli.live_output import START, StepLines, TimedPhase, timing_lines
 from aoti_debug.app.cli.ranks import write_ranks_pages
@@ -41,7 +41,7 @@ from aoti_debug.views.report import report
 from aoti_debug.views.report.page import prepare
 
 _REPORT = "report"  # the step that follows the triage
-_OF_RANKS = ("model", "verbose", "as_json")
+_OF_RANKS = ("model", "verbose", "opens", "as_json")
 _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "configs", "build_timeout")
 
 
@@ -85,6 +85,7 @@ _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "configs", "build_t
 @options.out(ResultKind.TRIAGES, "the triage")
 @options.timings
 @click.option("-v", "--verbose", is_flag=True, help="Print all evidence and notes, not just the first screen.")
+@open_page.option("Open the report in the browser.")
 @options.json_output("docs/triage.schema.json")
 @click.pass_context
 def command(
@@ -108,6 +109,7 @@ def command(
     out: Path,
     timings: bool,
     verbose: bool,
+    opens: bool,
     as_json: bool,
 ) -> None:
     """Find out why MODEL.pt2 crashes, hangs, or computes NaN or wrong values.
@@ -136,6 +138,8 @@ def command(
         else:
             pages = f"{wording.short_path(page)}, with a page of each rank"
             print_lines(lines_of(with_relative_paths(finding), width(), pages))
+        if opens:
+            open_page.open_page(page)
         context.exit(finding.kind.exit_code)
     last = LastDurations("triage", str(model.resolve()))
     chosen = TriageOptions(
@@ -174,6 +178,8 @@ def command(
         print_json(findings.to_json(finished.finding))
     else:
         print_lines(["", *lines_of(with_relative_paths(finished.finding), width(), wording.short_path(page))])
+    if opens:
+        open_page.open_page(page)
     if timings:
         record = finished.record
         phases = [

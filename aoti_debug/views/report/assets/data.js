@@ -80,6 +80,13 @@ const Report = (() => {
     return `${site.certainty === "inferred" ? "~" : ""}${file.slice(file.lastIndexOf("/") + 1)}:${line}`;
   }
 
+  // A frame of the model: where it is, a link if this machine has the file.
+  function place(frame) {
+    const words = `${frame.file}:${frame.line}`;
+    const link = Object.hasOwn(data.links, frame.file) ? `${data.links[frame.file]}:${frame.line}` : null;
+    return link ? element("a", { class: "path", href: link, title: "open in the editor" }, words) : element("span", { class: "path" }, words);
+  }
+
   function tensor(layout) {
     const [dtype, device, kind, shape] = data.layouts[layout];
     return kind === "strided" ? `${dtype}[${shape.join(",")}] ${device}` : `${dtype} ${kind} ${device}`;
@@ -123,7 +130,7 @@ const Report = (() => {
   }
 
   return {
-    data, byId, marks, markOf, element, svg, markElements, number, error, count, duration, modelLine, tensor, cut, cutElement, pairs, colour, choose, redraws,
+    data, byId, marks, markOf, element, svg, markElements, number, error, count, duration, modelLine, place, tensor, cut, cutElement, pairs, colour, choose, redraws,
     onChoose: (listener) => listeners.push(listener),
     chosen: () => chosen,
   };

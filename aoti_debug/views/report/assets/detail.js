@@ -29,7 +29,7 @@
     if (!site.frames.length) return [element("p", { class: "muted" }, "model line unknown")];
     const sure = site.certainty === "exact" ? "" : ` (${site.certainty})`;
     const lines = site.frames.flatMap((frame) => [
-      element("p", { class: "frame" }, element("span", { class: "path" }, `${frame.file}:${frame.line}`), ` in ${frame.function}${sure}`),
+      element("p", { class: "frame" }, Report.place(frame), ` in ${frame.function}${sure}`),
       frame.text ? element("pre", { class: "code one" }, element("code", {}, frame.text.trim())) : null,
     ]).filter(Boolean);
     return lines;

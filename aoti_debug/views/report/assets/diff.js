@@ -102,7 +102,7 @@
     panel.replaceChildren(
       element("h3", {}, element("span", { class: "launch" }, (launch.b[0] ?? launch.a[0])[0]), ` ${launch.info.kernel}`),
       element("p", { class: `verdict-word ${TONE.get(launch.comparison.verdict) ?? ""}` }, data.meanings[launch.verdict] || launch.comparison.verdict),
-      ...(frame ? [element("p", { class: "frame" }, element("span", { class: "path" }, `${frame.file}:${frame.line}`), ` in ${frame.function}`)] : []),
+      ...(frame ? [element("p", { class: "frame" }, Report.place(frame), ` in ${frame.function}`)] : []),
       ...(frame && frame.text ? [element("pre", { class: "code one" }, element("code", {}, frame.text.trim()))] : []),
       Report.pairs(sides),
       ...(launch.tensors.length ? [element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "tensors that differ" }, table)] : []),

@@ -65,7 +65,7 @@ class MadeResult:
     def description(self) -> str:
         """A line on what it shows."""
         try:
-            return wording.first_line(wording.printable(_described(self.path)))
+            return wording.printable(_described(self.path))
         except RunDirError as error:
             return f"cannot be read: {wording.first_line(str(error))}"
 
@@ -119,8 +119,9 @@ def _described(path: Path) -> str:
     if found.is_of_ranks:
         return f"{wording.pluralize(len(ranks_directory.read(found.run).ranks), 'rank')}"
     info = run_json.read(found.run)
-    detail = f": {info.exit.detail}" if info.exit.kind.is_failure and info.exit.detail else ""
-    return f"{info.exit.kind.value}{detail}{_model(info.command)}"
+    detail = f": {wording.first_line(info.exit.detail)}" if info.exit.kind.is_failure and info.exit.detail else ""
+    what = "no fault" if info.exit.kind is ExitKind.CLEAN else info.exit.kind.value  # its values are not read here
+    return f"{what}{detail}{_model(info.command)}"
 
 
 def _model(command: Sequence[str]) -> str:

@@ -55,7 +55,7 @@ def names() -> list[str]:
 
 
 def test_each_kind_is_listed_and_described() -> None:
-    run, failed = a_run(2), a_run(1, exit_=Exit(ExitKind.FAULT, "SIGSEGV"))
+    run, failed = a_run(2), a_run(1, exit_=Exit(ExitKind.FAULT, "SIGSEGV\nframe #0"))
     made = triage(HOME / "triages").path
     a_repro("repro_cpp_fused_0_0.0")
     found = {result.name: result for result in made_results()}
@@ -65,7 +65,7 @@ def test_each_kind_is_listed_and_described() -> None:
         f"triages/{made.name}",
         "repros/repro_cpp_fused_0_0.0",
     ]
-    assert found[f"runs/{run.name}"].description == "clean (m.pt2)"
+    assert found[f"runs/{run.name}"].description == "no fault (m.pt2)"
     assert found[f"runs/{failed.name}"].description == "fault: SIGSEGV (m.pt2)"
     assert found[f"triages/{made.name}"].description.endswith("(m.pt2)")
     assert found[f"runs/{run.name}"].bytes > 4096

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aoti_debug.app.python.debug import debug
+    from aoti_debug.app.python.notebook import load_ipython_extension
     from aoti_debug.app.python.procedures import compare, triage
     from aoti_debug.app.python.record import record
     from aoti_debug.app.python.repro import repro
@@ -49,6 +50,7 @@ __all__ = [
     "inspect_modules",
     "inspector",
     "load_file",
+    "load_ipython_extension",
     "load_launch",
     "open_run",
     "print_",
@@ -68,6 +70,7 @@ _MODULES = {
     "inspect_modules": "aoti_debug.package.printing.inspectors",
     "inspector": "aoti_debug.package.printing.inspectors",
     "load_file": "aoti_debug.runs.rundir.load_tensors",
+    "load_ipython_extension": "aoti_debug.app.python.notebook",
     "load_launch": "aoti_debug.runs.rundir.load_tensors",
     "open_run": "aoti_debug.runs.rundir.run_directory",
     "print_": "aoti_debug.package.printing.print_operator",

@@ -26,6 +26,7 @@ FOLDERS = (".ci", "aoti_debug", "benchmarks", "docs", "examples", "runtime_shims
 # Names of files of users, or made for them, which are no part of the checkout
 GENERATED = {"repro.py", "minifier_launcher.py", "issue.md", "my.py", "budget.toml"}
 REPRO_OPTIONS = ROOT / "repro/templates/options.py"
+PLUGIN = PACKAGE / "app/python/pytest_plugin.py"
 FX_GOLDEN = ROOT / "tests/compare/fx_repro/golden"
 MODULES = ("benchmarks/*/*.py", "tests/**/*.py")
 SCRIPTS = ("examples/*.py", "runtime_shims/cuda/*.py")
@@ -72,7 +73,9 @@ def options_of_scripts() -> dict[str, set[str]]:
     found = {name: text.parser_options(path.read_text()) for name, path in {**scripts, **modules}.items()}
     generated = [REPRO_OPTIONS, *(FX_GOLDEN / f"{name}.py.txt" for name in ("repro", "minifier_launcher"))]
     found["repro.py"] = {"--help"}.union(*(text.parser_options(path.read_text()) for path in generated))
-    return found | {"pytest": text.parser_options((ROOT / "tests/conftest.py").read_text())}
+    of_pytest = (text.parser_options(path.read_text()) for path in (ROOT / "tests/conftest.py", PLUGIN))
+    magic = text.parser_options((PACKAGE / "app/python/notebook.py").read_text())
+    return found | {"pytest": set[str]().union(*of_pytest), "%%aoti_debug": magic}
 
 
 def wrong_options(uses: list[OptionUse], known: dict[str, set[str]]) -> list[OptionUse]:

@@ -73,6 +73,7 @@ def test_all_names_are_there() -> None:
         "inspect_modules",
         "inspector",
         "load_file",
+        "load_ipython_extension",
         "load_launch",
         "open_run",
         "print_",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -97,7 +96,7 @@ def execute(
         return ExecutedScript(_exit_code(report, has_finding=False))
     called = _called_packages(path, info, report)
     failed = failed_call(called) if chooses_call or any(one.ended.verdict is not None for one in called) else None
-    shutil.rmtree(path / kept_inputs.FOLDER, ignore_errors=True)
+    kept_inputs.delete(path)
     if failed is not None:
         failed = _moved_first(path, failed)
     ended = DiagnosedRun(run_directory.open_run(path))

@@ -10,6 +10,7 @@ import ctypes
 import itertools
 import mmap
 import os
+import shutil
 import struct
 import threading
 import time
@@ -120,6 +121,13 @@ def kept_calls(run: Path, process: int, package: str, order: int) -> list[KeptCa
     return found
 
 
+def delete(run: Path) -> None:
+    """Deletes the inputs that were kept in a run directory, which may be one of another run then."""
+    shutil.rmtree(run / FOLDER, ignore_errors=True)
+    for key in [key for key in _orders if key[0] == run]:
+        del _orders[key]
+
+
 def _folder(run: Path, process: int, package: str, order: int) -> Path:
     return run / FOLDER / str(process) / package / str(order)
 
@@ -157,6 +165,7 @@ class KeptInputs(PackageUse):
 
     def call(self, run: Callable[..., _Result], inputs: Any, *arguments: Any, **keywords: Any) -> _Result:
         """Calls the model, after its inputs were copied."""
+        __tracebackhide__ = True  # pytest shows the caller
         if self._process != os.getpid():
             self._start()
         number = next(self._numbers)
@@ -224,7 +233,7 @@ class KeptInputs(PackageUse):
     def _new_folder(self) -> Path:
         """The folder of this model. Its number is that of the run of the package that the model's first call begins."""
         process = os.getpid()
-        folder = _folder(self._run, process, self._package, next(_orders[process, self._package]))
+        folder = _folder(self._run, process, self._package, next(_orders[self._run, process, self._package]))
         folder.mkdir(parents=True)
         return folder
 
@@ -237,7 +246,7 @@ class KeptInputs(PackageUse):
             self._files = []
 
 
-_orders: defaultdict[tuple[int, str], Iterator[int]] = defaultdict(itertools.count)
+_orders: defaultdict[tuple[Path, int, str], Iterator[int]] = defaultdict(itertools.count)
 
 
 class _File:

@@ -27,6 +27,7 @@ class PackageUse:
 
     def call(self, run: Callable[..., _Result], inputs: Any, *arguments: Any, **keywords: Any) -> _Result:
         """Calls the model, with its inputs in a list."""
+        __tracebackhide__ = True  # pytest shows the caller
         return run(inputs, *arguments, **keywords)
 
 

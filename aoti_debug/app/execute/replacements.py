@@ -144,6 +144,7 @@ def _recording(loader: Any, packages: Callable[[], ReplacedPackages]) -> Any:
 def _called(method: Any) -> Any:
     @functools.wraps(method)
     def call(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # pytest shows the caller
         try:
             return getattr(self, USE).call(functools.partial(method, self), inputs, *args, **kwargs)
         except Exception as error:

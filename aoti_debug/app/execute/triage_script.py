@@ -17,6 +17,7 @@ from aoti_debug.base.errors import TargetError
 from aoti_debug.base.machine.steps import Step, StepListener
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
+from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.run.supervise import Observer
@@ -62,11 +63,35 @@ def triage_script(
             hint="what it wrote to stderr says why; a package itself: aoti-debug triage MODEL.pt2",
         )
     _find_modules(script, failed.package.parent)
+    verdict = None if executed.result is None else executed.result.verdict
+    return triage_failed_call(failed, verdict, options, listener, before=(step,), command=command)
+
+
+def triage_failed_call(
+    failed: FailedCall,
+    verdict: Verdict | None,
+    options: TriageOptions,
+    listener: StepListener | None = None,
+    *,
+    before: Sequence[Step] = (),
+    command: Sequence[str] = (),
+) -> TriageDir:
+    """Finds out what is wrong with a call that was seen in another process.
+
+    Args:
+        verdict: of its run.
+        options: of the triage; the model and its inputs are those of the call.
+        before: steps that led to it.
+        command: the words of the command line, for the record.
+
+    Raises:
+        UsageError, ArtifactError, ToolchainError, TargetError: as of `triage`.
+    """
     found = triage(replace(options, model=failed.package, inputs=failed.inputs), listener, command=command)
     _complete_repro(found.finding, failed.package.parent)
-    finding = _with_what_the_script_saw(found.finding, failed, executed)
+    finding = _with_what_was_seen(found.finding, failed, verdict)
     run = found.record.run if finding == found.finding else str(failed.run.path)
-    record = replace(found.record, finding=finding, steps=(step, *found.record.steps), run=run)
+    record = replace(found.record, finding=finding, steps=(*before, *found.record.steps), run=run)
     triage_directory.write(found.path, record)
     return replace(found, record=record)
 
@@ -102,11 +127,10 @@ def _complete_repro(finding: Finding, packages: Path) -> None:
             shutil.copy(module, folder)
 
 
-def _with_what_the_script_saw(finding: Finding, failed: FailedCall, executed: ExecutedScript) -> Finding:
-    """A finding, where it is none, with what the script has shown: the call alone need not fail in the same way."""
+def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict | None) -> Finding:
+    """A finding, where it is none, with what its run has shown: the call alone need not fail in the same way."""
     if finding.kind.is_fault:
         return finding
-    verdict = None if executed.result is None else executed.result.verdict
     call = "the last call" if failed.number is None else f"call {failed.number}"
     if verdict is not None:
         seen = finding_of(failed.run, verdict)
@@ -114,6 +138,6 @@ def _with_what_the_script_saw(finding: Finding, failed: FailedCall, executed: Ex
         return replace(seen, warnings=(*seen.warnings, alone, *finding.warnings))
     if not failed.is_not_finite:
         return finding
-    alone = f"{call} of the script had results that are not finite; alone, in a process of its own, it has none"
+    alone = f"{call} had results that are not finite where it was recorded; alone, in a process of its own, it has none"
     kind = INCOMPLETE if finding.kind == CLEAN else finding.kind
     return replace(finding, kind=kind, warnings=(alone, *finding.warnings))

@@ -1,1 +1,1 @@
-"""Functions for Python: `record` for a block of a running process, and `debug` for a model."""
+"""Functions for Python: `record`, `debug`, `triage`, `compare`, `repro`; the pytest plugin, the magic of notebooks."""

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from aoti_debug.app.execute.triage_script import triage_failed_call
 from aoti_debug.app.python import finding_text, model_files
-from aoti_debug.app.python.model_files import GivenModel
-from aoti_debug.base.errors import EXIT_FINDING
+from aoti_debug.app.python.model_files import GivenModel, ModelFiles
+from aoti_debug.app.python.record import RecordedBlock
+from aoti_debug.base.errors import EXIT_FINDING, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.results_home import ResultKind
+from aoti_debug.base.machine.processes.child_process import sharing_search_path
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.compare import CompareOptions
 from aoti_debug.compare.compare import compare as compare_launches
@@ -78,7 +81,8 @@ def triage(
 
     Args:
         model: a `torch.nn.Module`, which is not changed, an `ExportedProgram`, or the path of a `.pt2` file: an
-            exported program, a compiled package or an instrumented one.
+            exported program, a compiled package or an instrumented one. Or what `record` returned: the call that failed
+            in the block is looked into, with its inputs.
         inputs, keywords: of its call; a program and an instrumented package have example inputs.
         guards: also look for out-of-bounds writes and uninitialised reads.
         imports: modules of Python that register the model's custom operators; its processes do not know what this one
@@ -93,7 +97,10 @@ def triage(
             exported, built or started.
     """
     configs = inductor_configs or {}
-    files = model_files.written(GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, configs))
+    if isinstance(model, RecordedBlock):
+        files = _call_of(model)
+    else:
+        files = model_files.written(GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, configs))
     options = TriageOptions(
         model=files.model,
         inputs=files.inputs,
@@ -102,8 +109,29 @@ def triage(
         inductor_configs=configs,
         user_code=UserCode(tuple(imports), (), trusted),
     )
-    finished = session.triage(options, command=files.words("triage"))
-    return TriagedModel(finished, reports.write_triage(finished))
+    command = files.words("triage")
+    with sharing_search_path(files.model.parent):
+        if isinstance(model, RecordedBlock) and model.call is not None:
+            finished = triage_failed_call(model.call, model.verdict, options, command=command)
+        else:
+            finished = session.triage(options, command=command)
+        return TriagedModel(finished, reports.write_triage(finished))
+
+
+def _call_of(block: RecordedBlock) -> ModelFiles:
+    """The package and the inputs of the call of a block that is looked into.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if block.call is None:
+        raise UsageError(
+            "no call of the block is known to have failed" if block.runs else "nothing was recorded in the block",
+            hint="record(keep_inputs=True) keeps the inputs of its last call as well"
+            if block.runs
+            else "print it to see why",
+        )
+    return ModelFiles(block.call.package, block.call.inputs)
 
 
 @dataclass(frozen=True)
@@ -174,4 +202,5 @@ def compare(
         inductor_configs=configs,
         user_code=UserCode(tuple(imports), (), trusted),
     )
-    return ComparedModel(compare_launches(options))
+    with sharing_search_path():
+        return ComparedModel(compare_launches(options))

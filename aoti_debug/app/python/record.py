@@ -11,6 +11,7 @@ import contextlib
 import gc
 import html
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from aoti_debug.app.execute.failed_call import FailedCall
+from aoti_debug.app.execute.operator_modules import OperatorModules
 from aoti_debug.app.execute.package_use import PackageUse
 from aoti_debug.app.execute.recorded_packages import RecordedPackages
 from aoti_debug.app.execute.replacements import USE, Replacements
@@ -35,8 +38,9 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.diagnosis.findings import Finding
+from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
+from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.run import configuration
 from aoti_debug.runs.run import options as run_options
 from aoti_debug.runs.run.options import RunOptions, Shown
@@ -48,7 +52,11 @@ _WHEN = "only packages that are compiled or loaded in the block are recorded"
 
 
 def record(
-    *, level: int | str | None = None, filters: Sequence[str] = (), out: str | Path | None = None
+    *,
+    level: int | str | None = None,
+    filters: Sequence[str] = (),
+    keep_inputs: bool = False,
+    out: str | Path | None = None,
 ) -> RecordedBlock:
     """Records every AOTInductor package that is compiled or loaded in a block.
 
@@ -65,6 +73,9 @@ def record(
     Args:
         level: 0 off, 1 save, 2 values, 3 kernel names, "hash" hashes only; None for AOTI_DEBUG_LEVEL, or 3.
         filters: patterns of kernel names; "!PATTERN" excludes. Empty: every launch.
+        keep_inputs: keep those of every call until the next ones, also on a GPU, and look at what it returns: whatever
+            the block ends in, `aoti_debug.triage(recorded)` can look into it. Otherwise those of a call that fails are
+            kept, if that is cheap.
         out: where run directories are made; None for AOTI_DEBUG_DIR, or `aoti-debug/runs`.
 
     Raises:
@@ -79,7 +90,7 @@ def record(
     )
     run_options.check(options)
     given = configuration.level_given(options)
-    return RecordedBlock(replace(options, level=Level.NAMES.value if given is None else given))
+    return RecordedBlock(replace(options, level=Level.NAMES.value if given is None else given), keep_inputs=keep_inputs)
 
 
 class RecordedBlock:
@@ -88,9 +99,10 @@ class RecordedBlock:
     Within the block, the attributes say what was recorded so far.
     """
 
-    def __init__(self, options: RunOptions) -> None:
+    def __init__(self, options: RunOptions, *, keep_inputs: bool) -> None:
         """Prepares it; use `record`."""
         self._options = options
+        self._keeps_inputs = keep_inputs
         self._base = (options.out or ResultKind.RUNS.place()).absolute()
         self._has_base = self._base.exists()
         self._runs: list[tuple[RecordedModel, ModelRun]] = []
@@ -126,17 +138,24 @@ class RecordedBlock:
         self._results = tuple(self._finished())
         if self._results:
             stamped_directories.link_latest(self._chosen.run.path)
-        elif self._base.is_dir():
-            stamped_directories.relink_latest(self._base, run_json.NAME)
-            if not self._has_base:
-                stamped_directories.remove_empty(self._base)
+        else:
+            self._relink()
+
+    def _relink(self) -> None:
+        """Lets `latest` lead to the newest run again, after those of the block were deleted."""
+        if not self._base.is_dir():
+            return
+        stamped_directories.relink_latest(self._base, run_json.NAME)
+        if not self._has_base:
+            stamped_directories.remove_empty(self._base)
 
     def _finished(self) -> Iterator[_Result]:
         for model, run in self._runs:
             if not run.is_over and not model.end():
                 self._notes.append(f"a call of {model.package.name} has not ended, and is recorded to its end")
             if run.has_begun:
-                yield _Result(run.finish())
+                ended = run.finish()
+                yield _Result(ended, run.call_in_question(ended))
             else:
                 run.remove()
 
@@ -159,7 +178,8 @@ class RecordedBlock:
         with self._lock:
             run = self._current.get(model)
             if run is None or run.is_over:  # an inner block has ended it
-                run = ModelRun(self._base, replace(self._options, package=model.package), model.manifest)
+                options = replace(self._options, package=model.package)
+                run = ModelRun(self._base, options, model.manifest, keeps_all=self._keeps_inputs)
                 self._current[model] = run
                 self._runs.append((model, run))
                 stamped_directories.link_latest(run.path)
@@ -191,6 +211,26 @@ class RecordedBlock:
         return self._chosen.run if self._all else None
 
     @property
+    def call(self) -> FailedCall | None:
+        """The call that a triage looks into, with its package and inputs; None if the block goes on, or kept no inputs.
+
+        It is the one with a fault, or else the first one whose results are not finite, or else the last one.
+        """
+        return self._chosen.call if self._all else None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The guilty launch; None without a fault."""
+        return self._chosen.diagnosed.verdict if self._all else None
+
+    def remove(self) -> None:
+        """Deletes the runs of the block, which has ended."""
+        for result in self._all:
+            stamped_directories.remove(result.run.path, None)
+        self._results = ()
+        self._relink()
+
+    @property
     def finding(self) -> Finding | None:
         """The fault; or, where values were recorded, outputs that are not finite; None without a run.
 
@@ -213,6 +253,9 @@ class RecordedBlock:
             return "nothing was recorded: no model of a recorded package was called in the block"
         return f"nothing was recorded: {_WHEN}"
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_html_(self) -> str:
         if not self._all:
             return f"<pre>{html.escape(str(self))}</pre>"
@@ -220,15 +263,27 @@ class RecordedBlock:
 
 
 class _Result:
-    """A run that has ended, with its finding."""
+    """A run with its finding, and the call to look into."""
 
-    def __init__(self, diagnosed: DiagnosedRun) -> None:
+    def __init__(self, diagnosed: DiagnosedRun, call: FailedCall | None = None) -> None:
         self.diagnosed = diagnosed
         self.run = diagnosed.run
+        self.call = call
 
     @cached_property
     def finding(self) -> Finding:
-        return finding_of(self.run, self.diagnosed.verdict)
+        found = finding_of(self.run, self.diagnosed.verdict)
+        if not found.kind.is_fault and self.call is not None and self.call.is_not_finite:
+            what = f"call {self.call.number} returned values that are not finite"
+            found = replace(found, kind=NONFINITE, what=what)
+        return self._with_triage(found) if found.kind.is_fault else found
+
+    def _with_triage(self, finding: Finding) -> Finding:
+        """The finding with the command that looks into its call."""
+        if self.call is None or self.call.inputs is None:
+            return finding
+        command = shlex.join(["aoti-debug", "triage", str(self.call.package), "--inputs", str(self.call.inputs)])
+        return replace(finding, next=(command, *finding.next))
 
 
 def _not_recorded() -> list[str]:
@@ -247,6 +302,7 @@ class _Blocks:
     """The blocks that are open in this process; the innermost one records."""
 
     def __init__(self) -> None:
+        self.operators = OperatorModules()
         self._open: list[RecordedBlock] = []
         self._replacements: Replacements | None = None
         self._lock = threading.RLock()
@@ -272,11 +328,12 @@ class _Blocks:
 
     @cached_property
     def _packages(self) -> RecordedPackages:
+        """Those of this process, in a folder that it deletes at its end."""
         scratch = contextlib.ExitStack()
         folder = scratch.enter_context(cache.scratch())
         process = os.getpid()
         atexit.register(lambda: scratch.close() if os.getpid() == process else None)
-        return RecordedPackages(folder)
+        return RecordedPackages(folder, self.operators)
 
     def remember_program(self, package: Any, program: Any, configs: Mapping[str, Any]) -> None:
         if self._open:
@@ -288,3 +345,8 @@ class _Blocks:
 
 
 _BLOCKS = _Blocks()
+
+
+def watch_operators() -> None:
+    """Notes from now on which modules register operators: what builds and triages packages imports them as well."""
+    _BLOCKS.operators.watch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 import weakref
@@ -12,6 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from aoti_debug.app.execute import failed_call as failed_calls
+from aoti_debug.app.execute import kept_inputs
+from aoti_debug.app.execute.failed_call import FailedCall
+from aoti_debug.app.execute.kept_inputs import KeptInputs
 from aoti_debug.app.execute.package_use import PackageUse
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.machine.files import atomic_write, stamped_directories
@@ -38,14 +43,17 @@ class ModelRun:
         base: where the directory is made.
         options: of what is recorded, of which package.
         manifest: of the package.
+        keeps_all: as of KeptInputs.
 
     Raises:
         UsageError: the directory cannot be made.
     """
 
-    def __init__(self, base: Path, options: RunOptions, manifest: Manifest) -> None:
+    def __init__(self, base: Path, options: RunOptions, manifest: Manifest, *, keeps_all: bool) -> None:
         self.path = stamped_directories.make(base, "out=DIR names another one")
         self.package = options.package
+        self.inputs = KeptInputs(str(self.package), self.path, self.package.stem, keeps_all=keeps_all)
+        self._keeps_all = keeps_all
         self.is_over = False  # the runtime records nothing more of it
         self._exit = Exit(ExitKind.CLEAN)
         info = configuration.run_info(manifest, options)
@@ -88,8 +96,20 @@ class ModelRun:
         kept = Path(run_directory.PACKAGES) / self.package.name
         (self.path / kept.parent).mkdir()
         atomic_write.link_or_copy(self.package, self.path / kept)
+        for module in self.package.parent.glob("*.py"):  # of operators of the program itself
+            shutil.copy(module, self.path / kept.parent)
         atomic_write.write_link(self.path / run_directory.PACKAGE, str(kept))
         return runner.finish(self.path, replace(self._info, exit=self._exit))
+
+    def call_in_question(self, ended: DiagnosedRun) -> FailedCall | None:
+        """The call with a fault, the first one whose results are known not to be finite, or else the last one.
+
+        Its inputs are kept, those of other calls are deleted. None where no inputs were to be kept and nothing failed.
+        """
+        called = failed_calls.called_packages(self.path, [ended])
+        found = failed_calls.failed_call(called) if self._keeps_all or ended.verdict is not None else None
+        kept_inputs.delete(self.path)
+        return found
 
     def remove(self) -> None:
         """Deletes its directory."""
@@ -131,6 +151,7 @@ class RecordedModel(PackageUse):
 
     def call(self, run: Callable[..., _Result], inputs: Any, *arguments: Any, **keywords: Any) -> _Result:
         """Calls the model in the run of the block; outside of all blocks nothing is recorded."""
+        __tracebackhide__ = True  # pytest shows the caller
         current = self._run(self)
         with self._lock:
             if self._calls == 0 and self._told is not None and self._told != (current, os.getpid()):
@@ -138,7 +159,10 @@ class RecordedModel(PackageUse):
             self._calls += 1
         try:
             with self._environment(current):
-                result = run(inputs, *arguments, **keywords)
+                if current is None:
+                    result = run(inputs, *arguments, **keywords)
+                else:
+                    result = current.inputs.call(run, inputs, *arguments, **keywords)
             self._told = (current, os.getpid())
             return result
         except BaseException as error:

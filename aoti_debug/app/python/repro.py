@@ -13,6 +13,7 @@ from aoti_debug.app.python.procedures import TriagedModel
 from aoti_debug.app.python.record import RecordedBlock
 from aoti_debug.app.torch_compile.cached_build import PACKAGE
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine.processes.child_process import sharing_search_path
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
@@ -115,4 +116,5 @@ def _run(call: GivenModel, user_code: UserCode) -> RunDir:
         package = builder.instrumented(Path(call.model), building, Steps(), has_inputs=call.has_inputs)
     inputs = model_files.write_inputs(call, folder.path)
     options = RunOptions(package, level=1, filters=(), inputs=inputs, out=folder.path, user_code=user_code)
-    return runner.run(options).run
+    with sharing_search_path():
+        return runner.run(options).run

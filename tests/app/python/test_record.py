@@ -87,6 +87,35 @@ def test_a_fault(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert "<iframe" in recorded._repr_html_()
 
 
+def test_the_call_that_a_triage_looks_into(
+    faulty_package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model: Any = None
+    for keep_inputs in (False, True):
+        with aoti_debug.record(keep_inputs=keep_inputs) as good:
+            model = model or loaded(faulty_package)
+            model(X)
+        assert (good.call is not None) == keep_inputs
+        if not keep_inputs:
+            with pytest.raises(UsageError, match="no call of the block is known to have failed"):
+                aoti_debug.triage(good)
+    with aoti_debug.record(keep_inputs=True) as recorded:
+        model(X)
+        model(X * float("nan"))
+        model(X)
+    call = recorded.call
+    assert call is not None
+    assert (call.number, call.is_not_finite) == (1, True)
+    assert str(recorded).startswith("NOT FINITE call 1 returned values that are not finite\n")
+    assert f"  next  aoti-debug triage {call.package} --inputs {call.inputs}\n" in str(recorded)
+    found = aoti_debug.triage(recorded, imports=["tests.faulty_ops"])
+    assert (found.finding.kind, found.finding.what) == (NONFINITE, "NaN in x, an input of the model")
+    recorded.remove()
+    assert recorded.runs == ()
+    assert open_run().path != call.run.path
+
+
 def test_a_model_that_other_threads_call(faulty_package: Path, tmp_path: Path) -> None:
     with aoti_debug.record(out=tmp_path) as recorded:
         # With one runner, torch waits for it and holds Python's lock, which the operator needs.

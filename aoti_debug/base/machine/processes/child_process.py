@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,21 @@ def changed_environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def sharing_search_path(*folders: str | Path) -> Iterator[None]:
+    """Lets this process and the Python processes that it starts find the modules in some folders.
+
+    The others find what this one finds as well, whatever has changed its search path.
+    """
+    before = list(sys.path)
+    sys.path += map(str, folders)
+    try:
+        with changed_environment({"PYTHONPATH": os.pathsep.join(sys.path)}):
+            yield
+    finally:
+        sys.path[:] = before
 
 
 def signal_name(number: int) -> str:

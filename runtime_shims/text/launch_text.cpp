@@ -10,8 +10,9 @@
 namespace aoti_debug {
 namespace {
 
-constexpr size_t kColumns = 100;
-constexpr size_t kLongestName = 60;
+constexpr size_t kColumns = 80;
+constexpr size_t kLongestName = 56;
+constexpr size_t kLoopCounts = 12;  // columns of " iteration 1" behind the name of a kernel
 constexpr std::string_view kMoreIndent = "        ";
 
 // Puts words into lines that begin with a prefix and end before the last column. Without `end` there are no lines.
@@ -158,7 +159,7 @@ LinePrefix::LinePrefix(const LaunchId& id, uint32_t thread) {
 void print_launch(std::string& text, const LinePrefix& prefix, Phase phase, const char* kernel, LoopCounts loops) {
   constexpr std::string_view kPhases[] = {"before ", "after  "};
   const std::string_view name(kernel), what = kPhases[phase == PHASE_BEFORE ? 0 : 1];
-  if (name.size() > kColumns - prefix.text().size() - 30) {
+  if (name.size() > kColumns - prefix.text().size() - what.size() - kLoopCounts) {
     text.append(prefix.text()).append(what).append(shortened(name));
   } else {
     char line[kColumns];

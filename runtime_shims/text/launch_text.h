@@ -1,4 +1,4 @@
-// The text of levels 2 and 3, at most 100 columns wide. Every function appends whole lines.
+// The text of levels 2 and 3, at most 80 columns wide. Every function appends whole lines.
 #pragma once
 
 #include <cstdint>

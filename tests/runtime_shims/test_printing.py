@@ -56,8 +56,8 @@ def test_counts_that_are_not_zero(printed: Printed) -> None:
 
 def test_exact_numbers(printed: Printed) -> None:
     lines = printed(torch.tensor([2**53 + 1, -(2**63)]), torch.tensor([1e300, 1 / 3], dtype=torch.float64))
-    assert lines[2].startswith(f"0.0       min {-(2**63)} at 1  max {2**53 + 1} at 0  ")
-    assert lines[3] == "0.0         std 4.61619e+18"
+    assert lines[2] == f"0.0       min {-(2**63)} at 1  max {2**53 + 1} at 0"
+    assert lines[3] == "0.0         mean -4.60718e+18  std 4.61619e+18"
     assert lines[4] == f"0.0       [{2**53 + 1}, {-(2**63)}]"
     assert lines[6] == "0.0       min 0.333333333333 at 1  max 1e+300 at 0  mean 5e+299  std 5e+299"
     assert lines[7] == "0.0       [1e+300, 0.333333333333]"
@@ -79,7 +79,7 @@ def test_exact_numbers(printed: Printed) -> None:
     ],
 )
 def test_values(printed: Printed, tensor: torch.Tensor, text: str) -> None:
-    assert printed(tensor)[3] == f"0.0       {text}"
+    assert printed(tensor)[-2] == f"0.0       {text}"
 
 
 def test_few_values_are_shown_and_kept(printed: Printed, journal: Decode) -> None:
@@ -92,10 +92,10 @@ def test_few_values_are_shown_and_kept(printed: Printed, journal: Decode) -> Non
     assert text.endswith("[" + ", ".join(f"{v:g}" for v in few.contiguous().view(-1).tolist()) + "]")
 
 
-def test_100_columns(printed: Printed) -> None:
+def test_80_columns(printed: Printed) -> None:
     lines = printed(torch.randn(64) * 1e-30, torch.randn(2, 3, 4, 5, 6, 1), name="n" * 300)
-    assert max(map(len, lines)) <= 100
-    assert max(map(len, lines)) > 90
+    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines)) > 70
     assert any("n" * 20 + "..." + "n" * 20 in line for line in lines)
 
 

@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,9 @@ from aoti_debug.app.cli.lines import print_lines, wants_no_colour
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, InternalError, TargetError
 from aoti_debug.base.machine.files import stamped_directories
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 VERBS = {
     "triage": "Find out why a model crashes, hangs or computes NaN.",
@@ -75,7 +78,7 @@ class Verbs(click.Group):
         if _imports_torch(args) and not _only_describes(ctx, args):
             _import_torch(ctx)
         try:
-            return super().resolve_command(ctx, args)
+            name, found, rest = super().resolve_command(ctx, args)
         except click.UsageError as error:
             command = _FOR_FILES.get(Path(args[0]).suffix)
             if command is not None:
@@ -85,6 +88,11 @@ class Verbs(click.Group):
                 line = shlex.join(["aoti-debug", similar, *args[1:]])
                 raise click.UsageError(f"there is no command {args[0]}; perhaps: {line}", ctx) from error
             raise
+        if name is not None and found is not None and not _only_describes(ctx, args) and _has_project():
+            from aoti_debug.app.cli.project_defaults import defaults_of  # most projects have no such table
+
+            ctx.default_map = {name: defaults_of(found, name, VERBS)}
+        return name, found, rest
 
     def make_context(self, *args: Any, **keywords: Any) -> click.Context:
         """The context of a command line; `--version` and the help are printed here."""
@@ -95,6 +103,13 @@ class Verbs(click.Group):
         """Runs the command."""
         with _closed_pipes():
             return super().invoke(ctx)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands that begin like that, without importing them; else the options."""
+        from click.shell_completion import CompletionItem  # only a completion needs it
+
+        found = [CompletionItem(name, help=text) for name, text in VERBS.items() if name.startswith(incomplete)]
+        return found or click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the list of commands into the help, without importing them."""
@@ -147,6 +162,11 @@ def _refuse_script(arguments: Sequence[str]) -> None:
             raise ArtifactError(
                 f"{word} is a Python script: {name} takes none", hint=f"aoti-debug triage {shlex.quote(word)}"
             )
+
+
+def _has_project() -> bool:
+    """True if the working directory, or one above it, has a pyproject.toml."""
+    return any((folder / "pyproject.toml").is_file() for folder in (Path.cwd(), *Path.cwd().parents))
 
 
 def _imports_torch(arguments: Sequence[str]) -> bool:
@@ -251,7 +271,10 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         code: Any = group.main(args=arguments, prog_name="aoti-debug", standalone_mode=False)
     except click.ClickException as error:
-        _print_error(error.format_message(), _usage_hint(error))
+        from aoti_debug.app.cli import project_defaults  # only an error needs it
+
+        place = f"{project_defaults.nearest()}: " if project_defaults.is_source(error) else ""
+        _print_error(f"{place}{error.format_message()}", _usage_hint(error))
         return error.exit_code
     except click.Abort:
         raise

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -20,6 +21,9 @@ from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.base.terminal_cells import UNLIMITED
 from aoti_debug.package.recording import levels
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem  # only a completion needs it
 
 
 def filters(text: str) -> Callable[[_Command], _Command]:
@@ -215,7 +219,30 @@ summaries = click.option(
     help="Keep the statistics of what each launch writes, of every call, in one small file: aoti-debug summaries.",
 )
 guards = click.option("--guards", is_flag=True, help="Also look for out-of-bounds writes and uninitialised reads.")
-run = click.option("--run", "run", metavar="DIR", help="A run directory, or its name.  [default: the newest run]")
+
+
+def completing(what: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """A function that finds what a shell offers for a parameter while it is typed.
+
+    Args:
+        what: the function of `completion` that finds it.
+    """
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        completion = importlib.import_module("aoti_debug.app.cli.completion")  # a command line that is run does without
+        found: list[CompletionItem] = getattr(completion, what)(context, parameter, incomplete)
+        return found
+
+    return complete
+
+
+run = click.option(
+    "--run",
+    "run",
+    metavar="DIR",
+    help="A run directory, or its name.  [default: the newest run]",
+    shell_complete=completing("runs"),
+)
 wide = click.option(
     "--wide",
     "columns",

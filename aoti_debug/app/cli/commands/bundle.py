@@ -18,7 +18,7 @@ _SIZE = 11  # columns
 
 
 @click.command("bundle")
-@click.argument("what", metavar="[RUN|TRIAGE]", required=False)
+@click.argument("what", metavar="[RUN|TRIAGE]", required=False, shell_complete=options.completing("runs"))
 @click.option(
     "-o",
     "--output",

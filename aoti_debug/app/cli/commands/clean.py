@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
@@ -13,7 +14,7 @@ from aoti_debug.views.results.made_results import made_results
 
 
 @click.command("clean")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=options.completing("results"))
 @click.option("--all", "all_", is_flag=True, help="Delete everything that `aoti-debug list` names.")
 @click.option(
     "--older-than", metavar="DAYS", type=click.FloatRange(min=0), help="Delete what was made longer ago than this."

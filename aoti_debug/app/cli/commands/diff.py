@@ -25,8 +25,8 @@ from aoti_debug.package.recording import levels
 
 
 @click.command("diff")
-@click.argument("a", metavar="A", type=click.Path(path_type=Path))
-@click.argument("b", metavar="B", type=click.Path(path_type=Path))
+@click.argument("a", metavar="A", type=click.Path(path_type=Path), shell_complete=options.completing("runs_and_files"))
+@click.argument("b", metavar="B", type=click.Path(path_type=Path), shell_complete=options.completing("runs_and_files"))
 @options.inputs("those of the run beside a model, or embedded ones", whose=" for both models")
 @click.option(
     "--calls",

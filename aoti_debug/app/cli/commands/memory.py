@@ -20,7 +20,13 @@ from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 
 
 @click.command("memory")
-@click.argument("what", metavar="[MODEL.pt2|RUN]", type=options.FilePath(), default=Path(LATEST))
+@click.argument(
+    "what",
+    metavar="[MODEL.pt2|RUN]",
+    type=options.FilePath(),
+    default=Path(LATEST),
+    shell_complete=options.completing("runs_and_files"),
+)
 @options.inputs("those embedded in it", whose=" for the model")
 @options.calls
 @options.user_code

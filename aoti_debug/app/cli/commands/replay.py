@@ -23,7 +23,13 @@ from aoti_debug.runs.show.detail import detail
 
 
 @click.command("replay")
-@click.argument("run", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
+@click.argument(
+    "run",
+    metavar="[RUN]",
+    required=False,
+    type=click.Path(path_type=Path),
+    shell_complete=options.completing("runs"),
+)
 @click.option(
     "--substitute",
     "substitutions",

@@ -19,7 +19,7 @@ from aoti_debug.views.summaries import page
 
 
 @click.command("report")
-@click.argument("what", metavar="[RUN|TRIAGE]", required=False)
+@click.argument("what", metavar="[RUN|TRIAGE]", required=False, shell_complete=options.completing("runs"))
 @options.page_output("The file to write.  [default: report/index.html in the directory of the run or triage]")
 @open_page.option()
 def command(*, what: str | None, output: Path | None, opens: bool) -> None:

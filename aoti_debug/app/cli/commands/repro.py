@@ -29,10 +29,11 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
 
 
 @click.command("repro")
-@click.argument("kernel", metavar="[LAUNCH|KERNEL]", default="")
+@click.argument("kernel", metavar="[LAUNCH|KERNEL]", default="", shell_complete=options.completing("launches"))
 @click.option(
     "--launch",
     metavar="CALL.LAUNCH",
+    shell_complete=options.completing("launches"),
     help="Which launch of the kernel.  [default: the one that the fault of the run is attributed to, else the first]",
 )
 @options.run

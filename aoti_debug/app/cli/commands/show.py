@@ -21,7 +21,9 @@ _OF_CALLS = ("operators", "where", "hashes", "eager")  # options that --calls ta
 
 
 @click.command("show")
-@click.argument("what", metavar="[RUN|KERNEL|NUMBER]", required=False)
+@click.argument(
+    "what", metavar="[RUN|KERNEL|NUMBER]", required=False, shell_complete=options.completing("runs_and_launches")
+)
 @options.run
 @click.option(
     "--phase",

@@ -24,7 +24,7 @@ LIMIT = 100  # rows
 
 
 @click.command("summaries")
-@click.argument("what", metavar="[RUN]", required=False)
+@click.argument("what", metavar="[RUN]", required=False, shell_complete=options.completing("runs"))
 @options.filters("Show only kernels whose name matches: 'triton_*', '!cpp_fused_*'.")
 @modules_and_lines("Show only launches")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with curves: report/summaries.html in the run.")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import TargetError
-from aoti_debug.base.machine.files import cgroup_memory
+from aoti_debug.base.frozen import dataclass
 
 RESERVED = 256 << 20  # bytes that are left for others
 _MEMORY = Path("/proc/meminfo")
+_NO_LIMIT = 1 << 60  # version 1 of control groups writes a number near 2^63
 
 
 def require_disk(needs: Iterable[tuple[Path, int]], what: str, *, hint: str, reserved: int = RESERVED) -> None:
@@ -49,7 +51,7 @@ def require_memory(size: int, what: str, *, hint: str) -> None:
     Raises:
         TargetError: it has not; the message has both numbers.
     """
-    free = [number for number in (_free_memory(), cgroup_memory.free_bytes()) if number is not None]
+    free = [number for number in (_free_memory(), free_in_groups()) if number is not None]
     if free and size > min(free):
         _refuse(what, size, "of memory", min(free), hint)
 
@@ -84,3 +86,60 @@ def bytes_of(path: Path) -> int:
             seen.add((found.st_dev, found.st_ino))
             total += found.st_blocks * 512
     return total
+
+
+@dataclass(frozen=True)
+class _Version:
+    """A version of control groups: the names of its files, and of what the system gives back when memory is scarce."""
+
+    folder: str
+    controller: str
+    limit: str
+    usage: str
+    reclaimable: tuple[str, ...]
+
+
+_VERSIONS = (
+    _Version("", "", "memory.max", "memory.current", ("active_file", "inactive_file", "slab_reclaimable")),
+    _Version(
+        "memory",
+        "memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        ("total_active_file", "total_inactive_file"),
+    ),
+)
+
+
+def free_in_groups(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """The bytes that this process may still use; None if no control group limits them, or Linux does not say.
+
+    Files that the system keeps in memory count as free.
+
+    Args:
+        groups: a line for each hierarchy, "NUMBER:CONTROLLERS:PATH".
+        root: where the hierarchies are mounted.
+    """
+    found: list[int] = []
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        for line in groups.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            for version in _VERSIONS:
+                if version.controller in controllers.split(","):
+                    found += _free_in(version, root / version.folder, path)
+    return min(found, default=None)
+
+
+def _free_in(version: _Version, mounted: Path, path: str) -> Iterator[int]:
+    """The bytes that a group, and each above it, leaves. In a container, its path may be one of the machine outside."""
+    group = mounted / path.lstrip("/")
+    for folder in (group, *group.parents):
+        if not folder.is_relative_to(mounted):
+            return
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            limit = int((folder / version.limit).read_text())  # ValueError: "max"
+            if limit < _NO_LIMIT:
+                used = int((folder / version.usage).read_text())
+                lines = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                counts = {line[0]: int(line[1]) for line in lines}
+                yield max(limit - used + sum(counts.get(name, 0) for name in version.reclaimable), 0)

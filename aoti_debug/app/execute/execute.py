@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from aoti_debug.app.execute import kept_inputs
+from aoti_debug.app.execute import kept_inputs, script_environment
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
-from aoti_debug.app.execute.replacements import ERROR, KEEPS_ALL
+from aoti_debug.app.execute.replacements import error_file
 from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import EXIT_FINDING, TargetError
 from aoti_debug.base.frozen import dataclass
@@ -28,13 +28,11 @@ from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.script_process import ScriptProcess, UserScript
 from aoti_debug.runs.run.supervise import Observer, Report
-from aoti_debug.runs.rundir import run_directory, run_json
+from aoti_debug.runs.rundir import breadcrumbs, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.run_json import EMBEDDED, Exit, ExitKind, RunInfo
+from aoti_debug.runs.rundir.run_json import EMBEDDED, Exit, ExitKind, RunInfo, RunStage
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 
-STARTUP = Path(__file__).with_name("startup")
-_USERS = "_AOTI_DEBUG_PYTHONPATH"  # which startup/sitecustomize.py restores
 _SHARED = ("stderr.log", crash_stacks.PYTHON, run_directory.PACKAGES)  # by the runs of a process
 _KILLED = 128  # and the number of the signal: what a shell says
 
@@ -81,7 +79,8 @@ def execute(
     began = time.monotonic()
     stopwatch.next("script")
     try:
-        environment = {**_environment(path, options), **({KEEPS_ALL: "1"} if chooses_call else {})}
+        recording = {**os.environ, **configuration.recording_variables(path, options, _level(options))}
+        environment = script_environment.with_startup(recording, keeps_all=chooses_call)
         process = ScriptProcess(script, environment, path)
     except OSError as error:
         stamped_directories.remove(path, base if is_new_base else None)
@@ -89,7 +88,7 @@ def execute(
     info = replace(info, pid=process.pid)
     run_json.write(info, path)
     report = process.watch(_LatestLinker(observer, path), stopwatch)
-    report.error = _kept_error(path / ERROR)
+    report.error = _kept_error(error_file(path, info.pid))
     stopwatch.next("read")
     if not (path / run_directory.MANIFEST).exists():
         stamped_directories.remove(path, base if is_new_base else None)
@@ -100,7 +99,7 @@ def execute(
     if failed is not None:
         failed = _moved_first(path, failed)
     ended = DiagnosedRun(run_directory.open_run(path))
-    others = tuple(map(run_directory.open_run, _inner_runs(path, info.pid)))
+    others = tuple(map(run_directory.open_run, _inner_runs(path)))
     stamped_directories.link_latest(path)
     result = runner.completed(ended, report, began)
     return ExecutedScript(_exit_code(report, has_finding=result.verdict is not None), result, others, failed)
@@ -151,15 +150,6 @@ def _info(script: UserScript, options: RunOptions) -> RunInfo:
     )
 
 
-def _environment(path: Path, options: RunOptions) -> dict[str, str]:
-    """This process's environment, the variables of the runtime, and what has Python import sitecustomize."""
-    users = os.environ.get("PYTHONPATH")
-    search = os.pathsep.join([str(STARTUP), *([users] if users else [])])
-    hidden = {} if users is None else {_USERS: users}
-    recording = configuration.recording_variables(path, options, _level(options))
-    return {**os.environ, **recording, "PYTHONPATH": search, **hidden}
-
-
 def _exit_code(report: Report, *, has_finding: bool) -> int:
     if report.returncode >= 0:
         return report.returncode
@@ -185,15 +175,29 @@ def _kept_error(file: Path) -> ErrorData | None:
 
 
 def _called_packages(path: Path, info: RunInfo, report: Report) -> tuple[CalledPackage, ...]:
-    """Writes down how the runs of the process ended; the first of them is that in the directory."""
-    folders = _inner_runs(path, info.pid)
-    ended = [_finished(path, info, report), *(_finished(one, run_json.read(one), report) for one in folders)]
+    """Writes down how the runs of the processes ended; the first of them is that in the directory."""
+    ended = [_finished(path, info, report)]
+    for folder in _inner_runs(path):
+        inner = run_json.read(folder)
+        ended.append(_finished(folder, inner, report) if inner.pid == info.pid else _finished_child(folder, inner))
     called = called_packages(path, ended)
     for one in called:
         link = one.run.path / run_directory.PACKAGE
         if one.package is not None and not link.exists():
             link.symlink_to(one.package)
+    for file in path.glob(error_file(path, "*").name):  # of processes that called no package
+        file.unlink()
     return called
+
+
+def _finished_child(folder: Path, info: RunInfo) -> DiagnosedRun:
+    """Writes down how a process ended that the script had started: only its records say so, and its own error."""
+    report = Report(Stopwatch("read"), stage=RunStage.CALL, error=_kept_error(error_file(folder.parent, info.pid)))
+    if report.error is not None:
+        return runner.finish(folder, replace(info, exit=runner.exit_of(report)))
+    breadcrumbs.preserve(folder)
+    crash_stacks.preserve(folder)
+    return DiagnosedRun(run_directory.open_run(folder))
 
 
 def _moved_first(path: Path, failed: FailedCall) -> FailedCall:
@@ -204,14 +208,17 @@ def _moved_first(path: Path, failed: FailedCall) -> FailedCall:
     return replace(failed, run=run_directory.open_run(path), inputs=inputs)
 
 
-def _inner_runs(path: Path, pid: int) -> list[Path]:
-    """The runs of the other packages of a process."""
-    found = [*path.glob(f"process-{pid}"), *path.glob(f"process-{pid}-*")]
-    return sorted(folder for folder in found if stamped_directories.has(folder, run_json.NAME))
+def _inner_runs(path: Path) -> list[Path]:
+    """The runs of other packages, and of other processes, in the order in which those of a process began."""
+    found = [folder for folder in path.glob("process-*") if stamped_directories.has(folder, run_json.NAME)]
+    return sorted(found, key=lambda folder: [int(number) for number in folder.name.split("-")[1:]])
 
 
 def _finished(path: Path, info: RunInfo, report: Report) -> DiagnosedRun:
     opened = run_directory.open_run(path)
+    process = info.pid if opened.journal is None else opened.journal.header.pid
+    if process != info.pid:  # one that the script had started was the first to call a package
+        report = replace(report, error=_kept_error(error_file(path, process)), returncode=0)
     ended = _exit(report)
     is_open = any(launch.status is LaunchStatus.OPEN for launch in opened.launches)
     if report.returncode > 0 and is_open:

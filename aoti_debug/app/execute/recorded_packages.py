@@ -146,6 +146,9 @@ class RecordedPackages:
             if package.path.stat().st_size < LARGE:
                 made = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work, user_code))
                 atomic_write.link_or_copy(made / PACKAGE, path)
+                if compiled is not None:  # a process that only loads the package gets the model lines, too
+                    loaded = _key(identity, model, None, user_code)
+                    cache.entry(_CACHE, loaded, lambda work: atomic_write.link_or_copy(path, work / PACKAGE))
             else:
                 with cache.scratch() as work:
                     _build(package, model, compiled, work, user_code)

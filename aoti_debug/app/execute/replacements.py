@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from aoti_debug.app.execute.after_import import AfterImport
 from aoti_debug.app.execute.operator_modules import OperatorModules
+from aoti_debug.app.execute.script_environment import ScriptSettings
 from aoti_debug.base.native import python_stacks
 
 if TYPE_CHECKING:
     from aoti_debug.app.execute.package_use import ReplacedPackages
 
-_RUN = "AOTI_DEBUG_RUN"
-KEEPS_ALL = "_AOTI_DEBUG_KEEPS_ALL"  # set where the inputs of every call are to be kept
 _PYTHON_STACKS = "python.txt"
-ERROR = "error.json"
 _OF_MODEL = "_aoti_debug_of_model"  # the attribute of an exception that a call of a model has raised
 _LONGEST_CHAIN = 20  # of exceptions that were raised while another one was handled
 _RUNNERS = tuple(f"AOTIModelContainerRunner{device}" for device in ("Cpu", "Cuda", "Xpu", "Mps"))
@@ -34,14 +32,18 @@ _CHANGES = ("load_constants", "update_constant_buffer")  # and those that may la
 
 
 def install() -> None:
-    """Prepares the replacements, and writes Python's call stack to the run directory if the process dies."""
-    run = Path(os.environ[_RUN])
-    python_stacks.enable(run / _PYTHON_STACKS)
-    atexit.register(_keep_error, run / ERROR, os.getpid())
-    keeps_all = os.environ.pop(KEEPS_ALL, "") == "1"
+    """Prepares the replacements in a process of a script.
+
+    If the script itself dies, not a process that it has started, Python's call stack is written to the run directory.
+    """
+    settings = ScriptSettings()
+    if not settings.is_child:
+        python_stacks.enable(settings.run / _PYTHON_STACKS)
+    atexit.register(_keep_error, settings.run)
+    settings.cover_children()
     modules = OperatorModules()
     modules.watch()
-    Replacements(functools.cache(lambda: _packages(run, modules, keeps_all=keeps_all))).install()
+    Replacements(functools.cache(lambda: _packages(settings, modules))).install()
 
 
 class Replacements:
@@ -80,12 +82,13 @@ class Replacements:
             setattr(owner, name, value)
 
 
-def _keep_error(file: Path, process: int) -> None:
-    """Writes down the error that ended the script, if a model or a device has raised it: a launch may have caused it.
+def error_file(run: Path, process: int | str) -> Path:
+    """The file of the error that ended a process of a script."""
+    return run / f"error-{process}.json"
 
-    Args:
-        process: the script's, not one that it has forked.
-    """
+
+def _keep_error(run: Path) -> None:
+    """Writes down the error that ended the process, if a model or a device has raised it: a launch may be the cause."""
     error = getattr(sys, "last_value", None)  # which Python sets for an exception that nobody has caught
     for _ in range(_LONGEST_CHAIN):
         if error is None or isinstance(getattr(error, "error_code", None), int) or hasattr(error, _OF_MODEL):
@@ -93,17 +96,18 @@ def _keep_error(file: Path, process: int) -> None:
         error = error.__cause__ or error.__context__
     else:
         error = None
-    if os.getpid() == process and error is not None:
+    if error is not None:
         from aoti_debug.base.machine.files import json_data
         from aoti_debug.base.machine.processes.messages import ErrorData
 
+        file = error_file(run, os.getpid())
         file.write_text(json_data.to_text(ErrorData.from_exception(error)), encoding="utf-8")
 
 
-def _packages(run: Path, modules: OperatorModules, *, keeps_all: bool) -> ReplacedPackages:
+def _packages(settings: ScriptSettings, modules: OperatorModules) -> ReplacedPackages:
     from aoti_debug.app.execute.recorded_packages import RecordedPackages  # only a script that has a package waits
 
-    return RecordedPackages(run, modules, keeps_all=keeps_all)
+    return RecordedPackages(settings.run, modules, keeps_all=settings.keeps_all)
 
 
 def compilers(inductor: Any, packages: Callable[[], ReplacedPackages]) -> dict[str, Any]:

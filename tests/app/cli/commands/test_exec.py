@@ -58,6 +58,11 @@ models = [load_package("model.pt2") for _ in range(3)]
 print(*(model(x).sum().item() for model in models))
 """
 
+STARTS = """
+import subprocess, sys
+subprocess.run([sys.executable, "loads.py"], check=True)
+"""
+
 CRASHES = """
 import torch
 from tests import faulty_ops
@@ -216,7 +221,13 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     assert run.level == 4
     assert len(list(run.path.glob("process-*"))) == 2
     assert loaded.stderr.count("also: 1 launch of model-") == 2
-    assert "model.pt2 was instrumented before" in executed(tmp_path, "loads.py").stderr
+    (tmp_path / "starts.py").write_text(STARTS)
+    started = executed(tmp_path, "starts.py")
+    assert started.stderr.count("model.pt2 was instrumented before") == 1
+    assert (started.returncode, started.stdout) == (0, loaded.stdout)
+    run = open_run(base=base)
+    assert len(list(run.path.glob("process-*"))) == 2
+    assert all(site.provenance.source for site in run.manifest.sites)  # those of the process that compiled it
 
     crashed = executed(tmp_path, "--flight", "4", "crashes.py", FAULTY_OPS="segv")
     assert (crashed.returncode, crashed.stdout) == (1, "before\n")

@@ -1,0 +1,89 @@
+"""The environment of a script's processes: what has Python import sitecustomize, unseen by the script.
+
+Each process takes these variables out of `os.environ`, and leaves them in the environment that C functions see: that is
+what processes get that it starts without an environment of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aoti_debug.app.execute.after_import import AfterImport
+
+_STARTUP = Path(__file__).with_name("startup")
+_SEARCH = "PYTHONPATH"
+_USERS = "_AOTI_DEBUG_PYTHONPATH"  # which startup/sitecustomize.py restores
+_CHILD = "_AOTI_DEBUG_CHILD"  # set in the processes that the script starts
+_KEEPS_ALL = "_AOTI_DEBUG_KEEPS_ALL"  # set where the inputs of every call are to be kept
+_RUN = "AOTI_DEBUG_RUN"
+_WITHOUT_MODELS = ("aoti_debug", "torch._inductor")  # whose processes compile
+
+
+def with_startup(variables: Mapping[str, str], *, keeps_all: bool) -> dict[str, str]:
+    """The environment of a script's process."""
+    users = variables.get(_SEARCH)
+    added = {_SEARCH: os.pathsep.join([str(_STARTUP), *([users] if users else [])])}
+    if users is not None:
+        added[_USERS] = users
+    if keeps_all:
+        added[_KEEPS_ALL] = "1"
+    return {**variables, **added}
+
+
+class ScriptSettings:
+    """What this process of a script was told.
+
+    Attributes:
+        run: the run directory.
+        keeps_all: the inputs of every call are to be kept.
+        is_child: the script has started the process.
+    """
+
+    def __init__(self) -> None:
+        """Takes the variables out of os.environ."""
+        self.run = Path(os.environ[_RUN])
+        self.keeps_all = os.environ.pop(_KEEPS_ALL, "") == "1"
+        self.is_child = os.environ.pop(_CHILD, "") == "1"
+
+    def cover_children(self) -> None:
+        """Has the Python processes that this one starts do the same.
+
+        Not those that get an environment without the variables of the run.
+        """
+        for name, value in self._of_child(os.environ).items():
+            if os.environ.get(name) != value:
+                os.putenv(name, value)
+        if "subprocess" in sys.modules:
+            self._replace(sys.modules["subprocess"])
+        else:
+            sys.meta_path.insert(0, AfterImport({"subprocess": self._replace}))
+
+    def _of_child(self, variables: Mapping[str, str]) -> dict[str, str]:
+        return {**with_startup(variables, keeps_all=self.keeps_all), _CHILD: "1"}
+
+    def _replace(self, subprocess: Any) -> None:
+        original = subprocess.Popen.__init__
+
+        @functools.wraps(original)
+        def __init__(process: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+            variables = kwargs.get("env")
+            if isinstance(variables, Mapping) and _RUN in variables and not _compiles(sys._getframe(1)):
+                kwargs["env"] = self._of_child(variables)
+            original(process, *args, **kwargs)
+
+        subprocess.Popen.__init__ = __init__
+
+
+def _compiles(frame: Any) -> bool:
+    """True if a process is started by code whose processes compile."""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name != "subprocess":
+            return name.startswith(_WITHOUT_MODELS)
+        frame = frame.f_back
+    return False

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _CACHE = "script-package"
 _CHANGING = (".cpp", ".data/serialization_id")  # members that differ in two equal compilations
+_LINES = "model lines"  # stands for whichever program a package was compiled from
 _OWN_CONFIG = "aot_inductor.package"  # that torch adds to those of the user
 
 
@@ -137,7 +138,9 @@ class RecordedPackages:
     def _make(self, package: Artifact, model: str, compiled: _Compiled | None, identity: str) -> Path:
         """Builds the instrumented package, or takes it from the cache."""
         user_code = self._user_code()
-        key = _key(identity, model, compiled, user_code)
+        key, with_lines = (_key(identity, model, program, user_code) for program in (compiled, _LINES))
+        if compiled is None and cache.find(_CACHE, with_lines) is not None:  # another process has compiled it
+            key = with_lines
         path = self._folder / f"{package.path.stem}-{key[:8]}.pt2"
         self._folder.mkdir(exist_ok=True)
         if cache.find(_CACHE, key) is not None:
@@ -146,9 +149,8 @@ class RecordedPackages:
             if package.path.stat().st_size < LARGE:
                 made = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work, user_code))
                 atomic_write.link_or_copy(made / PACKAGE, path)
-                if compiled is not None:  # a process that only loads the package gets the model lines, too
-                    loaded = _key(identity, model, None, user_code)
-                    cache.entry(_CACHE, loaded, lambda work: atomic_write.link_or_copy(path, work / PACKAGE))
+                if compiled is not None:
+                    cache.entry(_CACHE, with_lines, lambda work: atomic_write.link_or_copy(path, work / PACKAGE))
             else:
                 with cache.scratch() as work:
                     _build(package, model, compiled, work, user_code)
@@ -207,8 +209,10 @@ def _identity(package: str | Path | IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _key(identity: str, model: str, compiled: _Compiled | None, user_code: UserCode) -> str:
-    program = "" if compiled is None else cached_build.program_key(compiled.program, compiled.configs)
+def _key(identity: str, model: str, compiled: _Compiled | str | None, user_code: UserCode) -> str:
+    program = compiled or ""
+    if isinstance(program, _Compiled):
+        program = cached_build.program_key(program.program, program.configs)
     toolchain = Toolchain(find_compiler(), find_torch())
     code = (*user_code.imports, *user_code.library_paths)
     return toolchain.key(__version__, str(abi.ABI_VERSION), identity, model, program, *code)

@@ -36,7 +36,7 @@ def with_startup(variables: Mapping[str, str], *, keeps_all: bool) -> dict[str, 
 
 
 class ScriptSettings:
-    """What this process of a script was told.
+    """The settings of a process of a script, which its environment tells.
 
     Attributes:
         run: the run directory.

@@ -227,7 +227,7 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     assert (started.returncode, started.stdout) == (0, loaded.stdout)
     run = open_run(base=base)
     assert len(list(run.path.glob("process-*"))) == 2
-    assert all(site.provenance.source for site in run.manifest.sites)  # those of the process that compiled it
+    assert any(site.provenance.source for site in run.manifest.sites)  # of the process that compiled it
 
     crashed = executed(tmp_path, "--flight", "4", "crashes.py", FAULTY_OPS="segv")
     assert (crashed.returncode, crashed.stdout) == (1, "before\n")

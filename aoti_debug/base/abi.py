@@ -7,6 +7,7 @@ counterpart in the two headers. The enums that the manifest needs too (form, rol
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from enum import Enum, IntFlag
 from functools import cached_property
 from pathlib import Path
@@ -59,6 +60,24 @@ class Variable(str, Enum):
     # Of Inductor's intermediate value printer; used if the ones above are not set.
     PRINTER_LEVEL = "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER"
     PRINTER_FILTER = "AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT"
+
+
+_OWN_VARIABLES = "AOTI_DEBUG_"
+
+
+def unknown_variables(names: Iterable[str]) -> list[str]:
+    """A warning for each name of a variable that looks like one of ours and is none, with the most similar one."""
+    known = [variable.value for variable in Variable]
+    unknown = sorted(name for name in names if name.startswith(_OWN_VARIABLES) and name not in known)
+    if not unknown:
+        return []
+    import difflib  # few environments need it
+
+    lines = []
+    for name in unknown:
+        similar = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+        lines.append(f"warning: {name} is not known" + (f"; perhaps {similar[0]}" if similar else ""))
+    return lines
 
 
 class Level(int, Enum):

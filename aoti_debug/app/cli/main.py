@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aoti_debug.app.cli.lines import print_lines, wants_no_colour
-from aoti_debug.base import wording
+from aoti_debug.base import abi, wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, InternalError, TargetError
 from aoti_debug.base.machine.files import stamped_directories
 
@@ -236,7 +236,7 @@ def group(context: click.Context) -> None:
     """
     if wants_no_colour():
         context.color = False
-    _warn_of_unknown_variables()
+    print_lines(abi.unknown_variables(os.environ), err=True)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -251,15 +251,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
             print_lines(interrupted_lines(made), err=True)
             return INTERRUPTED
-
-
-def _warn_of_unknown_variables() -> None:
-    """Prints a warning of each variable that looks like one of ours and is none."""
-    names = [name for name in os.environ if name.startswith("AOTI_DEBUG_")]
-    if names:
-        from aoti_debug.app.cli import unknown_variables  # most environments have none
-
-        print_lines(unknown_variables.warnings(names), err=True)
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ToolchainError, UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine import cache, cache_size
+from aoti_debug.base.machine import cache
 from aoti_debug.base.machine import compiler as compilers
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.processes import child_process
@@ -206,9 +206,9 @@ def _results() -> MachineCheck:
 def _cache() -> MachineCheck:
     """Checks the cache, and says what it takes."""
     check = _directory("cache", cache.directory(), "export XDG_CACHE_HOME=DIR names another place")
-    taken = sum(entry.bytes for entry in cache_size.entries(cache.directory()))
-    rest = "" if taken <= cache_size.LIMIT else ", the next build deletes what is above that"
-    bound = f"it takes {_size(taken)} of at most {_size(cache_size.LIMIT)}{rest}; aoti-debug clean --cache empties it"
+    taken = sum(entry.bytes for entry in cache.cached_entries(cache.directory()))
+    rest = "" if taken <= cache.LIMIT else ", the next build deletes what is above that"
+    bound = f"it takes {_size(taken)} of at most {_size(cache.LIMIT)}{rest}; aoti-debug clean --cache empties it"
     return replace(check, found=f"{check.found}; {bound}")
 
 

@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from aoti_debug.base.errors import ToolchainError
-from aoti_debug.base.machine import cache_size, user_directories
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import user_directories
+from aoti_debug.base.machine.files.free_space import bytes_of
 
 
 def make() -> str:
@@ -42,6 +44,9 @@ UNUSED_AFTER = 14 * 86400.0  # seconds; older entries are deleted when a new one
 ABANDONED_AFTER = 86400.0  # seconds; older scratch directories belong to builds that were killed
 KEPT_ENTRIES = 12  # of one kind; a precompiled header takes 150 MB
 KEPT_LOGS = 20
+LIMIT = 2 << 30  # bytes
+IN_USE = 600.0  # seconds; what was used since may be in use
+_NEEDED = frozenset({"locks", "scratch", "durations", "made_here"})  # small, or of processes that run
 
 
 def directory() -> Path:
@@ -73,7 +78,7 @@ def entry(kind: str, name: str, fill: Fill, kept: int = KEPT_ENTRIES) -> Path:
     """Returns the directory of an entry; a missing one is made by `fill` in an empty directory, which is then renamed.
 
     An exception of `fill` is passed on and leaves no entry. Of one kind, `kept` entries are kept at most; of all kinds
-    together, what takes less than `cache_size.LIMIT`.
+    together, what takes less than `LIMIT`.
     """
     found = find(kind, name)
     if found is not None:
@@ -92,7 +97,7 @@ def entry(kind: str, name: str, fill: Fill, kept: int = KEPT_ENTRIES) -> Path:
             except OSError:
                 if not path.is_dir():
                     raise
-    cache_size.shrink(directory())
+    shrink(directory())
     return path
 
 
@@ -156,3 +161,59 @@ def _delete_old(folder: Path, age: float, count: int) -> None:
     for position, (used_at, path) in enumerate(entries):
         if used_at < limit or position >= count:
             shutil.rmtree(path, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class CachedEntry:
+    """A file or directory of the cache that can be made again.
+
+    Attributes:
+        bytes: on the disk.
+        used: when it was used last, in seconds since 1970.
+    """
+
+    path: Path
+    bytes: int
+    used: float
+
+
+def cached_entries(root: Path) -> list[CachedEntry]:
+    """The entries that can be deleted, the least recently used first."""
+    found = []
+    for path in _deletable(root):
+        with contextlib.suppress(FileNotFoundError):  # another process has deleted it
+            found.append(CachedEntry(path, bytes_of(path), path.lstat().st_mtime))
+    return sorted(found, key=lambda entry: entry.used)
+
+
+def _deletable(root: Path) -> Iterator[Path]:
+    """The entries of every kind; of files that lie beside the kinds, none."""
+    for kind in root.iterdir():
+        if kind.name not in _NEEDED and kind.is_dir() and not kind.is_symlink():
+            with contextlib.suppress(FileNotFoundError):
+                yield from kind.iterdir()
+
+
+def shrink(root: Path, limit: int = LIMIT) -> int:
+    """Deletes the least recently used entries until the others take less than a limit; returns the bytes deleted.
+
+    What may be in use stays, so that the cache may be larger for a while.
+    """
+    known, deleted = cached_entries(root), 0
+    excess = sum(entry.bytes for entry in known) - limit
+    newest = time.time() - IN_USE
+    for entry in known:
+        if deleted >= excess or entry.used > newest:
+            break
+        delete_entry(entry)
+        deleted += entry.bytes
+    return deleted
+
+
+def delete_entry(entry: CachedEntry) -> None:
+    """Deletes an entry; one that another process deletes, too, is no error."""
+    if entry.path.is_dir() and not entry.path.is_symlink():
+        shutil.rmtree(entry.path, ignore_errors=True)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(entry.path)

@@ -379,6 +379,4 @@ def _is_alive(info: RunInfo) -> bool:
     """True if the run's process is alive: a process of its id on this machine that did not start after the run."""
     if info.rank is not None and info.rank.machine != ranks_directory.machine_name():
         return False
-    from aoti_debug.base.machine.processes import process_age  # a run that has said how it ended does without it
-
-    return process_age.is_running_since(info.pid, run_json.started_at(info).timestamp())
+    return stamped_directories.is_running_since(info.pid, run_json.started_at(info).timestamp())

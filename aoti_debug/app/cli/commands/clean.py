@@ -8,9 +8,8 @@ from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_lines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
-from aoti_debug.base.machine import cache, cache_size
-from aoti_debug.views.results.delete_results import Unwanted, delete, unwanted
-from aoti_debug.views.results.made_results import made_results
+from aoti_debug.base.machine import cache
+from aoti_debug.views.results.made_results import Unwanted, delete, made_results, unwanted
 
 
 @click.command("clean")
@@ -53,10 +52,10 @@ def command(
         if not dry_run:
             delete(free)
     if of_cache:
-        entries = cache_size.entries(cache.directory())
+        entries = cache.cached_entries(cache.directory())
         size = sum(entry.bytes for entry in entries)
         lines.append(f"cache  {wording.byte_size(size)}")
         freed += size
         for entry in () if dry_run else entries:
-            cache_size.delete(entry)
+            cache.delete_entry(entry)
     print_lines([*lines, f"{wording.byte_size(freed)} {'would be deleted' if dry_run else 'deleted'}"])

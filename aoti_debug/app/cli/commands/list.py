@@ -10,7 +10,7 @@ import click
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.base import terminal_cells, wording
-from aoti_debug.base.machine import cache, cache_size
+from aoti_debug.base.machine import cache
 from aoti_debug.base.terminal_cells import Column, Sentence
 from aoti_debug.views.results.made_results import MadeResult, made_results
 
@@ -34,7 +34,7 @@ def command(*, as_json: bool) -> None:
     results = made_results()
     sizes = [result.bytes for result in results]
     root = cache.directory()
-    cached = sum(entry.bytes for entry in cache_size.entries(root))
+    cached = sum(entry.bytes for entry in cache.cached_entries(root))
     if as_json:
         listed = [_document(result, size) for result, size in zip(results, sizes, strict=True)]
         print_json({"format": FORMAT, "results": listed, "cache": {"path": str(root), "bytes": cached}})

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,6 +26,7 @@ from aoti_debug.base.machine.files import atomic_write, results_home
 
 LATEST = "latest"
 _NOTED: ContextVar[list[Path] | None] = ContextVar("noted", default=None)
+_CLOCK_ERROR = 5.0  # seconds
 _STAMP = re.compile(r"\d{8}-\d{6}-\d+(-\d+)?", re.ASCII)
 
 
@@ -241,3 +243,16 @@ def has(path: Path, marker: str) -> bool:
         return (path / marker).is_file()
     except (OSError, ValueError):  # ValueError: a null character
         return False
+
+
+def is_running_since(pid: int, started: float) -> bool:
+    """True if a process of this number runs that began at a time, in seconds since 1970, or before; no zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+    except OSError:
+        return False
+    if fields[0] in ("Z", "X"):
+        return False
+    age = uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return age >= time.time() - started - _CLOCK_ERROR

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aoti_debug.base import wording
+from aoti_debug.base.abi import NoteCode
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kind, Manifest
@@ -19,6 +20,7 @@ from aoti_debug.repro.recorded_launch import RecordedLaunch, fault_of, find_laun
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.runs.rundir.formats.tensor_content import bytes_of
+from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
         say(f"recorded in {opened.path}")
         recorded = _recorded(diagnosed, opened.launch(selected.id))
         arguments = arguments_of(recorded)
-    _check_complete(recorded, arguments)
+    _check_complete(opened, recorded, arguments)
     contents = generate(recorded, opened.manifest, arguments)
     tensors = tensor_files(arguments)
     if options.one_file is None:
@@ -138,10 +140,17 @@ def _header(recorded: RecordedLaunch, manifest: Manifest) -> KernelHeader | None
     return None if kernel is None else kernel_header.find(manifest.compiler, kernel.source)
 
 
-def _check_complete(recorded: RecordedLaunch, arguments: ReproArguments) -> None:
+def missing_inputs(diagnosed: DiagnosedRun, launch: Launch) -> tuple[str, ...]:
+    """A text for each input of a faulty launch that a replay needs and its run did not save, with the reason."""
+    return tuple(arguments_of(recorded_launch(diagnosed.run, launch, "a fault")).missing(fault=True))
+
+
+def _check_complete(run: RunDir, recorded: RecordedLaunch, arguments: ReproArguments) -> None:
     missing = list(arguments.missing(fault=bool(recorded.fault)))
     if missing:
+        stops = (note.text for note in run.timeline.notes if note.code == NoteCode.RECORDING_STOPPED)
         raise RunDirError(
-            f"launch {recorded.id} of {recorded.site.kernel} cannot be replayed; not saved: {'; '.join(missing)}",
+            f"launch {recorded.id} of {recorded.site.kernel} cannot be replayed; not saved: "
+            + "; ".join([*missing, *stops]),
             hint="AOTI_DEBUG_MAX_BYTES, AOTI_DEBUG_MAX_FILES and AOTI_DEBUG_MAX_TENSOR_BYTES limit what is saved",
         )

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from aoti_debug.app.cli import main
+from aoti_debug.base.abi import Phase, SaveStatus
+from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.package.pt2 import archive
+from aoti_debug.package.weights_file import WeightsPlace
+from aoti_debug.runs.rundir.load_tensors import load_launch
+from aoti_debug.runs.rundir.run_directory import open_run
 
 pytestmark = [
     pytest.mark.cuda,
@@ -67,3 +73,43 @@ def test_a_clean_model_is_compared_with_its_program(
     monkeypatch.chdir(tmp_path)
     assert main.run(["triage", str(program)]) == 0
     assert "outputs finite, 3 of 3 launches computed what the program says" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def package(program: Path) -> Path:
+    path = program.with_name("package.pt2")
+    builder.build_report(BuildOptions(program, output=path, weights=WeightsPlace.BY_REFERENCE))
+    return path
+
+
+def test_a_run_copies_no_weight_that_the_program_has(
+    program: Path, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["run", str(package), "--level", "1"]) == 0
+    assert "1 weight of 585.9 MiB not copied" in " ".join(capsys.readouterr().out.split())
+    run = open_run()
+    assert sum(path.stat().st_size for path in run.path.rglob("*.safetensors")) < 8 << 20
+    launch = next(launch for launch in run.launches if any(a.name == "table_weight" for a in launch.args))
+    (saved,) = (a.files[Phase.BEFORE] for a in launch.args if a.name == "table_weight")
+    assert saved.status is SaveStatus.REFERRED
+    table = torch.export.load(program).state_dict["table.weight"]
+    assert torch.equal(load_launch(run, launch, Phase.BEFORE, device="cpu")["table_weight"], table.cpu())
+
+
+def test_weights_that_do_not_fit_into_the_memory_that_is_free(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    taken = []
+    while (room := torch.cuda.mem_get_info()[0] - (512 << 20)) > 1 << 20:
+        taken.append(torch.empty(min(room, 4 << 30), dtype=torch.uint8, device="cuda"))
+    try:
+        assert main.run(["run", str(package)]) == 5
+    finally:
+        del taken
+        torch.cuda.empty_cache()
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: the weights of the model need 586.0 MiB")
+    assert " of the memory of cuda:0, and " in error
+    assert hint.startswith("hint: nvidia-smi shows ")

@@ -9,6 +9,7 @@ from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.base.errors import TargetError
 from aoti_debug.compare.locate_operator import LocatedOperand, trace_fault
 from aoti_debug.package.launch_traits import traits_of
+from aoti_debug.repro.repro import missing_inputs
 from aoti_debug.runs.diagnosis.diagnose import DEATHS
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, Finding
@@ -108,8 +109,10 @@ def reproduced(first: RunResult, runs: TriageRuns, tries: int) -> Suspicion:
         if waiting.verdict is not None and waiting.verdict.launch is not None:
             result, verdict = waiting, waiting.verdict
     finding = finding_of(result.run, verdict, argument_sentences(verdict))
-    if verdict.launch is None or result.run.state is ExitKind.TIMEOUT:
+    if verdict.launch is None:
         return Suspicion(finding, result.diagnosed)
+    if result.run.state is ExitKind.TIMEOUT and not missing_inputs(result.diagnosed, verdict.launch):
+        return Suspicion(finding, result.diagnosed)  # it need not hang once more
     return _again(finding, verdict.launch, result.diagnosed, runs, tries)
 
 
@@ -134,7 +137,7 @@ def _again(finding: Finding, launch: Launch, first: DiagnosedRun, runs: TriageRu
             if attempt > 1:
                 said = f"it came in 2 of {attempt + 1} runs{how}"
                 finding = replace(finding, evidence=(*finding.evidence, said))
-            return Suspicion(finding, result.diagnosed)
+            return _more_complete(finding, guilty, result.diagnosed, launch, first)
         if guilty is not None:
             said = f"another run failed in {guilty.id} {guilty.kernel}: {result.verdict.what if result.verdict else ''}"
             finding = replace(finding, evidence=(*finding.evidence, said.partition("\n")[0]))
@@ -142,6 +145,17 @@ def _again(finding: Finding, launch: Launch, first: DiagnosedRun, runs: TriageRu
         f"it came in 1 of {wording.pluralize(tries + 1, 'run')}{how}: the inputs are those of the run in which it came"
     )
     return _kept(replace(finding, evidence=(*finding.evidence, said)), launch, first)
+
+
+def _more_complete(
+    finding: Finding, guilty: Launch, second: DiagnosedRun, launch: Launch, first: DiagnosedRun
+) -> Suspicion:
+    """The fault in the second run; in the first one if only the flight recorder has all inputs of the launch."""
+    missing = missing_inputs(second, guilty)
+    if not missing or missing_inputs(first, launch):
+        return Suspicion(finding, second)
+    said = f"the second run has not all of its inputs, the flight recorder has: {'; '.join(missing)}"
+    return Suspicion(replace(finding, warnings=(*finding.warnings, said)), first)
 
 
 def _kept(finding: Finding, launch: Launch, first: DiagnosedRun) -> Suspicion:

@@ -214,6 +214,7 @@ def of_hang(finding: Finding, confirmation: Confirmation) -> Finding:
         confirmed_by=tuple(_line(t) for t in hung),
         contradicted_by=tuple(_line(t) for t in ended),
         **_repro(confirmation),
+        warnings=(*finding.warnings, *_refusals(confirmation)),
     )
 
 
@@ -225,8 +226,13 @@ def _with(finding: Finding, confirmation: Confirmation, expected: str) -> Findin
         confirmed_by=tuple(_line(t) for t in ran if t.evidence.outcome == expected),
         contradicted_by=tuple(_line(t) for t in ran if t.evidence.outcome != expected),
         **_repro(confirmation),
-        warnings=(*finding.warnings, *(_line(t) for t in failed)),
+        warnings=(*finding.warnings, *(_line(t) for t in failed), *_refusals(confirmation)),
     )
+
+
+def _refusals(confirmation: Confirmation) -> tuple[str, ...]:
+    """The reasons why there is no repro; none where there is one."""
+    return confirmation.refused if confirmation.repro is None else ()
 
 
 def _repro(confirmation: Confirmation) -> dict[str, Any]:

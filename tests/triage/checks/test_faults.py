@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from aoti_debug.base.abi import FaultDomain, Phase
+from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
 from aoti_debug.base.errors import TargetError
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run.runner import RunResult
@@ -26,20 +26,32 @@ MANIFEST = factories.make_manifest(
 )
 
 
-def run(base: Path, name: str, failing: int | None, *, kept: bool = False) -> RunResult:
-    """Two launches, one of which reports an error, or neither."""
+def run(
+    base: Path, name: str, failing: int | None, *, kept: bool = False, skipped: str = "", hangs: bool = False
+) -> RunResult:
+    """Two launches, one of which reports an error, or does not return, or neither.
+
+    Args:
+        kept: the inputs of the launches were saved.
+        skipped: the reason why they were not.
+    """
     writer = factories.JournalWriter()
     writer.call_begin()
     for number in range(2 if failing is None else failing + 1):
         writer.launch_begin(number, number, X)
         if kept:
             writer.tensor_file(number, 0, Phase.BEFORE, f"tensors/{number}.safetensors", size=16)
+        if skipped:
+            writer.tensor_file(number, 0, Phase.BEFORE, "", size=16, status=SaveStatus.SKIPPED, reason=skipped)
+        if number == failing and hangs:
+            break
         if number == failing:
             writer.fault(number, FaultDomain.SHIM, text="it broke")
             writer.launch_end(number, status=-1)
         else:
             writer.launch_end(number)
     ended = Exit(ExitKind.CLEAN) if failing is None else Exit(ExitKind.FAULT, "RuntimeError: it broke")
+    ended = Exit(ExitKind.TIMEOUT, "no launch began or ended for 5 s") if hangs else ended
     opened = open_run(factories.run_directory(base, MANIFEST, writer, name=name, exit=ended))
     return RunResult(DiagnosedRun(opened), 1.0, "")
 
@@ -110,3 +122,28 @@ def test_a_second_run_that_never_starts_is_told(tmp_path: Path) -> None:
     case, _ = investigate(first, TargetError("the model never started: no memory"))
     assert case.run.path == first.run.path
     assert case.finding.warnings == ("the second run: the model never started: no memory",)
+
+
+def test_a_hang_whose_inputs_were_kept_need_not_come_again(tmp_path: Path) -> None:
+    first = run(tmp_path, "first", 1, kept=True, hangs=True)
+    case, runs = investigate(first)
+    assert runs.asked == []
+    assert case.run.path == first.run.path
+
+
+def test_what_was_too_large_to_be_kept_of_a_hang_is_saved_in_a_second_run(tmp_path: Path) -> None:
+    first = run(tmp_path, "first", 1, skipped="larger than AOTI_DEBUG_FLIGHT_BYTES", hangs=True)
+    second = run(tmp_path, "second", 1, kept=True, hangs=True)
+    case, runs = investigate(first, second)
+    assert runs.asked == [["0.1"]]
+    assert case.run.path == second.run.path
+    assert case.finding.warnings == ()
+
+
+def test_where_only_the_first_run_has_all_inputs_it_is_taken(tmp_path: Path) -> None:
+    first = run(tmp_path, "first", 1, kept=True)
+    case, _ = investigate(first, run(tmp_path, "second", 1, skipped="the disk is full"))
+    assert case.run.path == first.run.path
+    assert case.finding.warnings == (
+        "the second run has not all of its inputs, the flight recorder has: x before the launch (the disk is full)",
+    )

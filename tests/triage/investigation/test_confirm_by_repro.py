@@ -47,6 +47,15 @@ def test_a_trial_that_failed_says_nothing_either_way() -> None:
     assert found.warnings == ("checked: it does not compile",)
 
 
+def test_where_there_is_no_repro_the_reason_is_a_warning() -> None:
+    refused = Confirmation(None, (), ("no repro: x was not saved",))
+    for made in (confirm_by_repro.of_fault, confirm_by_repro.of_values, confirm_by_repro.of_hang):
+        found = made(FAULT, refused)
+        assert (found.repro, found.warnings) == (FAULT.repro, ("no repro: x was not saved",))
+    with_repro = Confirmation(Path("triage/repro"), (), ("memcheck: there is no compute-sanitizer",))
+    assert confirm_by_repro.of_fault(FAULT, with_repro).warnings == ()
+
+
 def test_a_repro_without_an_end_confirms_a_hang() -> None:
     found = confirm_by_repro.of_hang(FAULT, confirmed(trial("native", "failed", "no end within 5 s", -9)))
     assert found.confirmed_by == ("native: no end within 5 s",)

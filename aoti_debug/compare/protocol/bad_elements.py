@@ -153,7 +153,12 @@ class BadOperand:
     @property
     def text(self) -> str:
         """ "aten.index.Tensor: index[5] is 1000000, table has 1000 rows"."""
-        text = f"{self.operator}: {element_text(self.name, self.index)} is {self.value}"
+        return f"{self.operator}: {self.problem}"
+
+    @property
+    def problem(self) -> str:
+        """ "index[5] is 1000000, table has 1000 rows"."""
+        text = f"{element_text(self.name, self.index)} is {self.value}"
         if self.table:
             rows = f"{self.size} rows" if self.dimension == 0 else f"size {self.size} in dimension {self.dimension}"
             text += f", {self.table} has {rows}"

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from aoti_debug.base import wording
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Arg, Manifest, Role
@@ -202,10 +203,15 @@ def kind_of_input(manifest: Manifest, name: str) -> str:
     """
     if name in manifest.inputs:
         return f"input {manifest.inputs.index(name)}"
-    if name in manifest.input_names:
-        return "an input"
-    kind = next((constant.kind for constant in manifest.constants if name in (constant.fqn, constant.name)), "")
-    return {"Buffer": "a buffer", "TensorConstant": "a constant"}.get(kind, "a weight")
+    return wording.article(input_kind(manifest, name) or "weight")
+
+
+def input_kind(manifest: Manifest, name: str) -> str:
+    """ "input", "weight", "buffer" or "constant": what of the model a name means; "" if nothing has it."""
+    if name in manifest.inputs or name in manifest.input_names:
+        return "input"
+    kind = next((constant.kind for constant in manifest.constants if name in (constant.fqn, constant.name)), None)
+    return "" if kind is None else {"Buffer": "buffer", "TensorConstant": "constant"}.get(kind, "weight")
 
 
 def model_name(manifest: Manifest, argument: Argument) -> str:

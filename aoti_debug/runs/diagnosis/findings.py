@@ -83,6 +83,7 @@ class Place:
         element: the row-major index of the element in question; None if there is none.
         frame: the model line.
         coordinates: the indices of the element, one a dimension; () if the tensor has none or its shape is unknown.
+        input_kind: "input", "weight", "buffer" or "constant": what of the model `input` is; "" if that is not known.
     """
 
     launch: str = ""
@@ -93,6 +94,7 @@ class Place:
     element: int | None = None
     frame: ModelLine | None = None
     coordinates: tuple[int, ...] = ()
+    input_kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,7 @@ class _PlaceJson:
     function: str | None
     text: str | None
     coordinates: tuple[int, ...] = ()
+    input_kind: str | None = None
 
 
 @dataclass(frozen=True)
@@ -246,12 +249,14 @@ _TEXTS = ("launch", "kernel", "operator", "input", "argument")
 def _place_to_json(place: Place) -> dict[str, Any]:
     frame = dict.fromkeys(("file", "line", "function", "text")) if place.frame is None else asdict(place.frame)
     texts = {name: getattr(place, name) or None for name in _TEXTS}
-    return {**texts, "element": place.element, **frame, "coordinates": place.coordinates}
+    kind = {"input_kind": place.input_kind or None}
+    return {**texts, "element": place.element, **frame, "coordinates": place.coordinates, **kind}
 
 
 def _place(place: _PlaceJson) -> Place:
     texts = {name: getattr(place, name) or "" for name in _TEXTS}
-    return Place(**texts, element=place.element, frame=_frame(place), coordinates=place.coordinates)
+    kind = place.input_kind or ""
+    return Place(**texts, element=place.element, frame=_frame(place), coordinates=place.coordinates, input_kind=kind)
 
 
 def _frame(place: _PlaceJson) -> ModelLine | None:

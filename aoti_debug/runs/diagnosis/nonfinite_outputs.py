@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from aoti_debug.base import wording
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.runs.diagnosis.dataflow import Dataflow, kind_of_input, model_name, output_name
+from aoti_debug.runs.diagnosis.dataflow import Dataflow, input_kind, kind_of_input, model_name, output_name
 from aoti_debug.runs.diagnosis.findings import Place, place_of
 from aoti_debug.runs.diagnosis.special_values import Measure, Occurrence, Special, count
 from aoti_debug.runs.diagnosis.trace_roots import Root, RootKind, RootSearch
@@ -94,7 +94,8 @@ class NonfiniteOutputs:
         if root is None:
             return self._place(occurrence), iter(())
         if root.kind is RootKind.EXTERNAL:
-            return Place(input=root.input), self._came_in(root)
+            place = Place(input=root.input, input_kind=input_kind(self._run.manifest, root.input))
+            return place, self._came_in(root)
         return self._place(root.occurrence), self._made(root)
 
     def _place(self, occurrence: Occurrence) -> Place:

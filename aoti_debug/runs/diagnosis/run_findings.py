@@ -9,6 +9,7 @@ from dataclasses import replace
 from aoti_debug.base import wording
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis import suggested_commands
+from aoti_debug.runs.diagnosis.dataflow import input_kind
 from aoti_debug.runs.diagnosis.findings import FAULT, HANG, NO_FAULT, NONFINITE, Finding, Place, place_of
 from aoti_debug.runs.diagnosis.output_values import OutputValues, output_values
 from aoti_debug.runs.diagnosis.verdict import Verdict
@@ -18,7 +19,10 @@ from aoti_debug.runs.rundir.timeline import Launch
 
 
 def with_coordinates(finding: Finding, run: RunDir) -> Finding:
-    """The finding with the coordinates of its elements, as far as the run shows the shapes of their tensors."""
+    """The finding with the coordinates of its elements, as far as the run shows the shapes of their tensors.
+
+    Of a model input or weight that it names, it says which of these it is.
+    """
     return replace(
         finding,
         where=_located(finding.where, run),
@@ -28,6 +32,8 @@ def with_coordinates(finding: Finding, run: RunDir) -> Finding:
 
 
 def _located(place: Place | None, run: RunDir) -> Place | None:
+    if place is not None and place.input:
+        place = replace(place, input_kind=input_kind(run.manifest, place.input))
     if place is None or place.element is None:
         return place
     shape = _shape(place, run)

@@ -62,12 +62,13 @@ def all_finding_lines(finding: Finding, width: int, report: str = "") -> list[st
 
 
 def place_text(place: Place) -> str:
-    """ "0.3  cpp_fused_index_2  buf1[3, 4]", "input ids[2, 5]"; "buf1, element 100" without coordinates."""
+    """ "0.3  cpp_fused_index_2  buf1[3, 4]", "input ids[2, 5]", "weight a.b"; "buf1, element 9" without coordinates."""
     element = "" if place.element is None else f", element {place.element}"
     if place.coordinates:
         element = f"[{', '.join(map(str, place.coordinates))}]"
     if place.input and not place.launch:
-        return "  ".join(word for word in (f"input {place.input}{element}", place.kernel, place.operator) if word)
+        named = f"{place.input_kind or 'input'} {place.input}{element}"
+        return "  ".join(word for word in (named, place.kernel, place.operator) if word)
     operator = "" if place.operator == place.kernel else place.operator
     named = f"({operator})" if place.launch and operator else operator
     what = f"{place.input or place.argument}{element}".removeprefix(", ")

@@ -12,6 +12,8 @@ from aoti_debug.compare.measure.output_errors import OutputError
 from aoti_debug.compare.protocol.bad_elements import TracedElement
 from aoti_debug.compare.text import output_text
 from aoti_debug.runs.diagnosis.findings import CLEAN, NONFINITE, Finding
+from aoti_debug.runs.diagnosis.output_values import output_values
+from aoti_debug.runs.diagnosis.special_values import Special
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
@@ -62,7 +64,8 @@ def confirm(investigation: Investigation, suspicion: Suspicion) -> Outcome:
     proved = proof(investigation, investigation.first.run, (where.launch,), right)
     evidence = (*outcome.finding.evidence, *_in_eager(comparison.outputs), *_of_program(wrong, where.launch), *proved)
     also = (wrong.finding,) if wrong is not None and where.launch not in wrong.needed else ()
-    return replace(outcome, finding=replace(outcome.finding, evidence=evidence, also=also))
+    found = replace(outcome.finding, evidence=evidence, also=also)
+    return replace(outcome, finding=_also_in_eager(found, investigation.run_measured().run, comparison.outputs))
 
 
 def _behind(found: Outcome, nonfinite_input: Finding) -> Outcome:
@@ -82,6 +85,21 @@ def _in_eager(outputs: Sequence[OutputError]) -> tuple[str, ...]:
     if differing or not outputs:
         return tuple(map(output_text, differing[:_MAX_OUTPUTS]))
     return ("in the last call, what the model returns is NaN or infinite where it is in eager, and nowhere else",)
+
+
+def _also_in_eager(finding: Finding, run: RunDir, outputs: Sequence[OutputError]) -> Finding:
+    """The finding; its headline says first that eager returns the same NaN or infinities, if it was seen to.
+
+    Args:
+        run: with statistics of every tensor. Of several calls only the last one is compared with eager: then nothing
+            is said.
+        outputs: of its call, against those of eager.
+    """
+    held = output_values(run).what if len(run.timeline.calls) == 1 else ""
+    if not held or not outputs or any(error.misplaced or error.fault for error in outputs):
+        return finding
+    special = Special.NAN.value if Special.NAN.value in held else "infinities"
+    return replace(finding, what=f"your model computes {special} in eager, too: {finding.what}")
 
 
 def _with_origin(investigation: Investigation, search: NonFinite) -> Suspicion | None:

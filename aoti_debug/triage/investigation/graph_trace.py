@@ -121,14 +121,18 @@ def _sentence(made: Made, line: ModelLine | None) -> str:
 
 
 def with_operand(finding: Finding, located: LocatedOperand) -> Finding:
-    """The finding with the operator that failed, its model line, the numbers at the bad element, and their origin."""
+    """The finding with the numbers at the bad element as its headline, the operator, its model line, and their origin.
+
+    The message of the fault, which names variables of the kernel or a signal, is evidence.
+    """
     if finding.where is None:
         return finding
     bad, line = located.bad, located.line
+    message = f"{finding.where.launch} {finding.where.kernel} ended with: {first_line(finding.what)}"
     text = f"`{line.text.strip()}`: " if line is not None and line.text.strip() else ""
     sentences = (f"{text}{operand_words(bad)}", *((located.place,) if located.place else ()), *_from_input(located))
     where = finding.where if line is None else replace(finding.where, frame=line)
-    found = replace(finding, where=where, evidence=(*sentences, *finding.evidence))
+    found = replace(finding, what=bad.problem, where=where, evidence=(*sentences, message, *finding.evidence))
     if bad.source is not None and located.input:
         source = bad.source
         origin = Place(

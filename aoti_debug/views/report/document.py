@@ -68,7 +68,7 @@ class Document:
         kind: of the finding.
         head: the finding (findings.to_json).
         run: facts about the run; None where the model was never called.
-        contexts: model lines, the victim's first.
+        contexts: model lines, the guilty launch's first.
         data: launches, graph and histograms, for the page's scripts.
         commands: command lines, each with what it does.
         remarks: sentences about what the page does not show, and why.

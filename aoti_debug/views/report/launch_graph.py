@@ -25,7 +25,7 @@ class _Graph:
         self._edges: dict[tuple[str, str], None] = {}
 
     def add_launch_id(self, id_: str, kernel: str, line: str, role: str = "") -> str:
-        """Adds a launch and returns the node's key; `role`: "victim", "origin", "guilty" or ""."""
+        """Adds a launch and returns the node's key; `role`: "origin", "guilty" or ""."""
         return self._add(f"launch {id_}", {"kind": "launch", "id": id_, "name": kernel, "more": line, "role": role})
 
     def add_launch(self, launch: Launch, role: str = "") -> str:
@@ -63,12 +63,12 @@ def graph_of(run: RunDir, finding: Finding, verdict: Verdict | None) -> dict[str
 
 
 def chain_graph(run: RunDir, finding: Finding) -> dict[str, Any]:
-    """The places of a finding's chain, from origin to victim."""
+    """The places of a finding's chain, from the origin to the guilty launch."""
     graph = _Graph(run)
     last = len(finding.chain) - 1
     previous = ""
     for position, place in enumerate(finding.chain):
-        role = "origin" if position == 0 else "victim" if position == last else ""
+        role = "origin" if position == 0 else "guilty" if position == last else ""
         launch = run.find_launch(place.launch)
         argument = launch.argument(place.argument) if launch is not None else None
         more = _described(argument, place)
@@ -81,7 +81,7 @@ def chain_graph(run: RunDir, finding: Finding) -> dict[str, Any]:
         if not place.argument:
             previous = node
             continue
-        buffer = graph.add_buffer(place.launch, place.argument, more, "victim" if position == last else "")
+        buffer = graph.add_buffer(place.launch, place.argument, more, "argument" if position == last else "")
         read_only = argument is not None and argument.role is Role.IN
         if position == last and read_only and launch is not None and argument is not None:
             _add_reader(graph, run, launch, argument, buffer, node)

@@ -18,8 +18,8 @@ WHOLE = Finding(
     "SIGSEGV",
     where=PLACE,
     evidence=("a",),
-    origin=Place(input="x"),
-    chain=(Place(input="x"), PLACE),
+    origin=Place(input="x", input_kind="weight"),
+    chain=(Place(input="x", input_kind="weight"), PLACE),
     confirmed_by=("b",),
     contradicted_by=("c",),
     repro="/tmp/repro",
@@ -42,7 +42,8 @@ PLACE_TEXT = """
  "coordinates": [
   1,
   2
- ],"""
+ ],
+ "input_kind": null,"""
 INPUT_TEXT = """{
   "launch": null,
   "kernel": null,
@@ -54,11 +55,12 @@ INPUT_TEXT = """{
   "line": null,
   "function": null,
   "text": null,
-  "coordinates": []
+  "coordinates": [],
+  "input_kind": "weight"
  }"""
 
 
-ADDED = {"also", "possible", "stack", "coordinates"}  # members that an older triage.json lacks
+ADDED = {"also", "possible", "stack", "coordinates", "input_kind"}  # members that an older triage.json lacks
 KINDS = {kind.value: kind for kind in (CLEAN, FAULT)}
 
 
@@ -76,7 +78,7 @@ def test_the_layout_stays_as_it_is() -> None:
     assert text.startswith(
         f'{{\n "kind": "fault",\n "what": "SIGSEGV",{PLACE_TEXT}\n "origin": {INPUT_TEXT},\n "chain"'
     )
-    assert list(findings.to_json(WHOLE))[13:] == [
+    assert list(findings.to_json(WHOLE))[14:] == [
         *("origin", "chain", "evidence", "possible", "stack", "confirmed_by", "contradicted_by", "repro", "next"),
         *("warnings", "also"),
     ]

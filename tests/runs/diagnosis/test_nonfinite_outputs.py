@@ -48,14 +48,14 @@ def test_an_infinity_that_a_launch_reads_is_named(recorder: Recorder) -> None:
 def test_nan_that_came_in_with_an_input(recorder: Recorder) -> None:
     recorder.launch("k", {"arg0": values(NAN, NAN, 1)}, {"buf9": values(NAN, NAN, 1)})
     found = output_values(recorder.run())
-    assert found.where == Place(input="arg0")
+    assert found.where == Place(input="arg0", input_kind="input")
     assert found.evidence == ("arg0, input 0 of the model, holds 2 NaN when 0.0 k reads it",)
 
 
 def test_nan_that_came_in_with_a_weight(recorder: Recorder) -> None:
     recorder.launch("k", {"arg0": values(1), "l_weight": values(NAN)}, {"buf9": values(NAN)})
     found = output_values(recorder.run())
-    assert found.where == Place(input="l.weight")
+    assert found.where == Place(input="l.weight", input_kind="weight")
     assert found.evidence == ("l.weight, a weight of the model, holds 1 NaN when 0.0 k reads it",)
 
 

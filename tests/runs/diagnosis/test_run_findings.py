@@ -117,7 +117,8 @@ def test_elements_that_lie_in_their_tensor_have_coordinates(
 ) -> None:
     found = with_coordinates(Finding(FAULT, "SIGSEGV", place, origin=place, chain=(place,)), small_run)
     for located in (found.where, found.origin, *found.chain):
-        assert located == replace(place, coordinates=coordinates)
+        kind = "input" if place.input in ("ids", "arg0_1") else ""
+        assert located == replace(place, coordinates=coordinates, input_kind=kind)
 
 
 def test_no_place_stays_none(small_run: RunDir) -> None:

@@ -113,7 +113,9 @@ def test_the_finding_names_the_operator() -> None:
     assert found.origin is not None
     assert (found.origin.operator, found.origin.frame) == ("aten.index.Tensor", LINE)
     assert found.evidence[0].startswith("`rows = table[index * 3]`: aten.index.Tensor: ids[5]")
-    assert found.evidence[1:] == ("in true_graph_0: index = …", "it never returned")
+    assert found.what == "ids[5] is 1000000, table has 1000 rows"
+    message = "0.1 cpp_fused_0 ended with: SIGSEGV"
+    assert found.evidence[1:] == ("in true_graph_0: index = …", message, "it never returned")
 
 
 def test_the_origin_of_an_index_stays_what_it_is() -> None:
@@ -151,7 +153,8 @@ def test_the_origin_is_the_element_of_the_input_that_the_graph_shows(
     found = with_operand(finding, LocatedOperand(replace(BAD, source=source), LINE, OTHER, "", "ids"))
     assert found.origin == Place(input="ids", element=element, coordinates=source.index, frame=OTHER)
     assert [place.launch for place in found.chain] == ["", "0.0", "0.1"]
-    assert found.evidence[1:] == ((sentence,) if sentence else ())
+    assert found.what == "ids[5] is 1000000, table has 1000 rows"
+    assert found.evidence[1:] == (*((sentence,) if sentence else ()), "0.1 cpp_fused_0 ended with: SIGSEGV")
 
 
 def test_an_operand_of_an_unknown_source_leaves_the_origin_with_its_operator() -> None:

@@ -50,7 +50,7 @@ def test_a_triage_opens_at_its_culprit(tmp_path: Path, browser: Browser) -> None
     graph = element(dom, "graph")
     assert graph.count("<g ") == 5
     assert graph.count('class="edge"') == 4
-    assert "✖ victim" in graph
+    assert "✖ guilty" in graph
     assert '<div class="u-wrap"' in element(dom, "timeline")
     assert "tabulator-row" in element(dom, "table")
 

@@ -14,7 +14,7 @@ def edges(found: dict[str, Any]) -> set[tuple[str, str]]:
     return {(names[start], names[end]) for start, end in found["edges"]}
 
 
-def test_the_chain_leads_from_the_origin_to_the_victim(tmp_path: Path) -> None:
+def test_the_chain_leads_from_the_origin_to_the_guilty_launch(tmp_path: Path) -> None:
     opened = run(tmp_path)
     found = launch_graph.graph_of(opened, FINDING, diagnose(opened))
     assert edges(found) == {
@@ -24,7 +24,7 @@ def test_the_chain_leads_from_the_origin_to_the_victim(tmp_path: Path) -> None:
         ("l_table", "aoti_torch_cpu_index_Tensor"),
     }
     roles = {node["name"]: node["role"] for node in found["nodes"]}
-    assert (roles["index"], roles["aoti_torch_cpu_index_Tensor"], roles["l_table"]) == ("origin", "victim", "victim")
+    assert (roles["index"], roles["aoti_torch_cpu_index_Tensor"], roles["l_table"]) == ("origin", "guilty", "argument")
     table = next(node for node in found["nodes"] if node["name"] == "l_table")
     assert table["more"] == "float32[4,8], element 314159"
 

@@ -7,7 +7,7 @@
   const { svg } = Report;
   const PAD = 12;
   const LINE = 17;
-  const SIGNS = { origin: "◎ origin", victim: "✖ victim", guilty: "✖ guilty" };
+  const SIGNS = { origin: "◎ origin", guilty: "✖ guilty", argument: "✖ argument" };
 
   const ruler = document.createElement("canvas").getContext("2d");
   function width(text, bold) {
@@ -16,7 +16,7 @@
   }
 
   const lines = nodes.map((node) => [
-    ...(node.role ? [[node.role === "victim" && node.kind !== "launch" ? "✖ argument" : SIGNS[node.role], "role"]] : []),
+    ...(node.role ? [[SIGNS[node.role], "role"]] : []),
     [Report.cut(node.kind === "launch" ? `${node.id} ${node.name}` : node.kind === "input" ? `input ${node.name}` : node.name, 38), "name"],
     ...(node.more ? [[Report.cut(node.more, 44), "more"]] : []),
   ]);
@@ -74,7 +74,7 @@
   });
   if (w > place.clientWidth && w * FITS <= place.clientWidth) drawing.classList.add("fitted");
   place.append(drawing);
-  const centre = nodes.findIndex((node) => node.role === "guilty" || node.role === "victim");
+  const centre = nodes.findIndex((node) => node.role === "guilty");
   if (centre >= 0) {
     const { x, y } = graph.node(String(centre));
     place.scrollTo(x - place.clientWidth / 2, y - place.clientHeight / 2);

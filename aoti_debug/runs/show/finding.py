@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 
-FIRST_SCREEN = 9  # lines, with the one that names the report
-_SENTENCE = 2  # lines of a sentence on it
+FIRST_SCREEN = 11  # lines, with the one that names the report
+_SENTENCE = 3  # lines of a sentence on it
 _LABEL = 11
 _LEAST = 16  # cells of a name or of a line of code that is shortened
 
@@ -76,7 +77,7 @@ def place_text(place: Place) -> str:
 
 
 def _first_screen(finding: Finding, width: int) -> list[str]:
-    """At most eight lines."""
+    """At most ten lines."""
     lines = [terminal_cells.Sentence(_headline(finding)).fit(width)]
     if not finding.kind.is_fault:
         return [*lines, *_listed("note", finding.warnings, width)[: FIRST_SCREEN - 2]]
@@ -138,7 +139,8 @@ def _model_line(frame: ModelLine, width: int) -> str:
     """The place and the text of a line; a long file loses its beginning, the text its end."""
     where = f":{frame.line} in {frame.function}"
     room = max(width - terminal_cells.count(where), _LEAST)
-    file = frame.file if terminal_cells.count(frame.file) <= room else f"…{frame.file[1 - room :]}"
+    path = wording.short_path(Path(frame.file))
+    file = path if terminal_cells.count(path) <= room else f"…{path[1 - room :]}"
     text = f": {frame.text.strip()}" if frame.text.strip() else ""
     left = room - terminal_cells.count(file)
     if terminal_cells.count(text) > left:
@@ -171,13 +173,14 @@ def _labelled(label: str, value: str) -> list[str]:
 
 
 def _short(label: str, sentence: str, width: int, end: str = "") -> list[str]:
-    """A sentence and its end under a label, in at most two lines: it loses its last words."""
+    """A sentence and its end under a label, in at most three lines: it loses its last words."""
     indent, text = " " * _LABEL, wording.first_line(sentence)
     lines = terminal_cells.wrapped(f"{text}{end}", width, indent)
     if len(lines) > _SENTENCE:
-        first, *others = terminal_cells.wrapped(text, width, indent)
-        rest = " ".join(line.strip() for line in others)
-        lines = [first, f"{indent}{terminal_cells.Sentence(rest).fit(max(width - _LABEL - len(end), _LEAST))}{end}"]
+        whole = terminal_cells.wrapped(text, width, indent)
+        rest = " ".join(line.strip() for line in whole[_SENTENCE - 1 :])
+        last = terminal_cells.Sentence(rest).fit(max(width - _LABEL - len(end), _LEAST))
+        lines = [*whole[: _SENTENCE - 1], f"{indent}{last}{end}"]
     return [f"  {label:<{_LABEL - 2}}{lines[0][_LABEL:]}", *lines[1:]]
 
 

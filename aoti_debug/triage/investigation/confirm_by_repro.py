@@ -133,7 +133,7 @@ def write(diagnosed: DiagnosedRun, launch: Launch, folder: Path, steps: Steps) -
         except AotiDebugError as error:
             note.text = f"no repro: {error}"
             return None, note.text
-        note.text = f"{wording.pluralize(written.tensors, 'tensor')}, {folder}"
+        note.text = f"{wording.pluralize(written.tensors, 'tensor')}, {wording.short_path(folder)}"
         return written.path, ""
 
 

@@ -110,7 +110,7 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
 
         diagnosed = run_again(opened, selected, trusted=options.trusted)
         opened = diagnosed.run
-        say(f"recorded in {opened.path}")
+        say(f"recorded in {wording.short_path(opened.path)}")
         recorded = _recorded(diagnosed, opened.launch(selected.id))
         arguments = arguments_of(recorded)
     _check_complete(opened, recorded, arguments)

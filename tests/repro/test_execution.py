@@ -108,7 +108,7 @@ def test_a_run_without_tensors_is_repeated(built: Callable[[str], Built], tmp_pa
     assert heard == [
         f"{first.path.name} (level 3) has no tensors of launch {written.launch}",
         "running the package again at level 1 for this launch",
-        f"recorded in {again.path}",
+        f"recorded in {wording.short_path(again.path)}",
     ]
     assert again.path != first.path
     assert {launch.id for launch in again.launches if any(a.files for a in launch.args)} == {written.launch}

@@ -207,7 +207,7 @@ def recorded_region(
         say(f"{run.path.name} (level {levels.written(run.level)}) has not all tensors of launch {launch.id}")
         say("running the package again at level 1")
         run = run_again(run, launch, trusted=trusted, all_launches=True).run
-        say(f"recorded in {run.path}")
+        say(f"recorded in {wording.short_path(run.path)}")
         region, reason = _region(run, run.launch(launch.id), reference)
     if region is None:
         raise UsageError(f"launch {launch.id} of {launch.kernel} has no part of the graph: {reason}", hint=HINT)

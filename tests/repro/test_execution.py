@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Kind

@@ -14,9 +14,11 @@ import pytest
 
 from aoti_debug.app.cli import main
 from aoti_debug.app.cli.commands import build, bundle, doctor, exec, replay, report, repro, run
+from aoti_debug.app.cli.commands import list as list_command
 from aoti_debug.app.cli.live_output import TimedPhase, step_lines, timing_lines
 from aoti_debug.app.execute.execute import ExecutedScript
 from aoti_debug.base import terminal_cells, wording
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Step
 from aoti_debug.compare.bisect.bisect_settings import SettingsBisection
 from aoti_debug.compare.bisect.build_changes import LeaveOut, Part, SettingChange
@@ -50,6 +52,7 @@ from aoti_debug.views.memory.memory import RunMemory
 from aoti_debug.views.memory.run_memory import run_memory
 from aoti_debug.views.memory.text import memory_lines
 from aoti_debug.views.profile.text import profile_lines
+from aoti_debug.views.results.made_results import MadeResult
 from aoti_debug.views.summaries.table import table_lines
 from tests.app.cli.commands.test_build import ADDMM, RELU, summary
 from tests.app.cli.commands.test_doctor import BROKEN, CHECKS
@@ -177,6 +180,14 @@ def _exec(columns: int) -> list[str]:
     return [*exec.outcome_lines(executed, columns), "", *exec.outcome_lines(ExecutedScript(0), columns)]
 
 
+def _list(columns: int) -> list[str]:
+    run = _made(blocks.recorded).path
+    made = [MadeResult(ResultKind.RUNS, f"runs/{run.name}", run, 1e9)]
+    repro_file = Path("aoti-debug/repros/repro_aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_0.3.py")
+    made.append(MadeResult(ResultKind.REPROS, f"repros/{repro_file.name}", repro_file, 1e9 + 7200))
+    return list_command.list_lines(made, (3 << 20, 4096), 1e9 + 90000, columns)
+
+
 def _memory(columns: int) -> Iterable[str]:
     recorded, measured = blocks.recorded(RUNS), MeasuredMemory()
     return memory_lines(RunMemory(recorded, run_memory(recorded, measured), measured), None, columns)
@@ -244,6 +255,7 @@ OUTPUTS: dict[str, Callable[[int], Iterable[str]]] = {
     "exec": _exec,
     "show": _show,
     "show-ranks": _ranks,
+    "list": _list,
     "memory": _memory,
     "profile": _profile,
     "summaries": _summaries,
@@ -271,7 +283,7 @@ def printed(command: str, columns: int) -> list[str]:
 
 
 def test_every_command_has_its_output() -> None:
-    assert set(main.VERBS) - set(OUTPUTS) == {"list", "clean"}  # a line for each directory
+    assert set(main.VERBS) - set(OUTPUTS) == {"clean"}  # it names directories, a line each
 
 
 @pytest.mark.parametrize("command", OUTPUTS)

@@ -15,10 +15,10 @@ from aoti_debug.base.terminal_cells import Column, Sentence
 from aoti_debug.views.results.made_results import MadeResult, made_results
 
 _COLUMNS = (
-    Column("name"),
+    Column("name", min_width=32, share=1),
     Column("age", align_right=True),
     Column("size", align_right=True),
-    Column("what", min_width=20, share=1),
+    Column("what", min_width=24, share=1),
 )
 _AGES = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
 FORMAT = 1
@@ -39,10 +39,20 @@ def command(*, as_json: bool) -> None:
         listed = [_document(result, size) for result, size in zip(results, sizes, strict=True)]
         print_json({"format": FORMAT, "results": listed, "cache": {"path": str(root), "bytes": cached}})
         return
-    if results:
-        rows = [_row(result, size) for result, size in zip(results, sizes, strict=True)]
-        print_lines([*terminal_cells.table(_COLUMNS, rows, width()).lines, ""])
-    print_lines([*_total(sizes), f"cache: {wording.byte_size(cached)} in {root}"])
+    lines = list_lines(results, sizes, time.time(), width())
+    print_lines([*lines, f"cache: {wording.byte_size(cached)} in {root}"])
+
+
+def list_lines(results: Sequence[MadeResult], sizes: Sequence[int], now: float, columns: int) -> list[str]:
+    """What was made, with its age and size, and the sum.
+
+    Args:
+        sizes: bytes of each.
+        now: seconds since 1970.
+    """
+    rows = [_row(result, size, now) for result, size in zip(results, sizes, strict=True)]
+    lines = [*terminal_cells.table(_COLUMNS, rows, columns).lines, ""] if rows else []
+    return lines + _total(sizes)
 
 
 def _total(sizes: Sequence[int]) -> list[str]:
@@ -52,8 +62,8 @@ def _total(sizes: Sequence[int]) -> list[str]:
     return [f"{count}, {wording.byte_size(sum(sizes))}"]
 
 
-def _row(result: MadeResult, size: int) -> tuple[str, str, str, Sentence]:
-    return result.name, age(time.time() - result.made), wording.byte_size(size), Sentence(result.description)
+def _row(result: MadeResult, size: int, now: float) -> tuple[str, str, str, Sentence]:
+    return result.name, age(now - result.made), wording.byte_size(size), Sentence(result.description)
 
 
 def _document(result: MadeResult, size: int) -> dict[str, object]:

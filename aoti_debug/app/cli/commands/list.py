@@ -44,7 +44,7 @@ def command(*, as_json: bool) -> None:
 
 
 def list_lines(results: Sequence[MadeResult], sizes: Sequence[int], now: float, columns: int) -> list[str]:
-    """What was made, with its age and size, and the sum.
+    """The table of what was made, with age and size, and the sum.
 
     Args:
         sizes: bytes of each.

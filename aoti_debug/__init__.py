@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aoti_debug.app.python.debug import debug
     from aoti_debug.app.python.notebook import load_ipython_extension
-    from aoti_debug.app.python.procedures import compare, triage
+    from aoti_debug.app.python.procedures import compare, repro, triage
     from aoti_debug.app.python.record import record
-    from aoti_debug.app.python.repro import repro
     from aoti_debug.base.version import __version__
     from aoti_debug.instrument.builder.build import build
     from aoti_debug.instrument.builder.options import BuildSettings
@@ -75,7 +74,7 @@ _MODULES = {
     "open_run": "aoti_debug.runs.rundir.run_directory",
     "print_": "aoti_debug.package.printing.print_operator",
     "record": "aoti_debug.app.python.record",
-    "repro": "aoti_debug.app.python.repro",
+    "repro": "aoti_debug.app.python.procedures",
     "triage": "aoti_debug.app.python.procedures",
 }
 

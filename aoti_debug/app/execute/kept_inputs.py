@@ -169,7 +169,7 @@ class KeptInputs(PackageUse):
         if self._process != os.getpid():
             self._start()
         number = next(self._numbers)
-        file = None if self._is_ended else self._kept(number, inputs)
+        file = None if self._is_ended or _is_captured(inputs) else self._kept(number, inputs)
         began = time.perf_counter()
         try:
             results = run(inputs, *arguments, **keywords)
@@ -314,6 +314,15 @@ def _layouts(key: tuple[Any, ...]) -> tuple[_Layouts, int]:
 
 def _aligned(position: int) -> int:
     return -(-position // _ALIGNMENT) * _ALIGNMENT
+
+
+def _is_captured(inputs: Sequence[torch.Tensor]) -> bool:
+    """True in the capture of a CUDA graph, which a copy to the host would break."""
+    if all(tensor.device.type == "cpu" for tensor in inputs):
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
 
 
 def _are_finite(results: Any) -> bool:

@@ -38,7 +38,7 @@ def test_a_module(here: Path) -> None:
     assert found.finding.kind == NONFINITE
     assert found.finding.where is not None
     assert found.finding.where.frame is not None
-    assert found.finding.where.frame.place == f"{__file__}:33"
+    assert found.finding.where.frame.place == f"{__file__}:{Ratio.forward.__code__.co_firstlineno + 2}"
     assert found.directory.path.parent == here / "found"
     assert str(found).startswith("NOT FINITE ")
     assert str(found).endswith(f"report   {found.report}")

@@ -3,7 +3,7 @@
 $ python examples/custom_operator.py operator.pt2
 $ aoti-debug triage operator.pt2 --import examples.custom_operator
 BROKEN CONTRACT examples::columns.default returned float32[4, 8] with strides [1, 4] where float32[4, 8] with strides …
-  where    …/examples/custom_operator.py:32 in forward: return columns(x.sin()).cos() + 1
+  where    examples/custom_operator.py:32 in forward: return columns(x.sin()).cos() + 1
            0.1  examples::columns.default  buf2
   because  buf2 was promised as float32[4, 8], strides [8, 1], on cpu (shown by operator)
 """

@@ -3,7 +3,7 @@
 $ python examples/wrong_lowering.py lowering.pt2
 $ aoti-debug triage lowering.pt2 --import examples.wrong_lowering
 WRONG VALUE 63 of 128 elements of buf1 are not what the program says
-  where    …/examples/wrong_lowering.py:29 in forward: hidden = torch.relu(self.first(x)).sin()
+  where    examples/wrong_lowering.py:29 in forward: hidden = torch.relu(self.first(x)).sin()
   origin   0.1  cpp_fused_relu_sin_0  (aten.relu.default)  buf1[1, 28]
   because  buf1[1, 28] is 0.9085…, should be 0.0 (shown by native)
 """

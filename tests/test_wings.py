@@ -43,7 +43,7 @@ WINGS = {
         "minify",
     ),
     "views": ("call_text", "report", "kernel_code", "bundle", "results", "summaries", "memory", "profile"),
-    "app": ("doctor", "torch_compile", "execute", "python", "cli"),
+    "app": ("doctor", "torch_compile", "execute", "python", "ui", "cli"),
 }
 MODULES = ("__init__", "__main__")  # all that lie directly in aoti_debug/
 # The folders of runtime_shims: a file includes those before its own, its own, and aoti_debug.h

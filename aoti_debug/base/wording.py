@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_AGES = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
 _LONGEST_LINE = 300
 _LINE_BREAKS = str.maketrans("", "", "\n\t")
 
@@ -29,6 +30,12 @@ def duration(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1e3:.3g} ms"
     return f"{seconds:.1f} s" if seconds < 60 else f"{math.floor(seconds / 60)} min {seconds % 60:.0f} s"
+
+
+def age(seconds: float) -> str:
+    """A time that has passed, in the largest unit of which it is at least one: "3 d", "12 min"."""
+    unit = next((unit for unit, length in _AGES.items() if seconds >= length), "s")
+    return f"{max(0, int(seconds // _AGES[unit]))} {unit}"
 
 
 def number(value: float) -> str:

@@ -40,6 +40,7 @@ VERBS = {
     "summaries": "Show statistics over the calls of a run: tables, curves, drift.",
     "repro": "Write a script that replays one kernel launch alone.",
     "report": "Write an HTML page that shows a run or a triage.",
+    "ui": "Serve one local page over all results: search, open one, compare two.",
     "bundle": "Pack a run or a triage into one archive to send.",
     "list": "List what commands have made, and what it takes on the disk.",
     "clean": "Delete what commands have made, and the cache.",

@@ -18,6 +18,7 @@ from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 
 NAME = "run.json"
+_OWN_PACKAGES = frozenset({"package.pt2", "new.pt2", "old.pt2", "a.pt2", "b.pt2"})
 FORMAT = 1
 EMBEDDED = "embedded"  # the host of a run whose package another program loaded
 
@@ -150,8 +151,12 @@ class RunInfo:
 
 
 def model_of(command: Sequence[str]) -> str:
-    """The file name of the model, or of the script, that a command line names first; "" if it names none."""
-    return next((Path(word).name for word in command if word.endswith((".pt2", ".py"))), "")
+    """The file name of the model, or of the script, that a command line names first; "" if it names none.
+
+    The packages that commands build for themselves have names that say nothing.
+    """
+    name = next((Path(word).name for word in command if word.endswith((".pt2", ".py"))), "")
+    return "" if name in _OWN_PACKAGES else name
 
 
 def to_json(info: RunInfo) -> str:

@@ -22,6 +22,7 @@ from aoti_debug.base.machine.files.free_space import bytes_of
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.files.stamped_directories import LATEST
 from aoti_debug.repro.folder import is_repro
+from aoti_debug.runs.diagnosis.findings import Tone
 from aoti_debug.runs.rundir import ranks_directory, recorded_runs, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import name_hint
 from aoti_debug.runs.rundir.run_json import ExitKind
@@ -30,6 +31,25 @@ from aoti_debug.triage.results import triage_directory
 _DAY = 86400.0  # seconds
 _KEYED = {ResultKind.BISECTS: re.compile(r"settings-[0-9a-f]{12}"), ResultKind.MINIFIED: re.compile(r"[0-9a-f]{12}")}
 _RECORDS = (run_json.NAME, ranks_directory.NAME, triage_directory.NAME)
+
+
+@dataclass(frozen=True)
+class ResultSummary:
+    """The verdict of a result, and on what.
+
+    Attributes:
+        verdict: its first words: "NOT FINITE", "no fault", "2 ranks"; "" for none.
+        text: what follows them.
+        model: the file name of the model; "" if it is not known.
+        tone: of the verdict; None where there is no verdict on the values.
+        can_be_compared: it is a run, or holds one.
+    """
+
+    verdict: str = ""
+    text: str = ""
+    model: str = ""
+    tone: Tone | None = None
+    can_be_compared: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,12 +87,20 @@ class MadeResult:
         )
 
     @property
+    def summary(self) -> ResultSummary:
+        """The verdict, as far as its records can be read."""
+        try:
+            return _shown(self.path)
+        except RunDirError as error:
+            return ResultSummary("cannot be read", wording.first_line(str(error)))
+
+    @property
     def description(self) -> str:
         """A line on what it shows."""
-        try:
-            return wording.printable(_described(self.path))
-        except RunDirError as error:
-            return f"cannot be read: {wording.first_line(str(error))}"
+        shown = self.summary
+        between = ": " if shown.text and shown.verdict.islower() else " "
+        model = f" ({shown.model})" if shown.model else ""
+        return wording.printable(f"{shown.verdict}{between}{shown.text}".strip() + model)
 
 
 def made_results() -> tuple[MadeResult, ...]:
@@ -114,25 +142,26 @@ def _made(path: Path) -> float:
     return path.lstat().st_mtime
 
 
-def _described(path: Path) -> str:
+def _shown(path: Path) -> ResultSummary:
     found = recorded_runs.find(path) if path.is_dir() else None
     if found is not None and found.is_of_triage:
         triage = triage_directory.open_triage(found.directory)
-        return f"{triage.finding.kind.heading} {triage.finding.what}".strip() + _model(triage.record.command)
+        kind = triage.finding.kind
+        model = run_json.model_of(triage.record.command)
+        return ResultSummary(kind.heading, triage.finding.what, model, kind.tone, can_be_compared=found.run is not None)
     if found is None or found.run is None:
-        return ""
+        return ResultSummary()
     if found.is_of_ranks:
-        return f"{wording.pluralize(len(ranks_directory.read(found.run).ranks), 'rank')}"
+        return ResultSummary(wording.pluralize(len(ranks_directory.read(found.run).ranks), "rank"))
     info = run_json.read(found.run)
-    detail = f": {wording.first_line(info.exit.detail)}" if info.exit.kind.is_failure and info.exit.detail else ""
-    what = "no fault" if info.exit.kind is ExitKind.CLEAN else info.exit.kind.value  # its values are not read here
-    return f"{what}{detail}{_model(info.command)}"
-
-
-def _model(command: Sequence[str]) -> str:
-    """The model of a command line, in brackets; "" if it has none."""
-    name = run_json.model_of(command)
-    return f" ({name})" if name else ""
+    is_failure = info.exit.kind.is_failure
+    return ResultSummary(
+        "no fault" if info.exit.kind is ExitKind.CLEAN else info.exit.kind.value,  # its values are not read here
+        wording.first_line(info.exit.detail) if is_failure else "",
+        run_json.model_of(info.command),
+        Tone.BAD if is_failure else None,
+        can_be_compared=True,
+    )
 
 
 @dataclass(frozen=True)

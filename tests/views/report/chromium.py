@@ -90,6 +90,14 @@ class Browser:
             tab.run_timers()
             return tab.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
+    @contextmanager
+    def visit(self, address: str, width: int = 1200) -> Iterator[Visit]:
+        """An address that is served, in a window of this width."""
+        with self._tab() as tab:
+            tab.ask("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
+            tab.ask("Page.navigate", url=address)
+            yield Visit(tab)
+
     def pdf(self, page: Path) -> bytes:
         with self._tab() as tab:
             tab.open(page)
@@ -101,6 +109,34 @@ class Browser:
         with _chromium().tab() as tab:
             yield tab
             self.said = "\n".join(json.dumps(message) for message in tab.said)
+
+
+class Visit:
+    """What a user does on pages that are served."""
+
+    def __init__(self, tab: _Tab) -> None:
+        self._tab = tab
+
+    @property
+    def said(self) -> str:
+        """What the pages wrote to the console, script errors included; JSON, one message per line."""
+        return "\n".join(json.dumps(message) for message in self._tab.said)
+
+    def value(self, expression: str) -> Any:
+        """The value of an expression on the page that is shown."""
+        return self._tab.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def wait_for(self, condition: str) -> None:
+        """Waits until an expression is true.
+
+        Raises:
+            TimeoutError: it is not.
+        """
+        deadline = time.monotonic() + _TIMEOUT
+        while self.value(condition) is not True:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{condition}: {self.value('document.body.innerText')}")
+            time.sleep(0.05)
 
 
 class _Chromium:

@@ -20,7 +20,6 @@ _COLUMNS = (
     Column("size", align_right=True),
     Column("what", min_width=24, share=1),
 )
-_AGES = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0}
 FORMAT = 1
 
 
@@ -63,7 +62,7 @@ def _total(sizes: Sequence[int]) -> list[str]:
 
 
 def _row(result: MadeResult, size: int, now: float) -> tuple[str, str, str, Sentence]:
-    return result.name, age(now - result.made), wording.byte_size(size), Sentence(result.description)
+    return result.name, wording.age(now - result.made), wording.byte_size(size), Sentence(result.description)
 
 
 def _document(result: MadeResult, size: int) -> dict[str, object]:
@@ -75,9 +74,3 @@ def _document(result: MadeResult, size: int) -> dict[str, object]:
         "bytes": size,
         "what": result.description,
     }
-
-
-def age(seconds: float) -> str:
-    """A time that has passed, in the largest unit of which it is at least one: "3 d", "12 min"."""
-    unit = next((unit for unit, length in _AGES.items() if seconds >= length), "s")
-    return f"{max(0, int(seconds // _AGES[unit]))} {unit}"

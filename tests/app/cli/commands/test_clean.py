@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.app.cli import main
-from aoti_debug.app.cli.commands.list import age
+from aoti_debug.base.wording import age
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, site
 

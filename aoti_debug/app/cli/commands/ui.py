@@ -1,0 +1,53 @@
+"""`aoti-debug ui`: one local page over all results."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from aoti_debug.app.cli import open_page
+from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.base.machine.files import results_home
+
+_LARGEST_PORT = 65535
+_LEADS_TO = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={}">'
+
+
+@click.command("ui")
+@click.option(
+    "--port",
+    metavar="N",
+    type=click.IntRange(0, _LARGEST_PORT),
+    default=0,
+    help="The port to listen on.  [default: any that is free]",
+)
+@open_page.option("Open the list in the browser.")
+def command(*, port: int, opens: bool) -> None:
+    """Serve one local page over all runs, triages and other results: search, open one, compare two.
+
+    It listens on 127.0.0.1 alone, and answers whoever has the address that it prints, with its token. Nothing is
+    written, and nothing of a model is executed. Ctrl-C ends it.
+    """
+    from aoti_debug.app.ui.ui_server import UiServer  # the help starts without it
+
+    with UiServer(port) as server:
+        print_lines([f"results of {results_home.home().absolute()}", f"  {server.address}", "Ctrl-C ends it"])
+        with _shown(server.address) if opens else contextlib.nullcontext():
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                print_lines(["", "ended"])
+
+
+@contextlib.contextmanager
+def _shown(address: str) -> Iterator[None]:
+    """Opens an address in the browser, by a file of this user: other users see the words of a command line."""
+    with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="aoti-debug-ui-") as file:
+        file.write(_LEADS_TO.format(address))
+        file.flush()
+        open_page.open_page(Path(file.name))
+        yield

@@ -84,6 +84,21 @@ class Dataflow:
                         return Writer(access.launch, access.argument, "")
         return Writer(None, None, input_)
 
+    def content_name(self, launch: Launch, argument: Argument) -> str:
+        """The user's name of what an argument holds before a launch, or the name of its buffer.
+
+        Inductor lets a launch write its result over a buffer that is not needed any more, under a new name: the values
+        that it reads there are those of the old one.
+        """
+        name = model_name(self.run.manifest, argument)
+        if argument.role is not Role.INOUT:
+            return name
+        writer, span = self.writer(launch, argument), span_of(argument)
+        written = None if writer.argument is None else span_of(writer.argument)
+        if writer.argument is None or span is None or written is None or not written.covers(span):
+            return name
+        return model_name(self.run.manifest, writer.argument)
+
     def readers(self, launch: Launch, argument: Argument) -> tuple[tuple[Launch, Argument], ...]:
         """The later launches of the call that read the argument as the launch wrote it.
 

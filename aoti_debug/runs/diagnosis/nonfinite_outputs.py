@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from aoti_debug.base import wording
 from aoti_debug.base.abi import CallKind, Phase
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.runs.diagnosis.dataflow import Dataflow, input_kind, kind_of_input, model_name, output_name
+from aoti_debug.runs.diagnosis.dataflow import Dataflow, input_kind, kind_of_input, output_name
 from aoti_debug.runs.diagnosis.findings import Place, place_of
 from aoti_debug.runs.diagnosis.special_values import Measure, Occurrence, Special, count
 from aoti_debug.runs.diagnosis.trace_roots import Root, RootKind, RootSearch
@@ -115,7 +115,7 @@ class NonfiniteOutputs:
         number = count(self._after(argument), root.occurrence.special)
         operands = self._roots.operands(launch, argument)
         held = {
-            model_name(self._run.manifest, a): [
+            self._roots.dataflow.content_name(launch, a): [
                 f"{n} {kind.value}" for kind in Special if (n := count(self._measure(a, Phase.BEFORE), kind))
             ]
             for a in operands

@@ -12,7 +12,7 @@ from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording.values import Number, unravel
-from aoti_debug.runs.diagnosis.dataflow import model_name
+from aoti_debug.runs.diagnosis.dataflow import Dataflow, model_name
 from aoti_debug.runs.diagnosis.findings import Finding, Place
 from aoti_debug.runs.diagnosis.intended_infinities import intended_signs
 from aoti_debug.runs.diagnosis.special_values import INFINITE, Special
@@ -62,13 +62,14 @@ def operand_values(
         read: the values known to have been read for the element, by parameter: 0-d, or a row.
     """
     result_slice = result_slices.launch_slices(launch, run.manifest).get(argument.spec.param)
+    flow = Dataflow(run)
     known: dict[str, None] = {}
     guessed: dict[str, None] = {}
     for other in launch.args:
         tensor = before.get(other.spec.param or other.name)
         if tensor is None or (result_slice is not None and other.spec.param not in result_slice.sources):
             continue
-        name = model_name(run.manifest, other)
+        name = flow.content_name(launch, other)
         values = read.get(other.spec.param)
         factor = matrix_products.factor(launch, other, name, tensor, shape, element)
         if values is not None:

@@ -131,7 +131,7 @@ def _root_evidence(run: RunDir, roots: RootSearch, root: Root) -> list[str]:
     if root.kind is RootKind.UNEXPLAINED:
         return [f"{argument.name} holds {special.value} before {launch.id}, but no recorded launch wrote it there"]
     operands = roots.operands(launch, argument)
-    names = {id(a): model_name(run.manifest, a) for a in operands}
+    names = {id(a): roots.dataflow.content_name(launch, a) for a in operands}
     finite = [
         f"{names[id(a)]} {_range(a)}"
         for a in operands

@@ -277,3 +277,27 @@ def test_an_earlier_call_changed_the_weight_that_a_view_shows(tmp_path: Path) ->
         writer.call_end(call, launches=1)
     run = open_run(run_directory(tmp_path, package, writer))
     assert written_by(run, "1.0", "w_view") == "0.0"
+
+
+@pytest.mark.parametrize(
+    ("first", "overwritten", "name"),
+    [
+        (A, A, "buf0"),  # buf1 is a new name of the memory of buf0
+        (A, TOP, "buf0"),
+        (TOP, A, "buf1"),  # half of it is of buf0
+        (A, B, "buf1"),  # nothing wrote it
+    ],
+)
+def test_what_reused_memory_holds_has_the_name_of_the_buffer_that_it_was(
+    tmp_path: Path, first: Tensor, overwritten: Tensor, name: str
+) -> None:
+    run = recorded(tmp_path, (FIRST, (X, first)), (IN_PLACE, (overwritten,)))
+    launch = run.launch("0.1")
+    assert Dataflow(run).content_name(launch, argument(run, "0.1", "buf1")) == name
+
+
+def test_what_a_launch_only_reads_keeps_its_name(tmp_path: Path) -> None:
+    run = recorded(tmp_path, (FIRST, (X, A)), (REUSES, (A, B)))
+    flow = Dataflow(run)
+    assert flow.content_name(run.launch("0.0"), argument(run, "0.0", "arg0_1")) == "index"
+    assert flow.content_name(run.launch("0.1"), argument(run, "0.1", "buf1")) == "buf1"

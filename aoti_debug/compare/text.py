@@ -75,6 +75,19 @@ def comparison_lines(comparison: Comparison, width: int) -> list[str]:
     return lines if wrong is None else [*lines, "", *wrong_lines(comparison, wrong)]
 
 
+def not_independent(comparison: Comparison) -> tuple[str, ...]:
+    """A sentence on what eager computes with the code of the package, so that a fault in that code is not seen."""
+    rows = [row for row in comparison.rows if row.same_code and row.compared_bytes]
+    if not rows:
+        return ()
+    size = wording.byte_size(comparison.coverage.same_code_bytes)
+    run = "launch that runs" if len(rows) == 1 else "launches that run"
+    return (
+        f"not independent: {size} of what was compared was written by {len(rows)} {run} the same code as the program "
+        "in eager",
+    )
+
+
 def coverage_lines(comparison: Comparison, width: int) -> list[str]:
     """The number of launches and bytes that were compared, and why the others were not."""
     coverage = comparison.coverage
@@ -87,12 +100,7 @@ def coverage_lines(comparison: Comparison, width: int) -> list[str]:
         f"({share:.1f} %)",
         width,
     )
-    if coverage.same_code_bytes:
-        lines += terminal_cells.fitted(
-            f"not independent: {wording.byte_size(coverage.same_code_bytes)} of these were written by operators, whose "
-            "launches run the same code as the program in eager",
-            width,
-        )
+    lines += [line for text in not_independent(comparison) for line in terminal_cells.fitted(text, width)]
     reasons: dict[str, list[str]] = {}
     for row in comparison.rows:
         if row.reason in (SILENT, PRIVATE):

@@ -11,7 +11,14 @@ from aoti_debug.compare.eager_findings import differs, may_be_unrepeatable, refu
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
 from aoti_debug.compare.outcome import DIFFERS, MAX_NAMED, REFUSED, WRONG_VALUE, compared_text, kind_of
 from aoti_debug.compare.protocol.measurement import Measurement
-from aoti_debug.compare.text import alteration_sentences, noise_text, output_text, state_text, values_text
+from aoti_debug.compare.text import (
+    alteration_sentences,
+    noise_text,
+    not_independent,
+    output_text,
+    state_text,
+    values_text,
+)
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
@@ -135,7 +142,7 @@ def _altered(comparison: Comparison) -> Finding:
 
 
 def _clean(comparison: Comparison) -> Finding:
-    notes = tuple(noise_text(error) for error in comparison.outputs if error.is_noise)
+    notes = (*not_independent(comparison), *(noise_text(error) for error in comparison.outputs if error.is_noise))
     wrong = [error for error in comparison.wrong_outputs if not error.is_noise]
     if wrong:
         notes += (*map(output_text, wrong), *alteration_sentences(comparison))

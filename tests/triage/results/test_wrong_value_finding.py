@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from aoti_debug.base import wording
 from aoti_debug.compare.alteration import Alteration
 from aoti_debug.compare.comparison import NO_PROGRAM, PRIVATE, SILENT, Comparison, Row
 from aoti_debug.compare.measure.output_errors import OutputError
@@ -182,6 +183,18 @@ def test_an_operator_that_explains_the_wrong_elements_alone_may_be_it(run: RunDi
     assert not any("times 2" in sentence for sentence in finding.evidence)
     assert finding.possible == (
         "aten.mul.Tensor (mul) times 2 would explain the wrong elements: it may be what is wrong",
+    )
+
+
+def test_launches_that_run_the_code_of_eager_are_not_called_independent(run: RunDir) -> None:
+    comparison = compared(run, RIGHT, RIGHT, SILENT)
+    first, *rest = comparison.rows
+    found = wrong_value_finding.finding_of(replace(comparison, rows=(replace(first, same_code=True), *rest)))
+    size = wording.byte_size(first.compared_bytes)
+    assert found.kind is CLEAN
+    assert found.warnings == (
+        f"not independent: {size} of what was compared was written by 1 launch that runs the same code as the program "
+        "in eager",
     )
 
 

@@ -12,13 +12,14 @@ import click
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.commands.run import observed_lines, summary
 from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.live_output import shown
 from aoti_debug.app.cli.script_arguments import PassedThrough
 from aoti_debug.app.execute.execute import ExecutedScript, execute, is_recorded
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.diagnosis import suggested_commands
-from aoti_debug.runs.run.options import RunOptions, Shown
+from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.show.fault import verdict_lines
 from aoti_debug.triage.memory_errors import overruns
@@ -38,6 +39,7 @@ from aoti_debug.triage.memory_errors import overruns
 @options.guard_zones
 @options.summaries
 @options.run_out
+@options.verbosity
 @click.argument("script", metavar="SCRIPT.py")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -57,6 +59,8 @@ def command(
     guards: bool,
     summaries: bool,
     out: Path | None,
+    verbose: bool,
+    quiet: bool,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
@@ -82,7 +86,7 @@ def command(
         guards=guards,
         summaries=1 if summaries else None,
         out=out,
-        shown=Shown.VALUES if level is None else Shown.ALL,
+        shown=shown(verbose=verbose, quiet=quiet, is_level_given=level is not None),
     )
     if not is_recorded(chosen):
         _refuse_at_level_0(chosen)

@@ -356,6 +356,7 @@ class Manifest:
     module_filters: tuple[str, ...] = ()  # beside `filters`
     line_filters: tuple[str, ...] = ()
     weights: WeightsFile | None = None  # None if they are inside the package
+    program: WeightsFile | None = None  # where weights inside come from, above LARGE bytes; None otherwise
 
     @cached_property
     def sha256(self) -> str:

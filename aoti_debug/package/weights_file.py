@@ -12,6 +12,7 @@ from enum import Enum
 from aoti_debug.base.frozen import dataclass
 
 MEMBER = "aoti_debug_weights.pt"  # the constants that the program's file does not hold, by name
+REFERRED = 1 << 20  # bytes of a weight; runs refer to larger ones (kReferredBytes of weights_file.h)
 LARGE = 256 << 20  # bytes of weights; above it, copies of them are avoided
 
 

@@ -124,7 +124,7 @@ std::shared_ptr<SaveJob> TensorStore::make_job(const SaveRequest& request, SaveB
   job->path = tensor_path(request.id, request.phase, request.kernel, request.argument, request.meta);
   // Whatever replaces a result maps its elements: in row-major order, without gaps.
   const bool is_mappable = !request.written || job->reader.is_contiguous();
-  if (job->bytes > kReferredBytes && is_mappable) job->place = weights_.find(request.meta);
+  if (job->bytes > kReferredBytes && is_mappable) job->place = weights_.find(request.meta, request.argument);
   return job;
 }
 

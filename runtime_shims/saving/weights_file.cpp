@@ -55,7 +55,10 @@ std::string WeightsFile::open(const std::string& table) {
   if (const int error = read_file(table, &text); error != 0) return table + ": " + strerror(error);
   std::string problem = take(text);
   if (problem.empty()) problem = map();
-  if (!problem.empty()) weights_.clear();
+  if (!problem.empty()) {
+    weights_.clear();
+    named_.clear();
+  }
   return problem;
 }
 
@@ -74,12 +77,18 @@ std::string WeightsFile::take(const std::string& text) {
     start = end;
     if (line.empty()) continue;
     Weight weight{};
-    const bool is_read =
-        next_number(line, &weight.address) && next_number(line, &weight.bytes) && next_number(line, &weight.begin);
+    std::string_view name;
+    const bool is_named = line.front() == '=';
+    bool is_read = is_named ? next_field(line, &name) : next_number(line, &weight.address);
+    is_read = is_read && next_number(line, &weight.bytes) && next_number(line, &weight.begin);
     if (!is_read || weight.begin > size_ || weight.bytes > size_ - weight.begin) {
       return "a line of the table that AOTI_DEBUG_WEIGHTS names is damaged";
     }
-    weights_.push_back(weight);
+    if (is_named) {
+      named_[std::string(name.substr(1))] = weight;
+    } else {
+      weights_.push_back(weight);
+    }
   }
   std::sort(weights_.begin(), weights_.end(), [](const Weight& a, const Weight& b) { return a.address < b.address; });
   return "";
@@ -96,13 +105,19 @@ std::string WeightsFile::map() {
   return "";
 }
 
-std::optional<uint64_t> WeightsFile::find(const TensorMeta& meta) const {
+std::optional<uint64_t> WeightsFile::find(const TensorMeta& meta, const std::string& argument) const {
+  const uint64_t bytes = std::max(spanned_bytes(view_of(meta)), logical_bytes(meta));  // more where it is expanded
+  if (const auto named = named_.find(argument); named != named_.end()) {
+    const Weight& weight = named->second;
+    const uint64_t offset = static_cast<uint64_t>(meta.storage_offset) * view_of(meta).element_bytes;
+    const bool is_within = offset <= weight.bytes && bytes <= weight.bytes - offset;
+    if (static_cast<uint64_t>(meta.storage_bytes) == weight.bytes && is_within) return weight.begin + offset;
+  }
   const auto after = std::upper_bound(weights_.begin(), weights_.end(), meta.data,
                                       [](uint64_t data, const Weight& weight) { return data < weight.address; });
   if (after == weights_.begin()) return std::nullopt;
   const Weight& weight = *std::prev(after);
   const uint64_t offset = meta.data - weight.address;
-  const uint64_t bytes = std::max(spanned_bytes(view_of(meta)), logical_bytes(meta));  // more where it is expanded
   if (offset >= weight.bytes || bytes > weight.bytes - offset) return std::nullopt;
   return weight.begin + offset;
 }

@@ -27,12 +27,14 @@ class WeightsFile {
   WeightsFile& operator=(const WeightsFile&) = delete;
 
   // Reads what AOTI_DEBUG_WEIGHTS names, fields with tabs between them: the path of the file, its size and the SHA-256
-  // of its directory; then a line for each weight: its address in this process, its bytes, and at which byte of the
-  // file it begins. Returns what is wrong with it; then no tensor is found.
+  // of its directory; then a line for each weight: its address in this process, or "=" and the name of an argument of
+  // launches that is the weight or a view of it; its bytes, and at which byte of the file it begins. Returns what is
+  // wrong with it; then no tensor is found.
   std::string open(const std::string& table);
 
-  // The byte of the file at which element 0 of the tensor lies, if it lies in a weight's memory.
-  std::optional<uint64_t> find(const TensorMeta& meta) const;
+  // The byte of the file at which element 0 of the tensor may lie: it lies in a weight's memory, or its argument has
+  // the name of a weight of the same size. The hash tells if it does.
+  std::optional<uint64_t> find(const TensorMeta& meta, const std::string& argument) const;
 
   // The content hash of what the file has in the place of the tensor, whose element 0 `find` has found. Computed once
   // for each layout, of which `layout` is a hash.
@@ -62,9 +64,10 @@ class WeightsFile {
   std::string path_;
   std::string sha256_;
   uint64_t size_ = 0;
-  uint8_t* memory_ = nullptr;    // of the whole file
-  std::vector<Weight> weights_;  // by address
-  std::mutex mutex_;             // guards what follows
+  uint8_t* memory_ = nullptr;                      // of the whole file
+  std::vector<Weight> weights_;                    // by address
+  std::unordered_map<std::string, Weight> named_;  // by the names of arguments
+  std::mutex mutex_;                               // guards what follows
   std::unordered_map<Place, HashSums, Hash> hashes_;
 };
 

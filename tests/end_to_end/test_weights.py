@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from aoti_debug.app.cli import main
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.instrument.builder import build as builder
+from aoti_debug.instrument.builder import package_manifest
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.weights_file import MEMBER, WeightsPlace
@@ -68,8 +69,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Weighty:
             "reference": BuildOptions(program, weights=WeightsPlace.BY_REFERENCE),
         }
         packages = {name: folder / f"{name}.pt2" for name in chosen}
-        for name, options in chosen.items():
-            builder.build_report(replace(options, output=packages[name]))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(package_manifest, "LARGE", 1 << 20)  # bytes
+            for name, options in chosen.items():
+                builder.build_report(replace(options, output=packages[name]))
         return Weighty(program, packages, folder / "expected.pt")
 
     return once(tmp_path_factory, "weights", make)
@@ -93,13 +96,17 @@ def test_the_package_holds_what_the_program_does_not(built: Weighty) -> None:
     assert {"first.bias", "second.weight", "turned"} <= set(weights.names.values())
     assert MEMBER in package.members
     assert archive.inspect(built.packages["inside"]).manifest().weights is None
+    inside = archive.inspect(built.packages["inside"]).manifest().program
+    assert inside is not None
+    assert (inside.path, dict(inside.names)) == (str(built.program), {"turned": "turned"})
 
 
+@pytest.mark.parametrize("place", ["inside", "appended", "reference"])
 def test_level_1_refers_to_what_the_program_has_and_a_repro_has_it_inside(
-    built: Weighty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    built: Weighty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main.run(["run", str(built.packages["reference"]), "--level", "1"]) == 0
+    assert main.run(["run", str(built.packages[place]), "--level", "1"]) == 0
     assert "1 weight of 2.0 MiB not copied" in " ".join(capsys.readouterr().out.split())
     run = open_run()
     (launch,) = (launch for launch in run.launches if any(a.name == "turned" for a in launch.args))

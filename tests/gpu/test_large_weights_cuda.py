@@ -82,10 +82,20 @@ def package(program: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("place", list(WeightsPlace))
 def test_a_run_copies_no_weight_that_the_program_has(
-    program: Path, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    program: Path,
+    package: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    place: WeightsPlace,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    if place is WeightsPlace.INSIDE:
+        package = tmp_path / "inside.pt2"
+        builder.build_report(BuildOptions(program, output=package))
+    capsys.readouterr()
     assert main.run(["run", str(package), "--level", "1"]) == 0
     assert "1 weight of 585.9 MiB not copied" in " ".join(capsys.readouterr().out.split())
     run = open_run()

@@ -96,6 +96,21 @@ def test_a_weight_that_is_as_in_its_file_is_referred_to(
     assert os.path.samefile(after, run / "tensors/0/0000_k/before_launch_k_x0_cpu.weight.json")
 
 
+def test_a_weight_is_found_by_the_name_of_its_argument(
+    load: Load, run: Path, journal: Decode, weights: Weights
+) -> None:
+    size = weights.tensor.nbytes
+    named = "".join(f"=x{i}\t{size}\t{BEGIN}\n" for i in (0, 1, 3))
+    weights.table.write_text(f"{weights.file}\t{weights.file.stat().st_size}\tabc\n{named}")
+    same, changed = weights.tensor.clone(), weights.tensor.clone()
+    changed[0, 0] = 7
+    tensors = same, weights.tensor.clone()[100:400], weights.tensor.clone(), changed
+    save(load(LEVEL=1, WEIGHTS=weights.table), *tensors)
+    assert statuses(journal())[:4] == [(BEFORE, i, REFERRED if i in (0, 1) else WRITTEN) for i in range(4)]
+    assert reference(run, "x1")["begin"] == BEGIN + 100 * 4096
+    assert reference(run, "x0")["hash"] == hashes(same)
+
+
 def test_a_weight_that_was_changed_is_saved(load: Load, run: Path, journal: Decode, weights: Weights) -> None:
     def change() -> None:
         weights.tensor[511, 1023] = -1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.base.version import __version__
@@ -20,8 +21,20 @@ from aoti_debug.instrument.wrapper.analysis import analyse as analyse_wrapper
 from aoti_debug.instrument.wrapper.callees.operators import declared_shims, shim_operators
 from aoti_debug.package import manifest
 from aoti_debug.package.inputs.signature import ModelSignature, keyword_names
-from aoti_debug.package.manifest import Kernel, KernelCompilation, KernelMatch, Manifest, OperatorSchema, Site
+from aoti_debug.package.manifest import (
+    Constant,
+    Kernel,
+    KernelCompilation,
+    KernelMatch,
+    Manifest,
+    OperatorSchema,
+    PackageOrigin,
+    Site,
+)
+from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.package.pt2.program_weights import describe, stored_weights
 from aoti_debug.package.reference import program
+from aoti_debug.package.weights_file import LARGE, REFERRED, WeightsFile
 
 
 def analyse(lowered: LoweredModel, torch: Torch) -> Analysis:
@@ -98,7 +111,24 @@ def make_manifest(
         triton_helpers=compare_kernels.triton_helpers(kernels, tools.torch.directory),
         operators=called_operators(analysis.sites, answer.schemas),
         weights=lowered.weights_file,
+        program=_program_file(options, lowered, analysis.constants),
     )
+
+
+def _program_file(options: BuildOptions, lowered: LoweredModel, constants: Iterable[Constant]) -> WeightsFile | None:
+    """The file of the program whose large weights the package has copies of.
+
+    None if there is none, or if all of them are so small that a run may have copies as well: it is the more complete.
+    """
+    path = options.program.path if isinstance(options.program, Artifact) else options.program
+    is_file = lowered.source is PackageOrigin.EXPORTED and isinstance(path, (str, Path))
+    if not is_file or lowered.weights_file is not None:
+        return None
+    stored = stored_weights(Path(path))
+    names = {constant.name: constant.fqn for constant in constants if constant.fqn in stored}
+    large = {name: fqn for name, fqn in names.items() if stored[fqn].nbytes > REFERRED}
+    size = sum(stored[fqn].nbytes for fqn in large.values())
+    return describe(Path(path), large) if size > LARGE else None
 
 
 def called_operators(sites: Iterable[Site], schemas: Mapping[str, OperatorSchema]) -> tuple[OperatorSchema, ...]:

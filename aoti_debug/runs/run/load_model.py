@@ -26,7 +26,7 @@ from aoti_debug.package.inputs.signature import Leaf, ModelSignature
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import archive, compatibility, program_weights
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
-from aoti_debug.package.pt2.program_weights import mapped, stored_weights
+from aoti_debug.package.pt2.program_weights import StoredWeight, mapped, stored_weights
 from aoti_debug.package.weights_file import WeightsFile
 from aoti_debug.runs.run import required_room
 
@@ -221,6 +221,8 @@ def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: boo
         tensors = referenced(package, manifest.weights, manifest.device)
         tell_places(manifest.weights, tensors)
         model.use_weights(tensors)
+    elif manifest.program is not None:
+        tell_names(manifest.program, manifest)
     return model
 
 
@@ -238,15 +240,40 @@ def tell_places(weights: WeightsFile, tensors: Mapping[str, torch.Tensor]) -> No
     Args:
         tensors: the weights of the model, by their names in it; others than those of the file may be among them.
     """
-    stored = stored_weights(Path(weights.path))
-    places = {name: stored[attribute] for name, attribute in weights.names.items()}
-    lines = [
-        f"{tensor.data_ptr()}\t{places[name].nbytes}\t{places[name].begin}"
+    places = _places(weights)
+    keys = {
+        str(tensor.data_ptr()): places[name]
         for name, tensor in tensors.items()
         if name in places and tensor.stride() == places[name].strides
-    ]
+    }
+    _write_table(weights, keys)
+
+
+def tell_names(weights: WeightsFile, manifest: Manifest) -> None:
+    """The same for a package that has copies of the weights, by the arguments of launches that are weights or views.
+
+    Nothing is told where the file is gone or has changed: the runtime saves all weights.
+    """
+    try:
+        program_weights.check(weights)
+    except ArtifactError:
+        return
+    places = _places(weights)
+    arguments = (argument for site in manifest.sites for argument in site.args)
+    named = {argument.name: places.get(argument.base) or places.get(argument.name) for argument in arguments}
+    _write_table(weights, {f"={name}": place for name, place in named.items() if place is not None})
+
+
+def _places(weights: WeightsFile) -> Mapping[str, StoredWeight]:
+    """The weights in the file, by their names in the package."""
+    stored = stored_weights(Path(weights.path))
+    return {name: stored[attribute] for name, attribute in weights.names.items() if attribute in stored}
+
+
+def _write_table(weights: WeightsFile, keys: Mapping[str, StoredWeight]) -> None:
+    lines = [f"{key}\t{place.nbytes}\t{place.begin}" for key, place in keys.items()]
     head = f"{weights.path}\t{weights.size}\t{weights.sha256}"
-    if len(head.split("\t")) != 3 or "\n" in head:
+    if not lines or len(head.split("\t")) != 3 or "\n" in head:
         return  # no table can say it: the runtime saves all weights
     descriptor, path = tempfile.mkstemp(".weights")  # among the temporary files of the run
     with os.fdopen(descriptor, "w") as file:

@@ -320,7 +320,8 @@ def _weights(contents: Contents, run: RunDir, prefix: str, included: frozenset[s
     inside = {saved.hash for path, saved in referred.items() if path in included}
     missing = {saved.hash: saved.bytes for saved in referred.values() if saved.hash not in inside}
     if missing:
-        where = "the file of the program" if run.manifest.weights is None else run.manifest.weights.path
+        file = run.manifest.weights or run.manifest.program
+        where = "the file of the program" if file is None else file.path
         why = f"weights in {where}: send it separately if you may share it"
         contents.left_out.append(ExcludedFile(f"{prefix}tensors/", sum(missing.values()), why))
 

@@ -5,7 +5,8 @@ Without the option it does nothing, and nothing else is imported.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,7 +38,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Prepares the recording, if it was asked for."""
     if config.getoption("--aoti-debug"):
-        config.pluginmanager.register(_Recorder(config.getoption("--aoti-debug-triages")), "aoti-debug-recorder")
+        with _usage_errors():
+            recorder = _Recorder(config.getoption("--aoti-debug-triages"))
+        config.pluginmanager.register(recorder, "aoti-debug-recorder")
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Lets pytest say what is wrong with an option or a variable, without a traceback."""
+    from aoti_debug.base.errors import UsageError
+
+    try:
+        yield
+    except UsageError as error:
+        hint = f"\nhint: {error.hint}" if error.hint else ""
+        raise pytest.UsageError(f"--aoti-debug: {error}{hint}") from error
 
 
 class _Recorder:
@@ -61,7 +76,8 @@ class _Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        self._session.__enter__()
+        with _usage_errors():
+            self._session.__enter__()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:

@@ -279,11 +279,12 @@ class _Result:
         return self._with_triage(found) if found.kind.is_fault else found
 
     def _with_triage(self, finding: Finding) -> Finding:
-        """The finding with the command that looks into its call."""
+        """The finding with the command that looks into its call, in the place of those that run this program again."""
         if self.call is None or self.call.inputs is None:
             return finding
         command = shlex.join(["aoti-debug", "triage", str(self.call.package), "--inputs", str(self.call.inputs)])
-        return replace(finding, next=(command, *finding.next))
+        again = shlex.join(self.run.info.command)
+        return replace(finding, next=(command, *(other for other in finding.next if again not in other)))
 
 
 def _not_recorded() -> list[str]:

@@ -103,6 +103,14 @@ def test_a_crash(folder: Path) -> None:
     assert [launch.kernel for launch in verdict.suspects] == ["faulty::act.default"]
 
 
+def test_wrong_usage(folder: Path) -> None:
+    (folder / "file").touch()
+    done = run(folder, "--aoti-debug", AOTI_DEBUG_DIR="file")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"--aoti-debug: cannot make {folder}/file: " in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 def test_without_the_option_nothing_is_imported(tmp_path: Path) -> None:
     (tmp_path / "test_nothing.py").write_text(
         "import sys\ndef test() -> None:\n"

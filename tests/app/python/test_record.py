@@ -82,6 +82,7 @@ def test_a_fault(faulty_package: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert finding is not None
     assert (finding.kind, finding.what) == (FAULT, "ValueError: the answer is not 42")
     assert not any("aoti_debug/app" in frame for frame in finding.stack)
+    assert [command.split()[1] for command in finding.next] == ["triage", "show"]
     assert recorded.runs[0].info.exit.exception == "RuntimeError"
     assert (tmp_path / "latest").resolve() == recorded.runs[0].path
     assert "<iframe" in recorded._repr_html_()

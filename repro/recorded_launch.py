@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aoti_debug.base.abi import Phase, SaveStatus
-from aoti_debug.base.errors import ArtifactError, UsageError
+from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.version import __version__
 from aoti_debug.package.launch_traits import traits_of
@@ -18,6 +18,7 @@ from aoti_debug.package.recording.values import Absent, Tensor, Value
 from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.rundir import launch_names
 from aoti_debug.runs.rundir.run_directory import RunDir, name_hint
+from aoti_debug.runs.rundir.run_json import EMBEDDED
 from aoti_debug.runs.rundir.timeline import Argument, Grid, Launch, LaunchStatus
 
 
@@ -68,6 +69,25 @@ def fault_of(launch: Launch, verdict: Verdict | None) -> str:
         text = launch.fault.text.partition("\n")[0] if launch.fault else ""
         return text or f"error code {launch.returned}"
     return "it never returned" if launch.status is LaunchStatus.OPEN else ""
+
+
+def again_hint(launch: Launch) -> str:
+    """The way to save the tensors of a launch in a program that the tool does not start."""
+    return f"run the model again with AOTI_DEBUG_LEVEL=1 AOTI_DEBUG_LAUNCH={launch.id}"
+
+
+def require_inputs(run: RunDir, launch: Launch) -> None:
+    """Checks that a run may be repeated to save the tensors of a launch.
+
+    Raises:
+        RunDirError: another program has passed the inputs.
+    """
+    if run.info.host == EMBEDDED:
+        raise RunDirError(
+            f"{run.path.name} saved no tensors of launch {launch.id}, and the program that loaded the package passed "
+            "its own inputs, which are not recorded",
+            hint=again_hint(launch),
+        )
 
 
 def require_trust(run: RunDir, launch: Launch, *, trusted: bool) -> None:

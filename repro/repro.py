@@ -16,7 +16,14 @@ from aoti_debug.package.recording import levels
 from aoti_debug.repro.arguments import ReproArguments, arguments_of
 from aoti_debug.repro.folder import check_free, default_path, tensor_files, write_file, write_folder
 from aoti_debug.repro.generate_texts import generate, kind_of
-from aoti_debug.repro.recorded_launch import RecordedLaunch, fault_of, find_launch, recorded_launch, require_trust
+from aoti_debug.repro.recorded_launch import (
+    RecordedLaunch,
+    fault_of,
+    find_launch,
+    recorded_launch,
+    require_inputs,
+    require_trust,
+)
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.open_diagnosed import open_diagnosed
 from aoti_debug.runs.rundir.formats.tensor_content import bytes_of
@@ -104,6 +111,7 @@ def write_repro(options: ReproOptions, say: Callable[[str], None] = lambda text:
 
     arguments = arguments_of(recorded)
     if any(arguments.missing(fault=bool(recorded.fault))):
+        require_inputs(opened, selected)
         say(f"{opened.path.name} (level {levels.written(opened.level)}) has no tensors of launch {selected.id}")
         say("running the package again at level 1 for this launch")
         from aoti_debug.repro.run_again import run_again  # imports all that runs a package

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.machine.user_code import UserCode
+from aoti_debug.repro.recorded_launch import again_hint
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
-from aoti_debug.runs.rundir.run_json import EMBEDDED, ExitKind
+from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
 
 HANG_SECONDS = 300.0  # for the package to run again where the first run was ended by its time-out
@@ -25,17 +26,10 @@ def run_again(run: RunDir, launch: Launch, *, trusted: bool, all_launches: bool 
     Raises:
         RunDirError: the package is not known or gone, or the launch did not come again.
     """
-    again = f"run the model again with AOTI_DEBUG_LEVEL=1 AOTI_DEBUG_LAUNCH={launch.id}"
-    if run.info.host == EMBEDDED:
-        raise RunDirError(
-            f"{run.path.name} saved no tensors of launch {launch.id}, and the program that loaded the package passed "
-            "its own inputs, which are not recorded",
-            hint=again,
-        )
     if run.package is None:
         raise RunDirError(
             f"{run.path.name} saved no tensors of launch {launch.id}, and does not say where its package is",
-            hint=again,
+            hint=again_hint(launch),
         )
     result = runner.run(
         RunOptions(

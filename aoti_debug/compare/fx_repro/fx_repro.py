@@ -25,7 +25,7 @@ from aoti_debug.compare.regions.regions import UNRETURNED, find_regions
 from aoti_debug.package.recording import levels
 from aoti_debug.package.reference.program import Reference
 from aoti_debug.repro.folder import check_free, default_path, unfinished
-from aoti_debug.repro.recorded_launch import fault_of, find_launch, require_trust
+from aoti_debug.repro.recorded_launch import fault_of, find_launch, require_inputs, require_trust
 from aoti_debug.repro.repro import ReproOptions
 from aoti_debug.repro.run_again import run_again
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
@@ -204,6 +204,7 @@ def recorded_region(
     reference, _ = reference_of(run)
     region, reason = _region(run, launch, reference)
     if region is None and not _is_whole(run):
+        require_inputs(run, launch)
         say(f"{run.path.name} (level {levels.written(run.level)}) has not all tensors of launch {launch.id}")
         say("running the package again at level 1")
         run = run_again(run, launch, trusted=trusted, all_launches=True).run

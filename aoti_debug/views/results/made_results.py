@@ -154,12 +154,14 @@ def _shown(path: Path) -> ResultSummary:
     if found.is_of_ranks:
         return ResultSummary(wording.pluralize(len(ranks_directory.read(found.run).ranks), "rank"))
     info = run_json.read(found.run)
-    is_failure = info.exit.kind.is_failure
+    ended = info.exit.kind
+    if ended is ExitKind.RUNNING:  # or its process is gone, and nobody has written down how it ended
+        ended = run_directory.open_run(found.run).state
     return ResultSummary(
-        "no fault" if info.exit.kind is ExitKind.CLEAN else info.exit.kind.value,  # its values are not read here
-        wording.first_line(info.exit.detail) if is_failure else "",
+        "no fault" if ended is ExitKind.CLEAN else ended.value,  # its values are not read here
+        wording.first_line(info.exit.detail) if ended.is_failure else "",
         run_json.model_of(info.command),
-        Tone.BAD if is_failure else None,
+        Tone.BAD if ended.is_failure else None,
         can_be_compared=True,
     )
 

@@ -78,6 +78,13 @@ def test_every_name_is_taken_by_other_commands() -> None:
         assert run_directory.find(name).is_dir()
 
 
+def test_a_run_that_nobody_has_ended_is_not_running() -> None:
+    a_run(1, exit_=Exit(ExitKind.RUNNING))
+    (result,) = made_results()
+    assert result.description == "aborted (m.pt2)"
+    assert not result.is_in_use
+
+
 def test_a_damaged_run_says_so() -> None:
     (a_run(1) / "run.json").write_text("{")
     (result,) = made_results()

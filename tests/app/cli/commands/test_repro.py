@@ -67,6 +67,17 @@ def test_a_run_that_cannot_be_repeated(base: Path, capsys: pytest.CaptureFixture
     assert "AOTI_DEBUG_LEVEL=1 AOTI_DEBUG_LAUNCH=0.0" in said
 
 
+def test_a_program_that_passed_its_own_inputs(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    journal = JournalWriter()
+    journal.launch(0, 0, tensor(4), tensor(4, data_ptr=0x2000))
+    run = run_directory(base / "runs", MANIFEST, journal, name="20261120-231502-1", host="embedded")
+    (run / "package.pt2").touch()
+    assert main.run(["repro", "0.0"]) == 6
+    error, hint = capsys.readouterr().err.splitlines()[-2:]
+    assert error.endswith("the program that loaded the package passed its own inputs, which are not recorded")
+    assert hint == "hint: run the model again with AOTI_DEBUG_LEVEL=1 AOTI_DEBUG_LAUNCH=0.0"
+
+
 def test_a_launch_that_is_not_there(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["repro", "aoti_torch_cpu_relu_out", "--launch", "9"]) == 6
     assert "has no launch 0.9" in capsys.readouterr().err

@@ -1,11 +1,19 @@
-"""The process of a user's own script: its standard input and output stay as they are, stderr is kept as well."""
+"""The process of a user's own script: its standard input and output stay as they are, stderr is kept as well.
+
+Where stderr is a terminal, it is one for the script, too.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
+import tty
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,18 +65,24 @@ class ScriptProcess:
             OSError: it cannot be started.
         """
         self._run = run
-        self._child = subprocess.Popen(
-            script.python_command, stdout=script.stdout, stderr=subprocess.PIPE, env=dict(environment)
-        )
+        self._stderr, written = _terminal() if sys.stderr.isatty() else os.pipe()
+        try:
+            self._child = subprocess.Popen(
+                script.python_command, stdout=script.stdout, stderr=written, env=dict(environment)
+            )
+        except OSError:
+            os.close(self._stderr)
+            raise
+        finally:
+            os.close(written)
         self.pid = self._child.pid
 
     def watch(self, observer: Observer, stopwatch: Stopwatch) -> Report:
         """Waits for its end; signals that this process gets meanwhile are the script's."""
-        assert self._child.stderr is not None
         report = Report(stopwatch, stage=RunStage.CALL)
-        pipes = {"stderr": self._child.stderr.fileno()}
+        pipes = {"stderr": self._stderr}
         with (
-            self._child.stderr,
+            os.fdopen(self._stderr),
             _signals_passed_on(self._child),
             ProcessOutput(self._run, pipes, report, observer) as output,
         ):
@@ -82,6 +96,19 @@ class ScriptProcess:
             report.unix_time = time.time()
             report.log_failure = output.log_failure
         return report
+
+
+def _terminal() -> tuple[int, int]:
+    """A terminal of the size of that of stderr, which changes nothing that is written to it.
+
+    Returns:
+        The descriptors to read from, and to write to.
+    """
+    reading, written = os.openpty()
+    tty.setraw(written)
+    size = struct.pack("HHHH", 0, 0, 0, 0)
+    fcntl.ioctl(written, termios.TIOCSWINSZ, fcntl.ioctl(sys.stderr.fileno(), termios.TIOCGWINSZ, size))
+    return reading, written
 
 
 @contextmanager

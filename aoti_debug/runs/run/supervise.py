@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import subprocess
@@ -228,7 +229,7 @@ class ProcessOutput:
         """Passes on what was written, after a tick at most; False if nothing was."""
         ready = self._selector.select(_TICK)
         for key, _ in ready:
-            data = os.read(key.fd, _CHUNK)
+            data = _read(key.fd)
             if not data:
                 self._selector.unregister(key.fd)
             elif key.data == _MESSAGES:
@@ -239,6 +240,16 @@ class ProcessOutput:
                 self._logs[key.data].write(data)
                 self._observer.output(key.data, data)
         return bool(ready)
+
+
+def _read(pipe: int) -> bytes:
+    """The next bytes of a pipe or a terminal; none at its end."""
+    try:
+        return os.read(pipe, _CHUNK)
+    except OSError as error:
+        if error.errno == errno.EIO:  # of a terminal that nobody has open any more
+            return b""
+        raise
 
 
 class _Log:

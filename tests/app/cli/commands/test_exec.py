@@ -17,7 +17,7 @@ from aoti_debug.app.cli import main
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import ExitKind
-from tests import stripped_package
+from tests import stripped_package, terminal
 from tests.paths import ROOT
 
 SEEN = """
@@ -149,6 +149,15 @@ def test_a_users_own_sitecustomize_and_no_python_path(script: Path) -> None:
     search = os.pathsep.join([str(script.parent), str(ROOT)])
     done = executed(script.parent, "seen.py", PYTHONPATH=search)
     assert done.stdout.split() == [str(script.parent / "sitecustomize.py"), search]
+
+
+def test_stderr_of_a_script_is_a_terminal_if_it_is_one(script: Path) -> None:
+    script.write_text(
+        "import os, sys\nprint(sys.stderr.isatty(), os.get_terminal_size(2).columns, 'é\\tb', file=sys.stderr)\n"
+    )
+    lines = terminal.on_terminal("exec", str(script), columns=93)
+    assert lines[0] == "True 93 é\tb"
+    assert lines[1].startswith("note: nothing was recorded")
 
 
 def test_a_signal_is_passed_on(script: Path) -> None:

@@ -317,12 +317,18 @@ def _aligned(position: int) -> int:
 
 
 def _is_captured(inputs: Sequence[torch.Tensor]) -> bool:
-    """True in the capture of a CUDA graph, which a copy to the host would break."""
+    """True in the capture of a CUDA graph, which a copy to the host would break, and on a device that has failed.
+
+    The call says so to the script, not this.
+    """
     if all(tensor.device.type == "cpu" for tensor in inputs):
         return False
     import torch
 
-    return bool(torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+    try:
+        return bool(torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+    except RuntimeError:
+        return True
 
 
 def _are_finite(results: Any) -> bool:

@@ -6,6 +6,7 @@ import os
 from collections import defaultdict
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -101,3 +102,15 @@ def test_a_file_without_room_is_no_error_of_the_script(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "posix_fallocate", full)
     use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=True)
     assert use.call(doubled, [torch.ones(1)])[0].item() == 2
+
+
+def test_a_device_that_has_failed_says_so_in_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise RuntimeError("an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", fails)
+    use = KeptInputs("a.pt2", tmp_path, "a", keeps_all=True)
+    on_gpu: Any = SimpleNamespace(device=torch.device("cuda"))
+    assert use.call(lambda _: [], [on_gpu]) == []
+    assert not kept(tmp_path)

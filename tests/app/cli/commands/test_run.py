@@ -68,6 +68,20 @@ def test_level_2_prints_while_the_model_runs(
     assert max(map(len, (out + err).splitlines())) <= 100
 
 
+@pytest.mark.parametrize(("level", "code"), [("1", 1), ("2", 1), ("3", 0), ("hash", 0)])
+def test_outputs_that_are_not_finite_are_a_finding_where_values_are_recorded(
+    faulty_package: Path, capfd: pytest.CaptureFixture[str], level: str, code: int
+) -> None:
+    torch.save((torch.full((2, 4), float("nan")),), "nan.pt")
+    assert main.run(["run", str(faulty_package), "--level", level, "--inputs", "nan.pt", "-q"]) == code
+    lines = capfd.readouterr().out.splitlines()
+    headlines = [line for line in lines if line.startswith("NOT FINITE ")]
+    assert len(headlines) == code
+    assert not any(line.startswith("NO FAULT") for line in lines)
+    assert main.run(["show"]) == 0
+    assert f"no fault; {'outputs not finite' if code else 'values not recorded'}" in capfd.readouterr().out
+
+
 def test_hashes_are_those_of_level_2_and_nothing_is_printed(
     faulty_package: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,7 +246,8 @@ def test_names_of_launches_are_printed_if_they_are_asked_for(faulty_package: Pat
     given = ("run", str(faulty_package), "--import", "tests.faulty_ops", "--out", str(tmp_path))
     on_screen = on_terminal(*given, columns=80)
     assert not any(" before " in line for line in on_screen)
-    assert on_screen[-1] == "next: aoti-debug show"
+    assert on_screen[-3:-1] == ["next: aoti-debug show", ""]
+    assert "NO FAULT 4 launches; values not recorded" in on_screen[-1]
     assert any("0.0 before " in line for line in on_terminal(*given, "-v", columns=80))
     (line,) = piped(*given, "--quiet")
     assert line.startswith("run: ")

@@ -248,10 +248,34 @@ def run(arguments: Sequence[str] | None = None) -> int:
         try:
             return _run(arguments)
         except (click.Abort, KeyboardInterrupt):
-            from aoti_debug.app.cli.interrupted import interrupted_lines  # reads runs
-
             print_lines(interrupted_lines(made), err=True)
             return INTERRUPTED
+
+
+def interrupted_lines(made: Sequence[Path]) -> list[str]:
+    """The lines after Ctrl-C: that the command was interrupted, and which of its directories are kept.
+
+    Args:
+        made: the directories that the command has made; some may be gone.
+    """
+    kept = [path for path in made if path.is_dir()]
+    outermost = [path for path in kept if not any(other in path.parents for other in kept)]
+    if not outermost:
+        return ["interrupted: nothing is kept"]
+    return ["interrupted", *(line for path in outermost for line in _kept(path))]
+
+
+def _kept(path: Path) -> list[str]:
+    from aoti_debug.runs.diagnosis import suggested_commands  # only an interrupt reads runs
+    from aoti_debug.runs.rundir import run_directory
+    from aoti_debug.runs.show.calls_and_replays import calls_text
+
+    try:
+        run = run_directory.open_run(path)
+    except AotiDebugError:  # it is no run
+        return [f"kept: {wording.short_path(path)}"]
+    recorded = f"{wording.pluralize(len(run.launches), 'launch')} in {calls_text(run)}"
+    return [f"kept: {wording.short_path(path)}, {recorded}", f"next: {suggested_commands.show(run)}"]
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aoti_debug.app.execute.after_import import AfterImport
 from aoti_debug.app.execute.operator_modules import OperatorModules
 from aoti_debug.app.execute.script_environment import ScriptSettings
-from aoti_debug.base.native import python_stacks
+from aoti_debug.base.native import crash_stacks
 
 if TYPE_CHECKING:
     from aoti_debug.app.execute.package_use import ReplacedPackages
@@ -38,7 +38,7 @@ def install() -> None:
     """
     settings = ScriptSettings()
     if not settings.is_child:
-        python_stacks.enable(settings.run / _PYTHON_STACKS)
+        crash_stacks.enable_python(settings.run / _PYTHON_STACKS)
     atexit.register(_keep_error, settings.run)
     settings.cover_children()
     modules = OperatorModules()

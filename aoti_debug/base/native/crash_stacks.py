@@ -7,8 +7,11 @@ keeps the result as backtrace.json. python.txt is the output of Python's faultha
 from __future__ import annotations
 
 import contextlib
+import faulthandler
+import os
 import re
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,6 +44,23 @@ _THREAD = re.compile(
 _TIME = re.compile(r"time ([0-9]{1,10}) ([0-9]{1,19})")
 _FRAMES = re.compile(rf"frames ([0-9]{{1,10}})((?: {_HEX})*)")
 _PYTHON_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
+
+
+def enable_python(path: Path, request: int | None = None) -> None:
+    """Has Python write its call stack to a file on a fatal signal; the user's own faulthandler is kept.
+
+    Args:
+        request: a signal on which it is written as well.
+    """
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)  # stays open
+    except OSError as error:
+        print(f"aoti-debug: the call stacks of Python cannot be written: {error}", file=sys.stderr)
+        return
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file, all_threads=False)
+    if request is not None:
+        faulthandler.register(request, file, all_threads=False)
 
 
 @dataclass(frozen=True)

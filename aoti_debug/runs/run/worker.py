@@ -22,7 +22,7 @@ from aoti_debug.base.machine import current_rank, user_code
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes import tied_process
 from aoti_debug.base.machine.processes.messages import ErrorData
-from aoti_debug.base.native import crash_stacks, python_stacks
+from aoti_debug.base.native import crash_stacks
 from aoti_debug.package.inputs import input_files, random_inputs
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
@@ -55,7 +55,7 @@ def main() -> int:
     descriptor, parent, text = sys.argv[1:]
     tied_process.end_with(int(parent))
     request = json_data.parse(RunRequest, text)
-    python_stacks.enable(Path(request.run) / crash_stacks.PYTHON, REQUEST)
+    crash_stacks.enable_python(Path(request.run) / crash_stacks.PYTHON, REQUEST)
     with os.fdopen(int(descriptor), "w", buffering=1) as pipe:
         try:
             _run(request, pipe)

@@ -64,7 +64,7 @@ const Report = (() => {
   }
 
   // An error: two digits tell enough.
-  const error = (value) => (value === null || value === undefined ? "–" : value === 0 ? "0" : value >= 1e300 ? "∞" : value.toPrecision(2).replace(/\.0(?=e|$)/, "").replace(/e([+-])/, (_, sign) => (sign === "-" ? "e-" : "e")));
+  const error = (value) => (value === null || value === undefined ? "–" : value === 0 ? "0" : value >= 1e300 ? "∞" : (Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toPrecision(2)).replace(/\.0(?=e|$)/, "").replace(/e([+-])/, (_, sign) => (sign === "-" ? "e-" : "e")));
 
   const count = (amount, noun) => `${amount} ${noun}${amount === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
 

@@ -7,6 +7,7 @@
   const PHASES = ["before", "after"];
   const HEADS = ["elements", "NaN", "+Inf", "−Inf", "zeros", "min", "max", "mean", "std"];
   const PICK = [0, 1, 2, 3, 4, 5, 6, 9, 10]; // of a list of statistics
+  const LONGEST = 32; // characters of the name of an argument
   const BAD = new Set([1, 2, 3]);
 
   function facts(launch) {
@@ -68,7 +69,7 @@
       const known = PHASES.map((phase, i) => [phase, entry[2 + i]]).filter(([, found]) => found);
       const lead = (span) => [
         element("td", { rowspan: span, class: "muted" }, spec.role === "inout" ? "in-out" : spec.role === "none" ? "" : spec.role),
-        element("th", { scope: "row", rowspan: span, title: spec.expression }, spec.name),
+        element("th", { scope: "row", rowspan: span, title: `${spec.name} ${spec.expression ?? ""}` }, Report.cut(spec.name, LONGEST)),
         element("td", { rowspan: span }, tensorText(entry)),
       ];
       if (!known.length) return [element("tr", {}, ...lead(1), element("td", { colspan: PICK.length + 1 }))];

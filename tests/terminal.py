@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -12,11 +13,17 @@ import termios
 
 from tests.paths import ROOT
 
+LINK = re.compile("\x1b\\]8;;.*?\x1b\\\\")
 COMMAND = (sys.executable, "-m", "aoti_debug")
 
 
 def on_terminal(*arguments: str, columns: int, **environment: str) -> list[str]:
-    """What it writes on a terminal of so many columns, stdout and stderr together, in lines."""
+    """What it writes on a terminal of so many columns, stdout and stderr together, in lines, without the links."""
+    return [LINK.sub("", line) for line in with_links_on_terminal(*arguments, columns=columns, **environment)]
+
+
+def with_links_on_terminal(*arguments: str, columns: int, **environment: str) -> list[str]:
+    """The same with its links."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(

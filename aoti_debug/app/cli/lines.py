@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -96,14 +96,22 @@ def colour_of(line: str) -> str | None:
     return next((colour for head, colour in _COLOURS.items() if line.startswith(head)), None)
 
 
+def _links() -> Callable[[str], str]:
+    from aoti_debug.app.cli.terminal_links import with_links  # a pipe does without
+
+    return with_links
+
+
 def print_lines(lines: Iterable[str], *, err: bool = False, columns: int | None = None) -> None:
-    """Prints lines, with what a terminal would interpret escaped; on a terminal, verdicts have their colours.
+    """Prints lines, with what a terminal would interpret escaped; there, verdicts have colours, and paths are links.
 
     Args:
         columns: what a longer line is wrapped to; None: the width of the output.
     """
     most = width(err=err) if columns is None else columns
+    linked = _links() if (sys.stderr if err else sys.stdout).isatty() and not wants_no_colour() else str
     for line in map(wording.printable, lines):
         colour = colour_of(line)
         for part in terminal_cells.fitted(line, most):
-            click.echo(part, err=err) if colour is None else click.secho(part, err=err, fg=colour, bold=True)
+            shown = linked(part)
+            click.echo(shown, err=err) if colour is None else click.secho(shown, err=err, fg=colour, bold=True)

@@ -30,7 +30,10 @@ def main() -> int:
     options = parser.parse_args()
     chosen = [script for script in SCRIPTS if not options.names or script.name in options.names]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        rows = list(pool.map(lambda script: measured(script, Path(folder) / script.name), chosen))
+        rows = []
+        for row in pool.map(lambda script: measured(script, Path(folder) / script.name), chosen):
+            print(*row, sep="  ", file=sys.stderr, flush=True)
+            rows.append(row)
     table(_COLUMNS, rows)
     return int(any("**no**" in row for row in rows))
 

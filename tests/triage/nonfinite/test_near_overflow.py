@@ -7,7 +7,7 @@ import torch
 
 from aoti_debug.base import dtypes
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
-from aoti_debug.triage.nonfinite import near_overflow, nonfinite
+from aoti_debug.triage.nonfinite import nonfinite
 from aoti_debug.triage.nonfinite.infinities import Infinities
 from tests.factories import tensor
 from tests.triage.recorder import Recorder
@@ -19,7 +19,7 @@ def warnings(base: Path, *values: float, dtype: torch.dtype) -> tuple[str, ...]:
     recorder = Recorder(base)
     tensor = torch.tensor(values, dtype=torch.float64).to(dtype)
     recorder.launch("k", {"arg0": torch.ones(1)}, {"buf0": tensor})
-    return near_overflow.near_overflow_warnings(recorder.run().launches)
+    return nonfinite.near_overflow_warnings(recorder.run().launches)
 
 
 @pytest.mark.parametrize(
@@ -74,5 +74,5 @@ def test_one_warning_for_each_tensor_of_a_kernel(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     for value in (40000.0, 60000.0, 50000.0, 60000.0):
         recorder.launch("k", {"arg0": torch.ones(1)}, {"buf0": torch.tensor([value], dtype=torch.float16)})
-    (warning,) = near_overflow.near_overflow_warnings(recorder.run().launches)
+    (warning,) = nonfinite.near_overflow_warnings(recorder.run().launches)
     assert warning.startswith("near overflow: buf0 of 0.1 k holds 60000, 92% of the largest float16")

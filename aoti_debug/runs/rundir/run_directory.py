@@ -32,7 +32,7 @@ from aoti_debug.runs.rundir.formats import journal, stored_tensor, weight_refere
 from aoti_debug.runs.rundir.formats.journal_records import LaunchKey, TensorFile
 from aoti_debug.runs.rundir.launches import Launches
 from aoti_debug.runs.rundir.run_json import EMBEDDED, ExitKind, RunInfo
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 
 if TYPE_CHECKING:
     from aoti_debug.runs.rundir.run_package import FoundPackage
@@ -180,7 +180,8 @@ class RunDir:
             return ExitKind.FAULT if self.timeline.faults else ExitKind.CLEAN
         if _is_alive(self.info):
             return ExitKind.RUNNING
-        return ExitKind.FAULT if self.timeline.faults else ExitKind.ABORTED
+        is_in_launch = bool(self.launches.of_status(LaunchStatus.OPEN))  # earlier faults were caught
+        return ExitKind.FAULT if self.timeline.faults and not is_in_launch else ExitKind.ABORTED
 
     def launch(self, id_: str) -> Launch:
         """A launch by its id: "0.3", "c0.1", or "3" for "0.3".

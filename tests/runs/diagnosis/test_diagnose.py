@@ -188,6 +188,19 @@ def test_a_host_that_vanished(tmp_path: Path) -> None:
     assert summary(verdict) == ("the process vanished", Proof.LIKELY, ["0.1"])
 
 
+def test_a_host_that_vanished_in_a_call_after_an_exception_that_it_caught(tmp_path: Path) -> None:
+    writer = started(CPP, PROXY, ended=1)
+    writer.launch_end(1, status=-1)
+    writer.fault(1, FaultDomain.EXCEPTION, text="boom")
+    writer.call_end(launches=2, failed=True)
+    caught = judge(tmp_path, writer, Exit(ExitKind.RUNNING), host="embedded", pid=1 << 22, name="caught")
+    assert summary(caught) == ("boom", Proof.CERTAIN, ["0.1"])
+    writer.call_begin(1)
+    writer.launch_begin(0, CPP, X, call=1)
+    verdict = judge(tmp_path, writer, Exit(ExitKind.RUNNING), host="embedded", pid=1 << 22, name="crashed")
+    assert summary(verdict) == ("the process vanished", Proof.LIKELY, ["1.0"])
+
+
 def test_a_run_that_goes_on_has_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aoti_debug.runs.rundir.run_directory._is_alive", lambda info: True)
     assert judge(tmp_path, started(CPP, ended=0), Exit(ExitKind.RUNNING)) is None

@@ -23,12 +23,13 @@ def finding_of(opened: RunDir, *arguments: str) -> Finding:
 
 def test_a_fault_names_its_launch(tmp_path: Path) -> None:
     opened = run(tmp_path)
+    assert finding_of(opened).next == ("AOTI_DEBUG_LAUNCH=0.1 aoti-debug run m.pt2 --level 1", "aoti-debug show 0.1")
     (opened.path / "package.pt2").touch()  # without it nothing can be repeated
     found = finding_of(opened)
     assert (found.kind, found.where and found.where.launch) == (FAULT, "0.1")
     assert found.what == "index 314159 is out of bounds with size 4"
     assert found.evidence == ("launch 0.1 raised an exception",)
-    assert found.next == ("AOTI_DEBUG_LAUNCH=0.1 aoti-debug run m.pt2 --level 1", "aoti-debug show 0.1")
+    assert found.next == (f"aoti-debug repro aoti_torch_cpu_index_Tensor --launch 0.1 --run {opened.path}",)
 
 
 def test_a_clean_run(tmp_path: Path) -> None:

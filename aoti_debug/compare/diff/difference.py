@@ -213,6 +213,11 @@ class Diff:
         return not (self.unexplained or self.inputs or self.unfinished or self.wrong_alone)
 
     @property
+    def is_compared(self) -> bool:
+        """True if the results of at least one launch are recorded in both runs."""
+        return bool(self.same or self.launches)
+
+    @property
     def is_same(self) -> bool:
         """True if nothing that was recorded differs, both runs ended well, and what had to be paired was.
 

@@ -27,7 +27,7 @@ def document(diff: Diff, excesses: Sequence[str] | None = None) -> dict[str, Any
         "format": FORMAT,
         "a": _run(diff.a),
         "b": _run(diff.b),
-        "same": diff.is_same,
+        "same": diff.is_same and diff.is_compared,
         "paired_by": diff.by.value,
         "launches": {
             "paired": diff.paired,

@@ -263,6 +263,8 @@ def _excesses(excesses: Sequence[str], most: int) -> list[str]:
 
 def verdict(diff: Diff) -> str:
     """ "SAME", or "DIFFERENT from 0.5 cpp_fused_add_0 on"."""
+    if diff.is_same and not diff.is_compared:
+        return "NOT COMPARED: no results of a launch are recorded in both runs"
     if diff.is_same:
         return "SAME" if not diff.not_recorded else "SAME as far as it was recorded"
     first = diff.first

@@ -33,8 +33,8 @@ from aoti_debug.views.report.page import PageParts, render
 MAX_ELEMENTS = 1 << 24  # elements of a tensor that is read for it
 ONLY_A, ONLY_B = "only in A", "only in B"
 _ROW_VERDICTS = (*(outcome.value for outcome in PairRelation), ONLY_A, ONLY_B)
-_PARTLY = "same as far as it was recorded"
-_VERDICTS = (_PARTLY, "same", "different", "not compared")
+_SAME = "same"
+_VERDICTS = ("same as far as it was recorded", _SAME, "different", "not compared")
 _PARTS = PageParts(
     "diff.html",
     ("tabulator.min.js", "data.js", "spread.js", "errors.js", "rows.js", "diff.js", "main.js"),
@@ -171,7 +171,7 @@ def diff_page(diff: Diff, excesses: Sequence[str] | None = None) -> str:
         "b": diff.b.path,
         "models": " | ".join(dict.fromkeys(model for run in (diff.a, diff.b) if (model := _model(run)))),
         "links": links,
-        "tone": "bad" if not is_clean else "open" if verdict == _PARTLY else "good",
+        "tone": "bad" if not is_clean else "open" if diff.is_same and verdict != _SAME else "good",
         "kind": verdict if excesses is None else "over the budget" if excesses else "within the budget",
         "what": f"{verdict.capitalize()}{rest}",
         "first": None if first is None else _first(first),

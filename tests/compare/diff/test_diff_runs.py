@@ -12,8 +12,9 @@ from aoti_debug.base.abi import Level
 from aoti_debug.base.errors import RunDirError, UsageError
 from aoti_debug.compare.diff.budget import Budget
 from aoti_debug.compare.diff.diff_runs import diff_runs
+from aoti_debug.compare.diff.document import document
 from aoti_debug.compare.diff.pairs import PairedBy, PairRelation
-from aoti_debug.compare.diff.text import diff_lines
+from aoti_debug.compare.diff.text import diff_lines, verdict
 from aoti_debug.package.reference.program import Node, NodeKind, TensorType
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
@@ -185,6 +186,16 @@ def partial(base: Path, leftover: float, result: float) -> RunDir:
     recorder.launch("cpp_mean", {"x": X}, {}, changes=changes)
     recorder.launch("cpp_add_", {}, {}, changes={"buf0": (X + result, X + result + 1)})
     return recorder.run()
+
+
+def test_runs_of_which_nothing_was_compared_are_not_called_the_same(tmp_path: Path) -> None:
+    run = partial(tmp_path / "a", 0.0, 0.0)
+    same = diff_runs(run, run)
+    assert (same.is_compared, verdict(same)) == (True, "SAME")
+    assert verdict(replace(same, same=1, not_recorded=1)) == "SAME as far as it was recorded"
+    nothing = replace(same, same=0, not_recorded=2)
+    assert verdict(nothing) == "NOT COMPARED: no results of a launch are recorded in both runs"
+    assert document(nothing)["same"] is False
 
 
 def test_what_fresh_memory_held_is_no_input(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import click
 from aoti_debug.app.cli import open_page, options
 from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
-from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, UsageError
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import LastDurations
@@ -115,7 +115,7 @@ def command(
     if opens and page is not None:
         open_page.open_page(page)
     is_clean = found.is_same if excesses is None else not excesses
-    context.exit(EXIT_CLEAN if is_clean else EXIT_FINDING)
+    context.exit(EXIT_FINDING if not is_clean else EXIT_CLEAN if found.is_compared else EXIT_INCOMPLETE)
 
 
 def _page_line(page: Path | None) -> list[str]:

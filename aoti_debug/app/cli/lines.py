@@ -1,4 +1,4 @@
-"""Prints lines that fit the terminal; in a pipe, at most 200 columns."""
+"""Prints lines that fit the terminal, in a pipe at most 200 columns; opens pages in the browser."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -115,3 +116,16 @@ def print_lines(lines: Iterable[str], *, err: bool = False, columns: int | None 
         for part in terminal_cells.fitted(line, most):
             shown = linked(part)
             click.echo(shown, err=err) if colour is None else click.secho(shown, err=err, fg=colour, bold=True)
+
+
+def open_page(address: str | Path) -> None:
+    """Opens a page, a file or one that is served; a line on stderr says so if there is no browser for it."""
+    import webbrowser  # few commands open a page
+
+    uri = address.resolve().as_uri() if isinstance(address, Path) else address
+    try:
+        is_open = webbrowser.open(uri)
+    except webbrowser.Error:
+        is_open = False
+    if not is_open:
+        print_lines(["no browser could be started (BROWSER names one)"], err=True)

@@ -377,3 +377,8 @@ def out(kind: ResultKind, what: str) -> Callable[[_Command], _Command]:
         show_default=kind.default,
         help=f"Where the directory of {what} is made.",
     )
+
+
+def opens(text: str = "Open the page in the browser.") -> Callable[[_Command], _Command]:
+    """--open, as `opens`; the text is its help."""
+    return click.option("--open", "opens", is_flag=True, help=text)

@@ -1,4 +1,4 @@
-"""The inputs of the calls of a loaded model, in files that outlive the process of a script.
+"""The use of a package by a loader, and the inputs of its model's calls, in files that outlive the process of a script.
 
 The tensors of a call are copied before it, byte for byte, into a file that is mapped into memory: its content outlives
 a crash. A model has a few such files, which its calls use in turn. torch sees nothing of the copies on the CPU.
@@ -15,12 +15,11 @@ import struct
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from aoti_debug.app.execute.package_use import PackageUse
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 
@@ -36,6 +35,39 @@ _ALIGNMENT = 64
 _LARGEST = 1 << 30  # bytes of a call that are kept, unless all calls are to be kept
 _SHARE = 0.05  # of the time of the calls that copies may take, unless all calls are to be kept
 _MEASURED = 0.01  # seconds of copies after which their share is looked at
+
+
+class PackageUse:
+    """The package of one loader, and what is done around the loader's work: nothing, unless a subclass does it.
+
+    Attributes:
+        path: of the package that is loaded.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def loaded(self, loader: Any) -> None:
+        """Receives the loader when it has loaded the package."""
+
+    def change(self, work: Callable[[], _Result]) -> _Result:
+        """Loads the package, or changes its weights."""
+        return work()
+
+    def call(self, run: Callable[..., _Result], inputs: Any, *arguments: Any, **keywords: Any) -> _Result:
+        """Calls the model, with its inputs in a list."""
+        __tracebackhide__ = True  # pytest shows the caller
+        return run(inputs, *arguments, **keywords)
+
+
+class ReplacedPackages(Protocol):
+    """The packages that are loaded in the place of others."""
+
+    def remember_program(self, package: Any, program: Any, configs: Mapping[str, Any]) -> None:
+        """Receives each package that was compiled, a path or a file in memory."""
+
+    def use(self, path: str, model: str) -> PackageUse:
+        """The package that a loader is to load in the place of another one."""
 
 
 class KeptEnd(IntEnum):

@@ -15,9 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from aoti_debug.app.execute.kept_inputs import KeptInputs
+from aoti_debug.app.execute.kept_inputs import KeptInputs, PackageUse
 from aoti_debug.app.execute.operator_modules import OperatorModules
-from aoti_debug.app.execute.package_use import PackageUse
 from aoti_debug.app.torch_compile import cached_build
 from aoti_debug.app.torch_compile.cached_build import PACKAGE
 from aoti_debug.base import abi, wording

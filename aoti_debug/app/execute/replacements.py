@@ -20,7 +20,7 @@ from aoti_debug.app.execute.script_environment import ScriptSettings
 from aoti_debug.base.native import crash_stacks
 
 if TYPE_CHECKING:
-    from aoti_debug.app.execute.package_use import ReplacedPackages
+    from aoti_debug.app.execute.kept_inputs import ReplacedPackages
 
 _PYTHON_STACKS = "python.txt"
 _OF_MODEL = "_aoti_debug_of_model"  # the attribute of an exception that a call of a model has raised

@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import Any
 
 from aoti_debug.app.execute.failed_call import FailedCall
+from aoti_debug.app.execute.kept_inputs import PackageUse
 from aoti_debug.app.execute.operator_modules import OperatorModules
-from aoti_debug.app.execute.package_use import PackageUse
 from aoti_debug.app.execute.recorded_packages import RecordedPackages
 from aoti_debug.app.execute.replacements import USE, Replacements
 from aoti_debug.app.python import finding_text

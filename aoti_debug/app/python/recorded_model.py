@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 from aoti_debug.app.execute import failed_call as failed_calls
 from aoti_debug.app.execute import kept_inputs
 from aoti_debug.app.execute.failed_call import FailedCall
-from aoti_debug.app.execute.kept_inputs import KeptInputs
-from aoti_debug.app.execute.package_use import PackageUse
+from aoti_debug.app.execute.kept_inputs import KeptInputs, PackageUse
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.machine.files import atomic_write, stamped_directories
 from aoti_debug.base.machine.processes.child_process import changed_environment

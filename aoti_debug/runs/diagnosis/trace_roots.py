@@ -12,13 +12,13 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Manifest, Role
 from aoti_debug.package.recording.values import Tensor
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, Writer
-from aoti_debug.runs.diagnosis.intended_infinities import intended_signs
 from aoti_debug.runs.diagnosis.special_values import (
     Measure,
     Occurrence,
     Special,
     SpecialValues,
     count,
+    intended_signs,
     statistics_of,
 )
 from aoti_debug.runs.kernel_source import result_slices

@@ -28,8 +28,8 @@ from aoti_debug.runs.run.supervise import Observer
 from aoti_debug.runs.rundir import run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
-from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles
+from aoti_debug.triage.results.finding_kinds import Infinities
 
 FLIGHT = 8  # launches whose inputs the flight recorder keeps
 NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # a bad access is less likely to hit another live buffer

@@ -14,8 +14,7 @@ from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording.values import Number, unravel
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, model_name
 from aoti_debug.runs.diagnosis.findings import Finding, Place
-from aoti_debug.runs.diagnosis.intended_infinities import intended_signs
-from aoti_debug.runs.diagnosis.special_values import INFINITE, Special
+from aoti_debug.runs.diagnosis.special_values import INFINITE, Special, intended_signs
 from aoti_debug.runs.kernel_source import model_lines, result_slices
 from aoti_debug.runs.kernel_source.placement import LaunchTensors
 from aoti_debug.runs.rundir.load_tensors import saved_values

@@ -31,8 +31,8 @@ from aoti_debug.runs.rundir.timeline import Argument, Launch
 from aoti_debug.triage.nonfinite import explain_element as explanation
 from aoti_debug.triage.nonfinite import finding_text, harmful_sinks
 from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase, Sink
-from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.origin_trials import TriedCase
+from aoti_debug.triage.results.finding_kinds import Infinities
 
 _FAR_BELOW = min(LARGEST.values()) * SHARE / 2  # for any dtype
 MAX_WARNINGS = 3  # of values near overflow

@@ -1,6 +1,8 @@
-"""The kinds of findings that a triage has; those of runs and of comparisons come from there."""
+"""The kinds of findings that a triage has, those of runs and comparisons among them; the policies for infinities."""
 
 from __future__ import annotations
+
+from enum import Enum
 
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE
 from aoti_debug.runs.diagnosis.findings import CLEAN, FAULT, HANG, INCOMPLETE, NONFINITE, FindingKind
@@ -22,3 +24,11 @@ KINDS = (
 def by_value() -> dict[str, FindingKind]:
     """Every kind by its name in JSON."""
     return {kind.value: kind for kind in KINDS}
+
+
+class Infinities(str, Enum):
+    """The policy for unintended infinities. NaN is always checked."""
+
+    IGNORE = "ignore"
+    WARN = "warn"
+    FAIL = "fail"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.app.cli import main
-from aoti_debug.app.cli.open_page import open_page
+from aoti_debug.app.cli.lines import open_page
 from tests.views.memory.small_call import recorded
 
 COMMANDS = ("triage", "compare", "diff", "memory", "profile", "summaries", "report")

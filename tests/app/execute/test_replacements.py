@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aoti_debug.app.execute import replacements
-from aoti_debug.app.execute.package_use import PackageUse
+from aoti_debug.app.execute.kept_inputs import PackageUse
 
 
 class Loader:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from aoti_debug.package.manifest import Kernel, Kind, ProxyArgument
-from aoti_debug.runs.diagnosis.intended_infinities import infinite_constants, intended_signs
+from aoti_debug.runs.diagnosis.special_values import infinite_constants, intended_signs
 from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.triage import kernel_sources as sources
 from tests.triage.recorder import Recorder

@@ -8,7 +8,7 @@ import torch
 from aoti_debug.base import dtypes
 from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.triage.nonfinite import nonfinite
-from aoti_debug.triage.nonfinite.infinities import Infinities
+from aoti_debug.triage.results.finding_kinds import Infinities
 from tests.factories import tensor
 from tests.triage.recorder import Recorder
 

@@ -10,8 +10,8 @@ from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.diagnosis.findings import NONFINITE, Finding, Place
 from aoti_debug.runs.diagnosis.trace_roots import RootKind
 from aoti_debug.triage.nonfinite import nonfinite
-from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.nonfinite import NonFinite
+from aoti_debug.triage.results.finding_kinds import Infinities
 from tests.triage import kernel_sources as sources
 from tests.triage.recorder import Recorder
 

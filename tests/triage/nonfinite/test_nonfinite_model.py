@@ -15,7 +15,7 @@ from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import nonfinite
-from aoti_debug.triage.nonfinite.infinities import Infinities
+from aoti_debug.triage.results.finding_kinds import Infinities
 from tests.built_model import Built, build_model
 
 pytestmark = pytest.mark.slow

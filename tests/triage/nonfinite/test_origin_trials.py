@@ -9,9 +9,9 @@ from aoti_debug.runs.diagnosis.dataflow import Dataflow
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.nonfinite import nonfinite, origin_trials, replaced_values
 from aoti_debug.triage.nonfinite.harmful_sinks import NonfiniteCase
-from aoti_debug.triage.nonfinite.infinities import Infinities
 from aoti_debug.triage.nonfinite.origin_trials import OriginTrials
 from aoti_debug.triage.nonfinite.replaced_values import RunFiles
+from aoti_debug.triage.results.finding_kinds import Infinities
 from tests.triage.recorder import Recorder
 
 NAN, INF = float("nan"), float("inf")

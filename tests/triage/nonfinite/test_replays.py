@@ -13,7 +13,7 @@ from aoti_debug.runs.rundir import summaries
 from aoti_debug.runs.rundir.summaries import HEADER, MAGIC, ROW, VERSION
 from aoti_debug.runs.show.calls_and_replays import replay_lines
 from aoti_debug.triage.nonfinite import nonfinite
-from aoti_debug.triage.nonfinite.infinities import Infinities
+from aoti_debug.triage.results.finding_kinds import Infinities
 from tests.triage.recorder import Recorder
 
 

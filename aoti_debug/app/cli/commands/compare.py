@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import open_page, options
-from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import open_page, print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.base.machine.files.results_home import ResultKind
@@ -45,7 +45,7 @@ from aoti_debug.views.report import report
 @options.user_code
 @options.out(ResultKind.COMPARES, "the comparison")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the run and its comparison.")
-@open_page.option("Write the page, as --report does, and open it in the browser.")
+@options.opens("Write the page, as --report does, and open it in the browser.")
 @options.wide
 @options.json_output("docs/compare.schema.json")
 @click.pass_context
@@ -99,7 +99,7 @@ def command(
         named = [] if page is None else [f"  report   {page}"]
         print_lines(["", *report_lines(comparison, columns), *named], columns=columns)
     if opens and page is not None:
-        open_page.open_page(page)
+        open_page(page)
     context.exit(exit_code(comparison))
 
 

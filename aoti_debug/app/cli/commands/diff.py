@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import open_page, options
-from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import open_page, print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, UsageError
 from aoti_debug.base.machine.files import stamped_directories
@@ -60,7 +60,7 @@ from aoti_debug.package.recording import levels
 @click.option("--all", "show_all", is_flag=True, help="List everything that differs.")
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of both runs.")
 @options.page_output("With --report: the file to write.  [default: report/index.html in the directory of the runs]")
-@open_page.option("Write the page, as --report does, and open it in the browser.")
+@options.opens("Write the page, as --report does, and open it in the browser.")
 @options.json_output("docs/diff.schema.json")
 @click.pass_context
 def command(
@@ -113,7 +113,7 @@ def command(
     else:
         print_lines(["", *diff_lines(found, excesses, most=sys.maxsize if show_all else MAX_LISTED), *_page_line(page)])
     if opens and page is not None:
-        open_page.open_page(page)
+        open_page(page)
     is_clean = found.is_same if excesses is None else not excesses
     context.exit(EXIT_FINDING if not is_clean else EXIT_CLEAN if found.is_compared else EXIT_INCOMPLETE)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import open_page, options
-from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import open_page, print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
 from aoti_debug.base.machine.files.results_home import ResultKind
@@ -34,7 +34,7 @@ from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 @click.option("--all", "show_all", is_flag=True, help=f"List every buffer, not only {MAX_STORAGES} of each table.")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a picture: bytes over launches, by buffer.")
 @options.page_output("With --plot: the file to write.  [default: report/memory.html in the run]")
-@open_page.option("Write the page, as --plot does, and open it in the browser.")
+@options.opens("Write the page, as --plot does, and open it in the browser.")
 @options.wide
 @options.json_output("docs/memory.schema.json")
 @click.pass_context
@@ -76,6 +76,6 @@ def command(
     else:
         print_lines(["", *memory_lines(found, None if show_all else MAX_STORAGES, columns), *lines], columns=columns)
     if opens and written is not None:
-        open_page.open_page(written)
+        open_page(written)
     is_kept = any(kept.is_measured for kept in kept_memory(found.memory, found.measured))
     context.exit(EXIT_FINDING if is_kept else EXIT_CLEAN)

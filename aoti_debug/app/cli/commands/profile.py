@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import open_page, options
-from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import open_page, print_json, print_lines
 from aoti_debug.app.cli.live_output import StepLines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
@@ -53,7 +53,7 @@ LIMIT = 40  # rows
 )
 @click.option("--plot", is_flag=True, help="Also write an HTML page with a flame of modules, model lines and launches.")
 @options.page_output("With --plot: the file to write.  [default: report/profile.html in the run]")
-@open_page.option("Write the page, as --plot does, and open it in the browser.")
+@options.opens("Write the page, as --plot does, and open it in the browser.")
 @options.user_code
 @options.out(ResultKind.PROFILES, "the profile")
 @click.option("--all", "all_", is_flag=True, help=f"Show every launch, not only {LIMIT} of them.")
@@ -103,7 +103,7 @@ def command(
         written = page.write(found, output)
         print_lines([f"page: {written}"], err=as_json)
         if opens:
-            open_page.open_page(written)
+            open_page(written)
     is_slower = found.changes is not None and bool(found.changes.slower)
     context.exit(EXIT_FINDING if is_slower else EXIT_CLEAN)
 

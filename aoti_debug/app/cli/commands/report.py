@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import open_page, options
-from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import open_page, print_lines
 from aoti_debug.app.cli.ranks import write_ranks_pages
 from aoti_debug.base import wording
 from aoti_debug.runs.ranks.ranks_analysis import analyse
@@ -21,7 +21,7 @@ from aoti_debug.views.summaries import page
 @click.command("report")
 @click.argument("what", metavar="[RUN|TRIAGE]", required=False, shell_complete=options.completing("runs"))
 @options.page_output("The file to write.  [default: report/index.html in the directory of the run or triage]")
-@open_page.option()
+@options.opens()
 def command(*, what: str | None, output: Path | None, opens: bool) -> None:
     """Write one HTML file that shows a run, or a triage; without a name the newest of both.
 
@@ -40,7 +40,7 @@ def command(*, what: str | None, output: Path | None, opens: bool) -> None:
     else:
         written = _write(what, output)
     if opens:
-        open_page.open_page(written)
+        open_page(written)
 
 
 def _write(what: str | None, output: Path | None) -> Path:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import open_page, options
-from aoti_debug.app.cli.lines import print_json, print_lines
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import open_page, print_json, print_lines
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, UsageError
@@ -29,7 +29,7 @@ LIMIT = 100  # rows
 @modules_and_lines("Show only launches")
 @click.option("--plot", is_flag=True, help="Also write an HTML page with curves: report/summaries.html in the run.")
 @options.page_output("With --plot: the file to write.")
-@open_page.option("Write the page, as --plot does, and open it in the browser.")
+@options.opens("Write the page, as --plot does, and open it in the browser.")
 @click.option("--all", "all_", is_flag=True, help=f"Show every tensor, not only {LIMIT} of them.")
 @options.json_output("docs/summaries.schema.json", " It has every call.")
 @options.wide
@@ -72,7 +72,7 @@ def command(
         path = page.write(run, found, chosen, output)
         print_lines([f"curves: {path}, {wording.byte_size(path.stat().st_size)}"], err=as_json)
         if opens:
-            open_page.open_page(path)
+            open_page(path)
 
 
 def _chosen(run: RunDir, found: Summaries, wanted: SiteFilter) -> tuple[Series, ...]:

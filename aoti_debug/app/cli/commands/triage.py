@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import open_page, options, script_arguments
-from aoti_debug.app.cli.lines import print_json, print_lines, width
+from aoti_debug.app.cli import options, script_arguments
+from aoti_debug.app.cli.lines import open_page, print_json, print_lines, width
 from aoti_debug.app.cli.live_output import START, StepLines, TimedPhase, timing_lines
 from aoti_debug.app.cli.ranks import write_ranks_pages
 from aoti_debug.app.cli.script_arguments import PassedThrough
@@ -34,7 +34,7 @@ from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.show.finding import all_finding_lines, finding_lines
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
-from aoti_debug.triage.nonfinite.infinities import Infinities
+from aoti_debug.triage.results.finding_kinds import Infinities
 from aoti_debug.triage.results.ranks_finding import ranks_finding
 from aoti_debug.triage.session import triage
 from aoti_debug.views.report import report
@@ -85,7 +85,7 @@ _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "configs", "build_t
 @options.out(ResultKind.TRIAGES, "the triage")
 @options.timings
 @click.option("-v", "--verbose", is_flag=True, help="Print all evidence and notes, not just the first screen.")
-@open_page.option("Open the report in the browser.")
+@options.opens("Open the report in the browser.")
 @options.json_output("docs/triage.schema.json")
 @click.pass_context
 def command(
@@ -139,7 +139,7 @@ def command(
             pages = f"{wording.short_path(page)}, with a page of each rank"
             print_lines(lines_of(with_relative_paths(finding), width(), pages))
         if opens:
-            open_page.open_page(page)
+            open_page(page)
         context.exit(finding.kind.exit_code)
     last = LastDurations("triage", str(model.resolve()))
     chosen = TriageOptions(
@@ -179,7 +179,7 @@ def command(
     else:
         print_lines(["", *lines_of(with_relative_paths(finished.finding), width(), wording.short_path(page))])
     if opens:
-        open_page.open_page(page)
+        open_page(page)
     if timings:
         record = finished.record
         phases = [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import open_page
-from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli import options
+from aoti_debug.app.cli.lines import open_page, print_lines
 from aoti_debug.base.machine.files import results_home
 
 _LARGEST_PORT = 65535
@@ -25,14 +25,14 @@ _LEADS_TO = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" con
     default=0,
     help="The port to listen on.  [default: any that is free]",
 )
-@open_page.option("Open the list in the browser.")
+@options.opens("Open the list in the browser.")
 def command(*, port: int, opens: bool) -> None:
     """Serve one local page over all runs, triages and other results: search, open one, compare two.
 
     It listens on 127.0.0.1 alone, and answers whoever has the address that it prints, with its token. Nothing is
     written, and nothing of a model is executed. Ctrl-C ends it.
     """
-    from aoti_debug.app.ui.ui_server import UiServer  # the help starts without it
+    from aoti_debug.app.ui import UiServer  # the help starts without it
 
     with UiServer(port) as server:
         print_lines([f"results of {results_home.home().absolute()}", f"  {server.address}", "Ctrl-C ends it"])
@@ -49,5 +49,5 @@ def _shown(address: str) -> Iterator[None]:
     with tempfile.NamedTemporaryFile("w", suffix=".html", prefix="aoti-debug-ui-") as file:
         file.write(_LEADS_TO.format(address))
         file.flush()
-        open_page.open_page(Path(file.name))
+        open_page(Path(file.name))
         yield

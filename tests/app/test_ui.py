@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pytest
 
 from aoti_debug.app.cli import main
-from aoti_debug.app.ui.ui_server import ADDRESS, UiServer
+from aoti_debug.app.ui import ADDRESS, UiServer
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.files import results_home
 from aoti_debug.base.machine.files.results_home import ResultKind

@@ -3,8 +3,7 @@
 $ python examples/model.py model.pt2
 $ aoti-debug triage model.pt2
 CLEAN 21 launches in 1 call: no fault, outputs finite, 21 of 21 launches computed what the program says
-  note     not independent: 1.0 MiB of what was compared was written by 11 launches that run the same code as the
-           program in eager
+  note     not independent: 1.0 MiB of what was compared was written by 11 launches that run the same code …
 """
 
 import sys

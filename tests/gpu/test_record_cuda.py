@@ -16,7 +16,10 @@ from aoti_debug.runs.show.calls_and_replays import replay_lines
 from tests.gpu.test_scripts_cuda import SCRIPT
 from tests.paths import ROOT
 
-pytestmark = pytest.mark.cuda
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 
 
 class Ratio(torch.nn.Module):

@@ -39,7 +39,7 @@ def test_the_next_run_deletes_what_a_killed_tool_has_left(
     faulty_package: Path, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAULTY_OPS", "hang")
-    command = [sys.executable, "-m", "aoti_debug", "run", str(faulty_package), "--out", str(tmp_path / "runs")]
+    command = [sys.executable, "-m", "aoti_debug", "run", "-v", str(faulty_package), "--out", str(tmp_path / "runs")]
     tool = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert tool.stderr is not None
     while b"faulty::act" not in (line := tool.stderr.readline()):

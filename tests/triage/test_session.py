@@ -160,7 +160,7 @@ def test_a_run_is_opened_diagnosed_and_followed_once(
     assert counts.opened == {f"run-{number}": 1 for number in (1, 2, 3)}
     assert counts.journals == counts.opened
     assert counts.diagnosed == counts.opened
-    assert counts.dataflows == {"run-1": 1, "run-2": 1}
+    assert counts.dataflows == {"run-1": 1, "run-2": 1, "run-3": 1}
     assert told.made == ["names", "values", "tensors"]
     assert {path.name for path in found.opened} == {"run-1", "run-2", "run-3"}  # a report reads none of them again
 

@@ -20,6 +20,7 @@ from aoti_debug.app.cli.lines import print_lines, wants_no_colour
 from aoti_debug.base import abi, wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, InternalError, TargetError
 from aoti_debug.base.machine.files import stamped_directories
+from aoti_debug.base.terminal_cells import UNLIMITED
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -330,9 +331,11 @@ def _terminate(number: int, _: object) -> None:
 
 
 def _print_error(message: str, hint: str) -> None:
+    """Prints both on stderr; in a pipe, where a program may read them, in a line each."""
+    columns = None if sys.stderr.isatty() else UNLIMITED
     for label, text in (("error", message), ("hint", hint)):
         if text:
-            print_lines(wording.printable_lines(f"{label}: {text}").split("\n"), err=True)
+            print_lines(wording.printable_lines(f"{label}: {text}").split("\n"), err=True, columns=columns)
 
 
 def _place(error: BaseException) -> str:

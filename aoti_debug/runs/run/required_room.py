@@ -16,14 +16,14 @@ from aoti_debug.base.errors import ArtifactError, TargetError
 from aoti_debug.base.machine.files import free_space
 from aoti_debug.package import weights_file
 from aoti_debug.package.manifest import Manifest
-from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, INPUTS_MEMBER, Artifact
+from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, INPUTS_MEMBER
 
 _SHARED = Path("/dev/shm")
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
 def require(
-    package: Artifact,
+    package: Path,
     manifest: Manifest,
     environment: Mapping[str, str],
     *,
@@ -41,7 +41,7 @@ def require(
         TargetError: it has not; the message has both numbers, the hint what would help.
         ArtifactError: the package is damaged.
     """
-    what, sizes = f"running {package.path.name}", _sizes(package)
+    what, sizes = f"running {package.name}", _sizes(package)
     folder = f"{AOTINDUCTOR}{manifest.model}/"
     unpacked = sum(size for name, size in sizes.items() if name.startswith(folder))
     temporary = [(Path(environment["TMPDIR"]), unpacked)]
@@ -99,14 +99,14 @@ def _flight_bytes(manifest: Manifest, environment: Mapping[str, str]) -> int | N
     return int(number) << _UNITS[unit]
 
 
-def _sizes(package: Artifact) -> dict[str, int]:
+def _sizes(package: Path) -> dict[str, int]:
     """The bytes of each member, by its name below the archive's root.
 
     Raises:
         ArtifactError: the archive is damaged.
     """
     try:
-        with zipfile.ZipFile(package.path) as archive:
+        with zipfile.ZipFile(package) as archive:
             return {info.filename.partition("/")[2]: info.file_size for info in archive.infolist()}
     except (*DAMAGED, OSError) as error:
-        raise ArtifactError(f"{package.path} is damaged: {error}", hint="copy or build it again") from error
+        raise ArtifactError(f"{package} is damaged: {error}", hint="copy or build it again") from error

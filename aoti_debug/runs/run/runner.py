@@ -20,7 +20,7 @@ from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.machine.user_directories import scratch_directory
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.package.manifest import Manifest
-from aoti_debug.package.pt2 import archive, trust
+from aoti_debug.package.pt2 import trust
 from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
 from aoti_debug.package.recording import site_filter
 from aoti_debug.runs.diagnosis import rescue
@@ -157,8 +157,7 @@ def _run_in(
     observer.started(path)
     began = time.monotonic()
     environment = configuration.run_environment(path, options, info.level, temporary)
-    package = archive.inspect(options.package)
-    required_room.require(package, manifest, environment, inputs=options.inputs, weights=options.weights)
+    required_room.require(options.package, manifest, environment, inputs=options.inputs, weights=options.weights)
     try:
         stopwatch.next("import torch")
         python_process.wait_for_imports(environment)

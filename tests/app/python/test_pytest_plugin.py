@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,11 @@ def test_no_model():
 
 
 def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    plugin = ["-p", pytest_plugin.__name__, "-p", "no:cacheprovider", "--rootdir", str(folder)]
+    installed = {point.value for point in metadata.entry_points(group="pytest11")}
+    plugin = [] if pytest_plugin.__name__ in installed else ["-p", pytest_plugin.__name__]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AOTI_DEBUG_", "PYTEST_"))}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *plugin, *words],
+        [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", "--rootdir", str(folder), *words],
         cwd=folder,
         env={**kept, "PYTHONPATH": str(ROOT), **variables},
         capture_output=True,

@@ -39,7 +39,7 @@ def manifest(device: str = "cpu", *constants: Constant) -> Manifest:
 
 
 def require(package: Artifact, of: Manifest, variables: dict[str, str] | None = None, **files: Path) -> None:
-    required_room.require(package, of, {"TMPDIR": str(package.path.parent), **(variables or {})}, **files)
+    required_room.require(package.path, of, {"TMPDIR": str(package.path.parent), **(variables or {})}, **files)
 
 
 def free(monkeypatch: pytest.MonkeyPatch, *, disk: int = 1 << 40, memory: int = 1 << 40) -> None:

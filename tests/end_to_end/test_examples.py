@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,26 @@ def test_the_tool_prints_what_an_example_says(name: str, tmp_path: Path, monkeyp
     for command in commands:
         output = printed(command, tmp_path)
     assert missing(lines, output) == [], output
+
+
+@pytest.mark.slow
+def test_the_tool_prints_what_the_readme_says(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("out", "__pycache__"))
+    block = (ROOT / "README.md").read_text().split("```")[1].strip().splitlines()
+    lines = block[block.index("FAULT ids[2, 5] is 100, embed.weight has 100 rows") :]
+    kept = [line for line in lines if not line.startswith(("  next", "  report"))]
+    assert len(kept) == 5
+    program, *words = shlex.split(block[0].removeprefix(PROMPT))
+    done = subprocess.run(
+        [sys.executable, "-m", program.replace("-", "_"), *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert missing([*block[1:3], *kept], done.stdout) == [], done.stdout
 
 
 def test_a_line_that_is_not_printed_is_missing() -> None:

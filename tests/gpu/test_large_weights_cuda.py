@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from aoti_debug.app.cli import main
 from aoti_debug.base.abi import Phase, SaveStatus
+from aoti_debug.base.errors import TargetError
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.weights_file import WeightsPlace
+from aoti_debug.runs.run import load_model
 from aoti_debug.runs.rundir.load_tensors import load_launch
 from aoti_debug.runs.rundir.run_directory import open_run
 
@@ -107,19 +109,12 @@ def test_a_run_copies_no_weight_that_the_program_has(
     assert torch.equal(load_launch(run, launch, Phase.BEFORE, device="cpu")["table_weight"], table.cpu())
 
 
-def test_weights_that_do_not_fit_into_the_memory_that_is_free(
-    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    taken = []
-    while (room := torch.cuda.mem_get_info()[0] - (512 << 20)) > 1 << 20:
-        taken.append(torch.empty(min(room, 4 << 30), dtype=torch.uint8, device="cuda"))
-    try:
-        assert main.run(["run", str(package)]) == 5
-    finally:
-        del taken
-        torch.cuda.empty_cache()
-    error, hint = capsys.readouterr().err.splitlines()
-    assert error.startswith("error: the weights of the model need 586.0 MiB")
-    assert " of the memory of cuda:0, and " in error
-    assert hint.startswith("hint: nvidia-smi shows ")
+def test_weights_that_do_not_fit_into_the_memory_that_is_free(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (512 << 20, 80 << 30))
+    artifact = archive.inspect(package)
+    with pytest.raises(TargetError) as caught:
+        load_model.load_recorded(artifact, artifact.manifest())
+    assert str(caught.value) == (
+        "the weights of the model need 586.0 MiB of the memory of cuda:0, and 512.0 MiB of 80.0 GiB are free"
+    )
+    assert caught.value.hint.startswith("nvidia-smi shows ")

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from aoti_debug.base import wording
 from aoti_debug.base.abi import NoteCode
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
@@ -306,7 +307,7 @@ def exit_of(report: Report) -> Exit:
     if error is not None:
         if error.type == InspectorError.__name__:
             return Exit(ExitKind.STOPPED, error.message, report.stage, exception=error.type)
-        detail = f"{error.type}: {error.message}"
+        detail = f"{error.type}: {error.message}" if error.message else error.type
         return Exit(ExitKind.FAULT, detail, report.stage, exception=error.type, code=error.code)
     if report.kill_reason:
         return Exit(ExitKind.TIMEOUT, report.kill_reason, report.stage, seconds=report.seconds)
@@ -332,6 +333,8 @@ def _start_error(path: Path, report: Report, manifest: Manifest) -> AotiDebugErr
     activity = loading.get(report.stage, "while the package was loaded")
     stderr_lines = _log_lines(path)[-3:]
     ending = exit_of(report).detail
+    if error is not None and error.lacks:
+        ending = wording.first_line(ending)
     lines = [f"the model never started: {ending}, {activity}", *(stderr_lines if error is None else [])]
     hint = "custom operators need --import MODULE or --load-library PATH"
     lacks = exhaustion.lacking("\n".join(stderr_lines)) if error is None else error.lacks

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
-from aoti_debug.base import errors
+from aoti_debug.base import errors, wording
 from aoti_debug.base.errors import AotiDebugError, InputMismatch, Mismatch, TargetError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.exhaustion import exhausted
@@ -58,7 +58,8 @@ class ErrorData:
     def to_error(self) -> AotiDebugError | None:
         """Recreates an error of this library, or makes one of an exhausted resource; None for any other exception."""
         if self.lacks:
-            return TargetError(f"not enough {self.lacks}: {self.message or self.type}", hint=self.hint)
+            text = wording.first_line(self.message) or self.type
+            return TargetError(f"not enough {self.lacks}: {text}", hint=self.hint)
         if not self.ours:
             return None
         if self.ours == InputMismatch.__name__:

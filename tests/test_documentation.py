@@ -19,7 +19,7 @@ from tests.paths import ROOT
 
 PACKAGE = ROOT / "aoti_debug"
 DOCS = ROOT / "docs"
-DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")))
+DOCUMENTS = (*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "AGENTS")), *sorted(DOCS.glob("*.md")))
 WITH_LINKS = (*DOCUMENTS, ROOT / "CHANGELOG.md")
 MAX_LINES = 120  # of the README
 FOLDERS = (".ci", "aoti_debug", "benchmarks", "docs", "examples", "runtime_shims", "tests")

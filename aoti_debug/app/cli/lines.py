@@ -1,11 +1,15 @@
-"""Prints lines that fit the terminal, in a pipe at most 200 columns; opens pages in the browser."""
+"""Prints lines that fit the terminal, in a pipe at most 200 columns; opens pages in the browser.
+
+Model lines are links to the editor, and pages to the browser (OSC 8); a terminal that knows no links shows the text.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
 _NARROWEST = 80
 _DEFAULT = 100  # columns of a terminal of unknown size
 PIPED = 200  # columns in a pipe or a file
+_BEGIN, _END = "\x1b]8;;", "\x1b\\"
+_MODEL_LINE = re.compile(r"(?<![^\s(])(/[^\s:…]+):(\d+)\b")  # an absolute path and a line
+_PAGE = re.compile(r"(?<![^\s(])[^\s:…]+\.html\b")
 _COLOURS = {  # by the first words of a line, the longer ones first; each kind of finding has its own
     "CLEAN as far as compared": "yellow",
     "CLEAN": "green",
@@ -97,10 +104,31 @@ def colour_of(line: str) -> str | None:
     return next((colour for head, colour in _COLOURS.items() if line.startswith(head)), None)
 
 
-def _links() -> Callable[[str], str]:
-    from aoti_debug.app.cli.terminal_links import with_links  # a pipe does without
+def with_links(line: str) -> str:
+    """The line, whose model lines and pages are links; text without control characters.
 
-    return with_links
+    What a model line names is not looked up: the run may be of somebody else.
+    """
+    return _PAGE.sub(_page, _MODEL_LINE.sub(_model_line, line))
+
+
+def _model_line(match: re.Match[str]) -> str:
+    from urllib.parse import quote  # a pipe does without
+
+    path, number = match.groups()
+    return _link(f"vscode://file{quote(path)}:{number}", match[0])
+
+
+def _page(match: re.Match[str]) -> str:
+    import socket  # a pipe does without
+    from urllib.parse import quote
+
+    path = Path(match[0]).absolute()
+    return _link(f"file://{quote(socket.gethostname())}{quote(str(path))}", match[0])
+
+
+def _link(address: str, text: str) -> str:
+    return f"{_BEGIN}{address}{_END}{text}{_BEGIN}{_END}"
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False, columns: int | None = None) -> None:
@@ -110,7 +138,7 @@ def print_lines(lines: Iterable[str], *, err: bool = False, columns: int | None 
         columns: what a longer line is wrapped to; None: the width of the output.
     """
     most = width(err=err) if columns is None else columns
-    linked = _links() if (sys.stderr if err else sys.stdout).isatty() and not wants_no_colour() else str
+    linked = with_links if (sys.stderr if err else sys.stdout).isatty() and not wants_no_colour() else str
     for line in map(wording.printable, lines):
         colour = colour_of(line)
         for part in terminal_cells.fitted(line, most):

@@ -46,6 +46,7 @@ VERBS = {
     "list": "List what commands have made, and what it takes on the disk.",
     "clean": "Delete what commands have made, and the cache.",
     "doctor": "Check that this machine can build, run and debug models.",
+    "guide": "Print one page for coding agents: questions and commands, JSON, exit codes.",
 }
 # Their processes are forked from one that imports torch while this one imports the command.
 _RUN_MODELS = frozenset({"triage", "compare", "diff", "profile"})

@@ -312,15 +312,15 @@ def hang_timeout(text: str) -> Callable[[_Command], _Command]:
     )
 
 
-def json_output(schema: str = "", note: str = "") -> Callable[[_Command], _Command]:
+def json_output(schema: str, note: str = "") -> Callable[[_Command], _Command]:
     """--json of a command that prints one object.
 
     Args:
-        schema: the document that describes the object; empty where there is none.
+        schema: the name that `aoti-debug guide --json-schema` knows the schema of the object by.
         note: a further sentence of its help.
     """
-    described = f" ({schema})" if schema else ""
-    return click.option("--json", "as_json", is_flag=True, help=f"Print one JSON object{described}.{note}")
+    described = f"Print one JSON object; its schema: aoti-debug guide --json-schema {schema}."
+    return click.option("--json", "as_json", is_flag=True, help=f"{described}{note}")
 
 
 def page_output(text: str) -> Callable[[_Command], _Command]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.app.cli import main
-from aoti_debug.app.cli.commands import build, bundle, doctor, exec, replay, report, repro, run
+from aoti_debug.app.cli.commands import build, bundle, doctor, exec, guide, replay, report, repro, run
 from aoti_debug.app.cli.commands import list as list_command
 from aoti_debug.app.cli.live_output import TimedPhase, step_lines, timing_lines
 from aoti_debug.app.execute.execute import ExecutedScript
@@ -243,6 +243,10 @@ def _doctor(columns: int) -> list[str]:
     return [*(line for check in checks for line in doctor.check_lines(check, columns)), doctor.conclusion(checks)]
 
 
+def _guide(columns: int) -> list[str]:
+    return guide.guide_lines()
+
+
 OUTPUTS: dict[str, Callable[[int], Iterable[str]]] = {
     "triage": _triage,
     "compare": _compare,
@@ -263,6 +267,7 @@ OUTPUTS: dict[str, Callable[[int], Iterable[str]]] = {
     "report": _report,
     "bundle": _bundle,
     "doctor": _doctor,
+    "guide": _guide,
 }
 
 

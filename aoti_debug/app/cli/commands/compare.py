@@ -47,7 +47,7 @@ from aoti_debug.views.report import report
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of the run and its comparison.")
 @options.opens("Write the page, as --report does, and open it in the browser.")
 @options.wide
-@options.json_output("docs/compare.schema.json")
+@options.json_output("compare")
 @click.pass_context
 def command(
     context: click.Context,

@@ -61,7 +61,7 @@ from aoti_debug.package.recording import levels
 @click.option("--report", "with_report", is_flag=True, help="Also write an HTML page of both runs.")
 @options.page_output("With --report: the file to write.  [default: report/index.html in the directory of the runs]")
 @options.opens("Write the page, as --report does, and open it in the browser.")
-@options.json_output("docs/diff.schema.json")
+@options.json_output("diff")
 @click.pass_context
 def command(
     context: click.Context,

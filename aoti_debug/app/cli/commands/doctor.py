@@ -20,7 +20,7 @@ _LABELS = 9, 19  # columns
 
 
 @click.command("doctor")
-@options.json_output()
+@options.json_output("doctor")
 @click.pass_context
 def command(context: click.Context, *, as_json: bool) -> None:
     """List what this machine has for building, running and debugging models, and what to do about the rest.

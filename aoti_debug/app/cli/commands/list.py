@@ -24,7 +24,7 @@ FORMAT = 1
 
 
 @click.command("list")
-@options.json_output()
+@options.json_output("list")
 def command(*, as_json: bool) -> None:
     """List what commands have made: runs, triages, comparisons, repros and others, the oldest of each kind first.
 

@@ -36,7 +36,7 @@ from aoti_debug.views.memory.text import MAX_STORAGES, memory_lines
 @options.page_output("With --plot: the file to write.  [default: report/memory.html in the run]")
 @options.opens("Write the page, as --plot does, and open it in the browser.")
 @options.wide
-@options.json_output("docs/memory.schema.json")
+@options.json_output("memory")
 @click.pass_context
 def command(
     context: click.Context,

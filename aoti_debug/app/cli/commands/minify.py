@@ -36,7 +36,7 @@ from aoti_debug.triage.minify.start_parts import MAX_SCRIPTS, MinifyOptions
 @options.inductor_configs
 @options.user_code
 @options.out(ResultKind.MINIFIED, "the minimisation")
-@options.json_output("docs/minify.schema.json")
+@options.json_output("minify")
 @click.pass_context
 def command(
     context: click.Context,

@@ -57,7 +57,7 @@ LIMIT = 40  # rows
 @options.user_code
 @options.out(ResultKind.PROFILES, "the profile")
 @click.option("--all", "all_", is_flag=True, help=f"Show every launch, not only {LIMIT} of them.")
-@options.json_output("docs/profile.schema.json")
+@options.json_output("profile")
 @options.wide
 @click.pass_context
 def command(

@@ -62,7 +62,7 @@ _OF_CALLS = ("operators", "where", "hashes", "eager")  # options that --calls ta
     help=f"Show every launch, not only {LIMIT} of them; of a launch, every FX node and every stack.",
 )
 @options.wide
-@options.json_output("docs/show.schema.json", " Of several ranks: docs/ranks.schema.json.")
+@options.json_output("show", " Of several ranks: --json-schema ranks.")
 @click.option(
     "--agree",
     metavar="PATTERN",

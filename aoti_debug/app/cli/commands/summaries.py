@@ -31,7 +31,7 @@ LIMIT = 100  # rows
 @options.page_output("With --plot: the file to write.")
 @options.opens("Write the page, as --plot does, and open it in the browser.")
 @click.option("--all", "all_", is_flag=True, help=f"Show every tensor, not only {LIMIT} of them.")
-@options.json_output("docs/summaries.schema.json", " It has every call.")
+@options.json_output("summaries", " It has every call.")
 @options.wide
 def command(
     *,

@@ -86,7 +86,7 @@ _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "configs", "build_t
 @options.timings
 @click.option("-v", "--verbose", is_flag=True, help="Print all evidence and notes, not just the first screen.")
 @options.opens("Open the report in the browser.")
-@options.json_output("docs/triage.schema.json")
+@options.json_output("triage")
 @click.pass_context
 def command(
     context: click.Context,

@@ -11,6 +11,7 @@ from aoti_debug.app.cli import main
 from aoti_debug.base.wording import age
 from tests import factories
 from tests.factories import JournalWriter, arg, make_manifest, site
+from tests.schema import DOCS, problems
 
 PACKAGE = make_manifest(site("cpp_fused_0", arg("buf0")))
 OLD, NEW = "20261120-000000-4194304", "20261121-000000-4194304"
@@ -35,6 +36,7 @@ def test_the_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cached == f"cache: 0 B in {tmp_path}/cache/aoti_debug"
     assert main.run(["list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
+    assert problems(listed, json.loads((DOCS / "list.schema.json").read_text())) == []
     assert [(result["name"], result["kind"]) for result in listed["results"]] == [
         (f"runs/{OLD}", "runs"),
         (f"runs/{NEW}", "runs"),

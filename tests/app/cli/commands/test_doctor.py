@@ -11,6 +11,7 @@ from aoti_debug.app.cli import main
 from aoti_debug.app.cli.commands.doctor import command
 from aoti_debug.app.doctor import doctor
 from aoti_debug.app.doctor.host import MachineCheck, Status
+from tests.schema import DOCS, problems
 
 CHECKS = (
     MachineCheck("torch", Status.OK, "2.13.0"),
@@ -51,6 +52,7 @@ def test_something_that_everything_needs(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_json(monkeypatch: pytest.MonkeyPatch, checks: tuple[MachineCheck, ...], code: int) -> None:
     exit_code, output = told(monkeypatch, *checks, options=("--json",))
     found = json.loads(output)
+    assert problems(found, json.loads((DOCS / "doctor.schema.json").read_text())) == []
     assert (exit_code, found["format"], found["well"]) == (code, 1, code == 0)
     assert [MachineCheck(**{**check, "status": Status(check["status"])}) for check in found["checks"]] == list(checks)
 

@@ -143,6 +143,10 @@ class ExportedCalls:
                 continue
             value = self._inputs.get(name) if node.kind is NodeKind.INPUT else self.state(node.target)
             if value is None:
+                if node.kind is NodeKind.WEIGHT:
+                    raise NotEvaluableError(
+                        f"the weight {node.target or name} is not known: the run has not recorded all of it"
+                    )
                 raise NotEvaluableError(f"the {node.kind.value} {node.target or name} is not known")
             held = value.to(self._device) if isinstance(value, torch.Tensor) else value
             if name in self._kept:

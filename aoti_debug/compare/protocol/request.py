@@ -125,11 +125,13 @@ class RecordedWeight:
         name: the attribute of the model, "linear.weight".
         path: of its file.
         is_view: True for one that launches were only passed other views of.
+        views: these, each once.
     """
 
     name: str
     path: str
     is_view: bool = False
+    views: tuple[Recorded, ...] = ()
 
 
 @dataclass(frozen=True)

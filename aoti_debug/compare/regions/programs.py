@@ -76,11 +76,12 @@ def exported_run(
 
 
 def _weights(run: RunDir) -> Iterator[RecordedWeight]:
-    """The weights that launches were passed, before any launch overwrote them: as a whole, or else another view."""
+    """The weights that launches were passed, before any launch overwrote them: as a whole, or else other views."""
     names = {constant.name: constant.fqn for constant in run.manifest.constants if constant.fqn}
+    strides = buffer_strides(run.manifest)
     seen: set[str] = set()
     overwritten: set[str] = set()
-    views: dict[str, str] = {}
+    views: dict[str, dict[Layout | None, Recorded]] = defaultdict(dict)
     for launch in run.launches:
         for argument, path in _recorded(run, launch):
             base = argument.spec.base or argument.name
@@ -90,9 +91,11 @@ def _weights(run: RunDir) -> Iterator[RecordedWeight]:
                 seen.add(base)
                 yield RecordedWeight(names[base], path)
             else:
-                views.setdefault(base, path)
+                view = Recorded(launch.id, argument.name, path, strides.get(base, ()), storage_of(argument))
+                views[base].setdefault(argument.layout, view)
         overwritten.update(argument.spec.base or argument.name for argument in launch.args if argument.written)
-    yield from (RecordedWeight(names[base], path, is_view=True) for base, path in views.items() if base not in seen)
+    for base, found in ((base, tuple(found.values())) for base, found in views.items() if base not in seen):
+        yield RecordedWeight(names[base], found[0].path, is_view=True, views=found)
 
 
 def _written(run: RunDir, regions: Regions, call: int, wanted: Set[ValueKey]) -> Iterator[ProgramOutput]:

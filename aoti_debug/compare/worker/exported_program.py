@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aoti_debug.base import wording
+from aoti_debug.base.errors import RunDirError
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
 from aoti_debug.compare.evaluate.drawn_numbers import DrawnNumbers
 from aoti_debug.compare.evaluate.exported_calls import Drawn, ExportedCalls
@@ -18,7 +19,7 @@ from aoti_debug.compare.evaluate.functions import (
 )
 from aoti_debug.compare.evaluate.rounding_noise import RoundingNoise
 from aoti_debug.compare.evaluate.weights import ExportedWeights, has_type
-from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors
+from aoti_debug.compare.protocol.request import CompareRequest, ExportedRun, GivenTensors, KnownValue, RecordedWeight
 from aoti_debug.compare.worker.recorded_tensors import load_value, recorded_tensor
 from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.symbolic_sizes import Symbols
@@ -70,7 +71,7 @@ class ExportedSource:
         self._path = request.exported
         self._inputs_file = request.inputs
         self._package = package
-        self._recorded = {weight.name: weight.path for weight in run.weights if not weight.is_view}
+        self._recorded = {weight.name: weight for weight in run.weights}
         self.weights = weights
 
     @cached_property
@@ -151,12 +152,22 @@ class ExportedSource:
     def _weight(self, node: Node) -> torch.Tensor | None:
         """A weight of the program, or, where it is not known, the run's: that may be wrong."""
         value = self.weights.value(node)
-        path = self._recorded.get(node.target)
-        if value is not None or path is None:
+        weight = self._recorded.get(node.target)
+        if value is not None or weight is None:
             return value
         (type_,) = node.types
-        recorded = recorded_tensor(path)
+        recorded = self._of_views(node, weight) if weight.is_view else recorded_tensor(weight.path)
         return recorded if recorded is not None and type_ is not None and has_type(recorded, type_) else None
+
+    def _of_views(self, node: Node, weight: RecordedWeight) -> torch.Tensor | None:
+        """A weight that launches were passed other views of: as a matrix, its transpose; None if they leave gaps."""
+        assert self.reference.of_exported is not None
+        first, *others = weight.views
+        item = KnownValue(ValueKey(node.name), first, tuple(others))
+        try:
+            return load_value(self.reference.of_exported.graphs[0], item, Symbols(), "cpu")
+        except (NotEvaluableError, RunDirError):  # a part was not recorded, or a file is gone
+            return None
 
 
 class Loaded:

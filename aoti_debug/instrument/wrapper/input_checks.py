@@ -25,6 +25,7 @@ _ASSERTED = re.compile(r'\bassert_size_stride\((\w+), \{([^{}]*)\}, \{([^{}]*)\}
 _LONG = re.compile(r"\b(\d+)L\b")
 _IN_SPEC = re.compile(r'\bin_spec_ = R"(?P<d>[^(]*)\((.*?)\)(?P=d)";', re.DOTALL)
 _UNBOUNDED = (1 << 31) - 1
+_AT_LEAST_TWO = 2  # what Inductor writes for every size that is not fixed, also where the program admits 0 and 1
 
 
 def signature(wrapper: str, names: tuple[str, ...], device: str) -> ModelSignature:
@@ -100,7 +101,8 @@ def _leaf(name: str, check: str, device: str, layout: _Layout) -> Leaf:
 
 def _dim(minimum: int | None, maximum: int | None, symbol: str) -> Dim:
     limit = -1 if maximum is None or maximum >= _UNBOUNDED else maximum
-    return Dim(minimum or 0, limit, symbol)
+    least = 0 if minimum is None or minimum == _AT_LEAST_TWO else minimum
+    return Dim(least, limit, symbol)
 
 
 def _leaf_count(spec: str) -> int:

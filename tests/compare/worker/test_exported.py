@@ -29,6 +29,7 @@ from aoti_debug.compare.protocol.request import (
     ProgramRun,
     ProgramState,
     Recorded,
+    RecordedWeight,
 )
 from aoti_debug.compare.worker import exported, exported_program
 from aoti_debug.compare.worker.exported import exported_results
@@ -37,6 +38,7 @@ from aoti_debug.package.inputs import input_files
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.reference.program import FORMAT, MODEL, Graph, Node, NodeKind, Reference
 from aoti_debug.runs.run import saved_outputs
+from tests import saved_tensors
 
 
 class Counter(torch.nn.Module):
@@ -103,6 +105,34 @@ def test_a_program_that_cannot_be_loaded_is_said(tmp_path: Path, called: list[ob
     (failure,) = results(broken, known=known)
     assert isinstance(failure, StatesFailure)
     assert failure.reason.startswith("the weight count is not known" if known else "it cannot be loaded: ")
+    assert called
+
+
+class Weighted(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.arange(6.0).view(2, 3))
+
+    def forward(self) -> torch.Tensor:
+        return self.weight[1] * 2
+
+
+@pytest.mark.parametrize("columns", [2, 1])
+def test_a_weight_that_launches_were_passed_the_transpose_of(
+    tmp_path: Path, called: list[object], columns: int
+) -> None:
+    """Without the file of the program it is that of the run, if all of it was recorded."""
+    path = tmp_path / "view.safetensors"
+    saved_tensors.save(path, "view", torch.arange(6.0).as_strided((3, columns), (1, 3)))
+    view = Recorded("0.0", "reinterpret_tensor(weight)", str(path), ("3", "1"), storage=6)
+    weight = RecordedWeight("weight", str(path), is_view=True, views=(view,))
+    (found,) = results(tmp_path / "none.pt2", module=Weighted(), weights=(weight,))
+    if columns == 2:
+        assert isinstance(found, ExportedOutputs)
+        (output,) = saved_outputs.saved(Path(found.eager)).values()
+        assert load_file(output)["0"].tolist() == [6.0, 8.0, 10.0]
+    else:
+        assert found == StatesFailure("the weight weight is not known: the run has not recorded all of it")
     assert called
 
 

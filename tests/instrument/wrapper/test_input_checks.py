@@ -62,10 +62,17 @@ def test_fixed_and_dynamic_sizes() -> None:
     )
     assert input_checks.signature(wrapper, ("arg0_1", "arg1_1", "arg2_1", "arg3_1"), "cuda").leaves == (
         Leaf("arg0_1", "torch.float32", "cuda", (Dim(8, 8), Dim(32, 32)), (32, 1)),
-        Leaf("arg1_1", "torch.bfloat16", "cpu", (Dim(2, 64, "s77"), Dim(16, 16)), (16, 1)),
+        Leaf("arg1_1", "torch.bfloat16", "cpu", (Dim(0, 64, "s77"), Dim(16, 16)), (16, 1)),
         Leaf("arg2_1", "torch.int64", "cpu", (Dim(1, -1), Dim(0, -1)), None),
         Leaf("arg3_1", "torch.bool", "cpu", (), ()),
     )
+
+
+def test_a_least_size_of_two_also_stands_where_the_program_admits_one() -> None:
+    three = DYNAMIC.replace("< 2", "< 3")
+    (two,) = input_checks.signature(check(0, "arg1_1", "int64", DYNAMIC) + END, ("arg1_1",), "cpu").leaves
+    (more,) = input_checks.signature(check(0, "arg1_1", "int64", three) + END, ("arg1_1",), "cpu").leaves
+    assert (two.shape[0].admits(1), two.shape[0].admits(65), more.shape[0].admits(2)) == (True, False, False)
 
 
 def test_symbols_and_strides_that_run_impl_asserts() -> None:

@@ -13,7 +13,7 @@ TORCH := $(VENV)/.torch
 TOOLS := $(VENV)/.tools
 CPP := $(shell find runtime_shims repro tests -name '*.cpp' -o -name '*.h' -o -name '*.cu')
 
-.PHONY: demo test suite lint ruff mypy clang-format clang-tidy format clean
+.PHONY: demo test suite lint ruff mypy clang-format clang-tidy format dist smoke clean
 
 demo: $(READY)
 	PATH="$(BIN):$$PATH" bash examples/demo.sh
@@ -47,6 +47,17 @@ format: $(TOOLS)
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CPP)
 
+# The last commit as sdist and wheel in dist/; an error if a second build has other bytes.
+dist: $(TOOLS)
+	PYTHON=$(BIN)/python bash release/dist.sh
+
+# Uses the wheel in a virtual environment of its own, without the checkout.
+smoke: dist
+	$(PYTHON) -m venv --clear dist/venv
+	dist/venv/bin/pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt \
+	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) dist/*.whl torch
+	bash release/smoke.sh dist/venv/bin
+
 # Without bytecode of everything that is installed: Python makes that of what it imports.
 PIP_INSTALL = $(BIN)/pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
 
@@ -68,4 +79,4 @@ $(READY): $(TORCH) $(TOOLS)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache examples/out
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache examples/out

@@ -19,10 +19,13 @@ from tests.paths import ROOT
 
 PACKAGE = ROOT / "aoti_debug"
 DOCS = ROOT / "docs"
-DOCUMENTS = (*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "AGENTS")), *sorted(DOCS.glob("*.md")))
+DOCUMENTS = (
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "AGENTS", ".github/SECURITY")),
+    *sorted(DOCS.glob("*.md")),
+)
 WITH_LINKS = (*DOCUMENTS, ROOT / "CHANGELOG.md")
 MAX_LINES = 120  # of the README
-FOLDERS = (".ci", "aoti_debug", "benchmarks", "docs", "examples", "runtime_shims", "tests")
+FOLDERS = (".ci", ".github", "aoti_debug", "benchmarks", "docs", "examples", "release", "runtime_shims", "tests")
 # Names of files of users, or made for them, which are no part of the checkout
 GENERATED = {"repro.py", "minifier_launcher.py", "issue.md", "my.py", "budget.toml"}
 REPRO_OPTIONS = ROOT / "repro/templates/options.py"

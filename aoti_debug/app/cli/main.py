@@ -193,18 +193,11 @@ def _import_torch(context: click.Context) -> None:
     context.with_resource(python_process.forking_from(PRELOADED)).preload()
 
 
-def _version() -> str:
-    from importlib import metadata  # needs the modules of e-mail: only --version waits for them
-
-    try:
-        return metadata.version("aoti-debug")
-    except metadata.PackageNotFoundError:
-        return "0 (not installed)"
-
-
 def _print_version(context: click.Context, parameter: click.Parameter, asked: object) -> None:
     if asked:
-        click.echo(f"aoti-debug, version {_version()}")
+        from aoti_debug.base.version import __version__  # a file is read for it
+
+        click.echo(f"aoti-debug, version {__version__}")
         context.exit()
 
 

@@ -254,11 +254,16 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Unrecognised:
-    """A call that looks like a launch but has no known form."""
+    """A call that looks like a launch but has no known form.
+
+    Attributes:
+        reason: what of it is not read: "parameter desc_type_ desc of call_k"; "" if nothing of it is.
+    """
 
     function: str
     line: int
     text: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ struct AtenTensorOpaque {
 using AtenTensorHandle = AtenTensorOpaque*;
 using AOTITorchError = int32_t;
 using DeviceStreamType = void*;
+using cudaStream_t = void*;
 using AOTIProxyExecutorHandle = void*;
 using CUfunction = const char*;
 using CUdeviceptr = unsigned long long;
@@ -93,7 +94,7 @@ static inline void call_add_kernel_0(
     const x_type_& x,
     int64_t n,
     int32_t device_idx_,
-    void* stream_,
+    cudaStream_t stream_,
     kernels_type_& kernels_,
     const std::optional<std::string>& cubin_dir_ = std::nullopt
 ){

@@ -113,7 +113,10 @@ def redaction_for(parts: Collection[RedactedPart], manifests: Iterable[Manifest]
     texts = [place.frame.text for place in places if place and place.frame]
     for manifest in manifests:
         texts += [kernel.source for kernel in manifest.kernels]
-        texts += [manifest.triton_helpers, *(call.text for call in manifest.unrecognised)]
+        texts += [
+            manifest.triton_helpers,
+            *(text for call in manifest.unrecognised for text in (call.text, call.reason)),
+        ]
         for site in manifest.sites:
             texts += [frame.text for frame in site.provenance.source]
             texts += site.provenance.stacks

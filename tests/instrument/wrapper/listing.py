@@ -11,7 +11,9 @@ def listing(sites: Iterable[Site], kernels: Iterable[Kernel] = (), unrecognised:
     """All of it, for people and for golden files."""
     lines = [line for site in sites for line in _site(site)]
     lines += [line for kernel in kernels for line in _kernel(kernel)]
-    lines += [f"unrecognised {u.function}:{u.line} {u.text}" for u in unrecognised]
+    for call in unrecognised:
+        lines.append(f"unrecognised {call.function}:{call.line} {call.text}")
+        lines += [f"  {call.reason}"] if call.reason else []
     return "".join(f"{line}\n" for line in lines)
 
 

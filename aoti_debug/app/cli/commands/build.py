@@ -23,7 +23,7 @@ from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder import join_program
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
 from aoti_debug.instrument.frontend.protocol.messages import Autotuning
-from aoti_debug.package.manifest import Form, Manifest, PackageOrigin
+from aoti_debug.package.manifest import Form, Manifest, PackageOrigin, Unrecognised
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.weights_file import WeightsPlace
 
@@ -162,7 +162,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
             f"{wording.pluralize(len(args) - scalars - opaque, 'tensor')}, {wording.pluralize(scalars, 'scalar')}",
         ),
         ("unparsed calls", str(len(unrecognised) or "none")),
-        *(("", f"line {call.line} in {call.function}: {call.text}") for call in unrecognised[:MAX_UNRECOGNISED]),
+        *(("", _unrecognised(call)) for call in unrecognised[:MAX_UNRECOGNISED]),
         *([("", f"and {hidden} more, in the package's manifest")] if hidden > 0 else []),
         *([("layouts", f"not checked everywhere: {manifest.without_promises}")] if manifest.without_promises else []),
         *([("weights", f"none: {manifest.without_weights}")] if manifest.without_weights else []),
@@ -179,6 +179,11 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         lines += _wrapped(label, text, columns)
     options_needed = " --inputs FILE.pt (or --random-inputs 0)" if summary.missing_inputs_reason else ""
     return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}{options_needed}"]
+
+
+def _unrecognised(call: Unrecognised) -> str:
+    why = f"{call.reason} is not read: " if call.reason else ""
+    return f"line {call.line} in {call.function}: {why}{call.text}"
 
 
 def _wrapped(label: str, text: str, columns: int) -> list[str]:

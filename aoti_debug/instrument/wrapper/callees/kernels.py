@@ -60,7 +60,13 @@ def triton_kernels(functions: Iterable[TritonFunction]) -> tuple[Kernel, ...]:
 
 def functions(text: str) -> Mapping[str, TritonFunction]:
     """Returns the `call_*` functions of a wrapper by name."""
-    return {body.name: parse(text, body) for body in triton_functions(mask(text))}
+    found: dict[str, TritonFunction] = {}
+    for body in triton_functions(mask(text)):
+        parsed = parse(text, body)
+        if body.name in found:
+            parsed = replace(parsed, launch=None, unread=f"a second function {body.name}")
+        found[body.name] = parsed
+    return found
 
 
 def shared_cubins(text: str) -> tuple[str, ...]:

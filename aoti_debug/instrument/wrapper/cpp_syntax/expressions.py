@@ -5,17 +5,24 @@ from __future__ import annotations
 import re
 
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.instrument.wrapper.cpp_syntax.lexer import Lexeme, split_arguments, tokenize
+from aoti_debug.instrument.wrapper.cpp_syntax.lexer import split_arguments, tokenize
 
 _VIEW_WORDS = frozenset({"reinterpret_tensor_wrapper", "RAIIAtenTensorHandle"})
 _WRAPPER_WORDS = _VIEW_WORDS | {"wrap_with_raii_handle_if_needed", "temporary_reference"}
+_WRAPPED = re.compile(rf"({'|'.join(sorted(_WRAPPER_WORDS))})\s*\(")
+_GET = re.compile(r"\s*\.\s*get\(\)\Z")
 _OUTPUT_HANDLE = re.compile(r"&\s*output_handles\[(\d+)\]\Z")
 _POINTER = re.compile(r"\(\s*(?P<ctype>(?:const\s+)?[\w:]+(?:<[\w:]+>)?\s*\*)\s*\)\s*(?P<value>.+)\Z", re.DOTALL)
 _DATA_PTR = re.compile(r"\(?\s*(?P<tensor>.+?)\s*\.\s*data_ptr\(\)\s*\)?\Z", re.DOTALL)
 _CAST = re.compile(r"\(\s*(?P<ctype>(?:const\s+)?[\w:]+)\s*\)\s*(?P<value>[^()]+)\Z")
 _ARRAY = re.compile(r"std\s*::\s*array\b")
+_ARRAY_CAST = re.compile(r"static_cast<[^<>()]*\*\s*>\((?P<array>.*)\)\Z", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
 _NULL = frozenset({"nullptr", "NULL"})
+
+
+class UnreadError(Exception):
+    """A construct of a launch that is not read; its text says which."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,10 @@ class TensorExpression:
 
 @dataclass(frozen=True)
 class Pointer:
-    """`(const float*)(buf2.data_ptr())`: a pointer with the tensor that it comes from, or None for a null pointer."""
+    """`(const float*)(buf2.data_ptr())`: a pointer with the tensor that it comes from, and that tensor's text.
+
+    Of a null pointer the tensor is None, and its text null; of a pointer from elsewhere None and "".
+    """
 
     ctype: str
     tensor: TensorExpression | None
@@ -57,14 +67,30 @@ def tensor(text: str) -> TensorExpression | None:
     if match := _OUTPUT_HANDLE.match(text):
         name = f"output{match.group(1)}"
         return TensorExpression(name, is_view=False, key=name)
-    names = [t.text for t in tokenize(text) if t.lexeme is Lexeme.NAME]
-    variable = next((name for name in names if name not in _WRAPPER_WORDS), "")
-    if not variable or is_null(variable):
+    variable, is_view = text.removeprefix("&").strip(), False
+    while not _NAME.match(variable):
+        inner = _unwrapped(variable)
+        if inner is None:
+            return None
+        variable, word = inner
+        is_view |= word in _VIEW_WORDS
+    if is_null(variable):
         return None
-    is_view = any(name in _VIEW_WORDS for name in names)
     if text.startswith("&"):
         variable = variable.removesuffix("_handle")
     return TensorExpression(variable, is_view, " ".join(text.split()) if is_view else variable)
+
+
+def _unwrapped(text: str) -> tuple[str, str] | None:
+    """Returns x and f of `f(x)` or `f(x, …)`, where f wraps a tensor, or x and "" of `x.get()`."""
+    if match := _GET.search(text):
+        return text[: match.start()].strip(), ""
+    if match := _WRAPPED.match(text):
+        tokens = tokenize(text, match.end() - 1)
+        spans, end = split_arguments(tokens, 0)
+        if spans and end == len(tokens) - 1:
+            return text[spans[0].start : spans[0].end], match[1]
+    return None
 
 
 def pointer(text: str) -> Pointer | None:
@@ -75,10 +101,10 @@ def pointer(text: str) -> Pointer | None:
     ctype = re.sub(r"\s+(?=\*)", "", match["ctype"])
     value = match["value"].strip()
     if is_null(value.strip("() ")):
-        return Pointer(ctype, None, "")
+        return Pointer(ctype, None, value.strip("() "))
     data = _DATA_PTR.match(value)
     source = tensor(data["tensor"]) if data else None
-    return Pointer(ctype, source, data["tensor"]) if data and source else None
+    return Pointer(ctype, source, data["tensor"] if data and source else "")
 
 
 def cast(text: str) -> tuple[str, str] | None:
@@ -88,14 +114,20 @@ def cast(text: str) -> tuple[str, str] | None:
 
 
 def elements(text: str) -> tuple[str, ...] | None:
-    """Returns the elements of `std::array<T, N>{...}.cbegin()` (or `.data()`); None for other expressions."""
-    tokens = tokenize(text)
-    if not _ARRAY.search(text):
+    """Returns the elements of `std::array<T, N>{...}.cbegin()` (or `.data()`, or that cast to a pointer).
+
+    None for other expressions.
+    """
+    text = match["array"] if (match := _ARRAY_CAST.match(text)) else text
+    if not _ARRAY.match(text):
         return None
+    tokens = tokenize(text)
     opening = next((i for i, t in enumerate(tokens) if t.text == "{"), None)
     if opening is None:
         return None
-    spans, _ = split_arguments(tokens, opening)
+    spans, end = split_arguments(tokens, opening)
+    if "".join(t.text for t in tokens[end + 1 :]) not in (".cbegin()", ".data()", ".begin()"):
+        return None
     return tuple(text[s.start : s.end] for s in spans)
 
 

@@ -33,6 +33,8 @@ _INPUT = re.compile(r"\bauto (\w+) = std::move\(inputs\[")
 _TENSOR = re.compile(
     r"\bRAIIAtenTensorHandle (\w+)\b|\bauto (\w+) = (?:std::move|wrap_with_raii_handle|RAIIAtenTensorH)"
 )
+_STREAM_GUARD = re.compile(r"\bAOTI\w+StreamGuard stream_guard\(stream, this->device_idx_\);")
+_STREAM_CHANGE = re.compile(r"\b\w*[sS]tream_?[gG]uard\w*|\bstream\s*=(?!=)")
 _REASSIGNED = re.compile(r"^\s*(\w+) = std::move\(", re.MULTILINE)
 _UNINITIALISED = re.compile(r"\baoti_torch_new_uninitialized_tensor\(&(\w+)_handle\)")
 
@@ -132,3 +134,10 @@ def variables(masked: str, body: Body) -> Variables:
         uninitialised=frozenset(m.group(1) for m in _UNINITIALISED.finditer(text)),
         tensors=frozenset(initialised | set(aliases) | {m.group(1) or m.group(2) for m in _TENSOR.finditer(text)}),
     )
+
+
+def stream_change(masked: str, body: Body) -> int | None:
+    """Returns the offset behind which a function may use another stream than `stream`; None if it does not."""
+    own = [match.span() for match in _STREAM_GUARD.finditer(masked, body.opening, body.closing)]
+    changes = _STREAM_CHANGE.finditer(masked, body.opening, body.closing)
+    return next((m.start() for m in changes if not any(start <= m.start() < end for start, end in own[:1])), None)

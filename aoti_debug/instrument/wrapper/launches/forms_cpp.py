@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 
-from aoti_debug.instrument.wrapper.callees.prototypes import Param, Prototype
+from aoti_debug.instrument.wrapper.callees.prototypes import Param, Prototype, number_type
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
+from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
 from aoti_debug.instrument.wrapper.launches import slots
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch, Slot
-from aoti_debug.package.manifest import Arg, Form, Kind, Role
+from aoti_debug.package.manifest import Arg, CType, Form, Kind, Role
 
 _MEMBER = "kernels."
+# How Inductor names what a kernel writes; templates have names of their own.
+_WRITTEN = re.compile(r"out_ptr\d*\Z|Y\d*\Z|output\Z")
+_READ_AND_WRITTEN = re.compile(r"in_out_ptr\d*\Z|workspace\Z")
 
 
 def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
@@ -21,8 +25,7 @@ def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     """
     if call.callee.startswith("aoti_torch_") or call.callee not in context.externs:
         return None
-    arguments = _slots(call, context.externs[call.callee])
-    return ParsedLaunch(Kind.CPP, call.callee, arguments) if arguments is not None else None
+    return ParsedLaunch(Kind.CPP, call.callee, _slots(call, context.externs[call.callee]))
 
 
 def read_cutlass(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
@@ -34,13 +37,13 @@ def read_cutlass(call: CallExpression, context: FunctionContext) -> ParsedLaunch
         return None
     name = call.callee.removeprefix(_MEMBER)
     unnamed = Prototype(name, tuple(Param("", "") for _ in call.arguments))
-    arguments = _slots(call, context.externs.get(name, unnamed))
-    return ParsedLaunch(Kind.CUTLASS, name, arguments) if arguments is not None else None
+    return ParsedLaunch(Kind.CUTLASS, name, _slots(call, context.externs.get(name, unnamed)))
 
 
-def _slots(call: CallExpression, prototype: Prototype) -> tuple[Slot, ...] | None:
+def _slots(call: CallExpression, prototype: Prototype) -> tuple[Slot, ...]:
     if len(prototype.params) != len(call.arguments):
-        return None
+        given, taken = len(call.arguments), len(prototype.params)
+        raise UnreadError(f"{given} arguments for {taken} parameters of {prototype.name}")
     return tuple(
         slot
         for i, (argument, param) in enumerate(zip(call.arguments, prototype.params, strict=True))
@@ -51,16 +54,20 @@ def _slots(call: CallExpression, prototype: Prototype) -> tuple[Slot, ...] | Non
 def _slot(text: str, value: int, param: Param) -> Slot | None:
     if pointer := expressions.pointer(text):
         return _pointer(text, value, param, pointer)
-    if converted := expressions.cast(text):
-        ctype, inner = converted
-        return slots.number(inner, value=value, form=Form.SCALAR, ctype=ctype, param=param.name)
-    if text == "stream" or param.ctype.endswith("Stream_t"):
+    if text == "stream" and (not param.ctype or param.ctype.endswith("Stream_t")):
         return None
-    return slots.number(text, value=value, form=Form.SCALAR, ctype=param.ctype, param=param.name)
+    ctype, inner = expressions.cast(text) or (param.ctype, text)
+    if number_type(ctype) is CType.NONE or (param.ctype and number_type(param.ctype) is CType.NONE):
+        raise UnreadError(f"{text} for the parameter {param.ctype} {param.name}".rstrip())
+    return slots.number(inner, value=value, form=Form.SCALAR, ctype=ctype, param=param.name)
 
 
 def _pointer(text: str, value: int, param: Param, pointer: expressions.Pointer) -> Slot | None:
+    if param.ctype and not param.ctype.endswith("*"):
+        raise UnreadError(f"{text} for the parameter {param.ctype} {param.name}".rstrip())
     if pointer.tensor is None:
+        if not expressions.is_null(pointer.tensor_text):
+            raise UnreadError(f"pointer {text}")
         return None
     tensor = pointer.tensor
     return Slot(
@@ -68,7 +75,7 @@ def _pointer(text: str, value: int, param: Param, pointer: expressions.Pointer) 
             name=tensor.name,
             param=param.name,
             form=Form.POINTER,
-            role=_role(pointer.ctype, param.name),
+            role=_role(param.ctype or pointer.ctype, param.name),
             ctype=param.ctype or pointer.ctype,
             text=text,
             value=value,
@@ -81,7 +88,7 @@ def _pointer(text: str, value: int, param: Param, pointer: expressions.Pointer) 
 def _role(ctype: str, param: str) -> Role:
     if re.match(r"const\b", ctype):
         return Role.IN
-    return Role.INOUT if param.startswith("in_out_ptr") else Role.OUT
+    return Role.OUT if _WRITTEN.match(param) else Role.INOUT if _READ_AND_WRITTEN.match(param) else Role.UNKNOWN
 
 
 FORMS = (

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from aoti_debug.instrument.wrapper.callees.operators import Flat, ProxyNode, mutated, qualified, schema_of
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import PROXY, CallExpression
+from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
 from aoti_debug.instrument.wrapper.launches import slots
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch, Slot
 from aoti_debug.package.manifest import Form, Kind, Role
 
 _INTS, _TENSORS = 3, 5  # positions of the two arrays
+_ARGUMENTS = 6
 
 
 def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
@@ -20,13 +22,16 @@ def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
 
     `aoti_torch_proxy_executor_call_function(proxy_executor, 0, 2, ints.data(), 3, tensors.data())`
     """
-    if call.callee != PROXY or len(call.arguments) != 6:
+    if call.callee != PROXY:
         return None
+    declared = context.shims.get(PROXY)
+    if len(call.arguments) != _ARGUMENTS or (declared and len(declared.params) != _ARGUMENTS):
+        raise UnreadError(f"arguments of {PROXY}")
     index = call.arguments[1].text
     ints = expressions.elements(call.arguments[_INTS].text)
     tensors = expressions.elements(call.arguments[_TENSORS].text)
     if ints is None or tensors is None or not index.isdigit():
-        return None
+        raise UnreadError(f"arguments of {PROXY}")
     node = _node(int(index), ints, tensors, context)
     if node is None:
         name = _name_of(call, int(index))
@@ -54,9 +59,17 @@ def _node(index: int, ints: Sequence[str], tensors: Sequence[str], context: Func
     if len(entries) != len(tensors) or len(node.numbers) != len(ints):
         return None
     names = [expression.variable if (expression := expressions.tensor(text)) else "" for text in tensors]
-    outputs = names[len(node.inputs) :]
-    same = all(name.endswith(entry.buffer) for name, entry in zip(outputs, node.outputs, strict=True))
+    same = all(_is_same(name, entry.buffer, context) for name, entry in zip(names, entries, strict=True))
     return node if same else None
+
+
+def _is_same(name: str, buffer: str, context: FunctionContext) -> bool:
+    """True if a variable may hold a buffer of the JSON: it is of the same name, behind that of a branch, or a view."""
+    if not name or not buffer:
+        return True
+    return name.endswith(buffer) or slots.resolve_alias(name, context.variables.bases).endswith(
+        slots.resolve_alias(buffer, context.variables.bases)
+    )
 
 
 def _roles(node: ProxyNode, tensors: Sequence[str], written: frozenset[str]) -> list[Role]:

@@ -8,6 +8,7 @@ from aoti_debug.instrument.wrapper.callees.operators import mutated, operator_of
 from aoti_debug.instrument.wrapper.callees.prototypes import NUMBERS, Param, Prototype, form_of, is_output, number_type
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
+from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
 from aoti_debug.instrument.wrapper.launches import slots
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch, Slot
 from aoti_debug.package.manifest import CType, Form, Kind, Role
@@ -18,6 +19,7 @@ _INPLACE_OPERATOR = re.compile(r"[a-z\d]_(?:_(?:float|Tensor|Scalar|p))?\Z")  # 
 _DEVICE = re.compile(r"aoti_torch_(?:cpu|cuda|xpu)_")
 _OUTPUT_HANDLE = re.compile(r"&\w+_handle\Z")
 _POINTER_FORMS = (Form.OUTPUT_SLOT, Form.OPTIONAL)
+_READERS = frozenset({"aoti_torch_check_inf_and_nan"})  # that only read tensors, and return none
 
 # Functions of the C shim that manage tensors and start nothing on a device.
 _NO_LAUNCH = (
@@ -37,10 +39,14 @@ def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     """
     callee = call.callee
     prototype = context.shims.get(callee) or context.externs.get(callee)
+    declared = prototype is not None
     if prototype is None and _DEVICE.match(callee):
         prototype = _guess_prototype(call, context)
-    if prototype is None or len(prototype.params) != len(call.arguments):
+    if prototype is None:
         return None
+    if len(prototype.params) != len(call.arguments):
+        given, taken = len(call.arguments), len(prototype.params)
+        raise UnreadError(f"{given} arguments for {taken} parameters of {callee}")
     if not any("AtenTensorHandle" in param.ctype for param in prototype.params):
         return None
     op = operator_of(callee, context.operators)
@@ -50,13 +56,24 @@ def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
     roles = written(kind, prototype, by_schema)
     returns = any(_OUTPUT_HANDLE.match(argument.text) for argument in call.arguments)
     unnamed = by_schema - {param.name for param in prototype.params}
-    if kind is Kind.CUSTOM_SHIM and (unnamed or not (schema or returns)):
-        # It mutates some of its arguments, and it is not known which.
+    if (
+        not declared
+        or (kind is Kind.CUSTOM_SHIM and (unnamed or not (schema or returns)))
+        or _hidden_output(call, kind)
+    ):
+        # It may write to some of its arguments, and it is not known which.
         roles = {param.name: Role.UNKNOWN for param in prototype.params}
     arguments: list[Slot] = []
     for i, param in enumerate(prototype.params):
         arguments += _argument(call, i, param, roles, context)
     return ParsedLaunch(kind, callee, tuple(arguments), op=op)
+
+
+def _hidden_output(call: CallExpression, kind: Kind) -> bool:
+    """True if a function that is to write a result has neither an argument nor a parameter that says where."""
+    if kind is not Kind.SHIM_ALLOC or call.callee in _READERS:
+        return False
+    return not any(argument.text.startswith("&") for argument in call.arguments)
 
 
 def kind_of(callee: str, prototype: Prototype) -> Kind:
@@ -94,9 +111,12 @@ def _argument(
     form = _form(text, param)
     role = roles.get(param.name, Role.IN)
     if form in (Form.LIST, Form.OPTIONAL_LIST):
+        items = expressions.elements(text)
+        if items is None and not expressions.is_null(text):
+            raise UnreadError(f"list of tensors {text}")
         return [
             slots.tensor(item, value=i, form=form, role=role, ctype=param.ctype, param=_item(param, n), element=n)
-            for n, item in enumerate(expressions.elements(text) or ())
+            for n, item in enumerate(items or ())
         ]
     if form in _POINTER_FORMS:
         role = Role.OUT if form is Form.OUTPUT_SLOT else role
@@ -139,6 +159,8 @@ def _number(text: str, i: int, param: Param, form: Form, context: FunctionContex
         declared = context.variables.types.get(expressions.variable(text), "")
         if text.startswith("&") and declared in NUMBERS:
             form, referent = Form.SCALAR_REF, NUMBERS[declared]
+    elif form is Form.SCALAR and text in context.variables.tensors:
+        raise UnreadError(f"{text} for the parameter {param.ctype} {param.name}")
     slot = slots.number(text, value=i, form=form, ctype=param.ctype, param=param.name, role=role, referent=referent)
     return [slot]
 

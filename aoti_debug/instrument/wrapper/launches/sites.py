@@ -13,7 +13,8 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
 from aoti_debug.instrument.wrapper.cpp_syntax import calls
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
-from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points, variables
+from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points, stream_change, variables
 from aoti_debug.instrument.wrapper.launches import slots
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.package.launch_traits import traits_of
@@ -36,10 +37,17 @@ FORMS = discovered()
 
 
 def read(call: CallExpression, context: FunctionContext) -> ParsedLaunch | None:
-    """Reads a call as the first form that matches it; None if no form does."""
+    """Reads a call as the first form that matches it; None if no form does.
+
+    Raises:
+        UnreadError: it has a form, and something of it is not read.
+    """
+    if call.within:
+        raise UnreadError(f"a launch within {call.within}")
     return next((parsed for form in FORMS if (parsed := form.read(call, context)) is not None), None)
 
 
+_DEVICE_WORK = re.compile(r"\b(?:stream\d*|kernels)\b|\bdata_ptr\(\)|&\w+_handle\b")
 _UNREAD = re.compile(r"op\.callBoxed|runTritonKernel\w*|launchKernel")  # launches that no form reads
 
 
@@ -84,20 +92,40 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
     scans: dict[str, calls.Scan] = {}
     lines = calls.Lines(text)
     for body in entry_points(masked):
-        scans[body.name] = calls.scan(text, body, lines, lambda callee: is_launch_name(callee, context.externs))
+        scan = calls.scan(text, body, lines, lambda callee: is_launch_name(callee, context.externs))
+        scans[body.name] = scan
         local = replace(context, variables=variables(masked, body))
+        bases = local.variables.bases
         written = set(local.variables.initialised)
-        for call in scans[body.name].calls:
-            parsed = read(call, local)
+        changed = stream_change(masked, body)
+        others = {call for call in scan.others if any(_is_device_work(a.text, local) for a in call.arguments)}
+        for call in sorted({*scan.calls, *others}, key=lambda call: call.head.start):
+            try:
+                if call in others:
+                    raise UnreadError(f"function {call.callee}")
+                if changed is not None and call.head.start > changed:
+                    raise UnreadError(f"the stream after line {lines.at(changed)}")
+                parsed, reason = read(call, local), ""
+            except UnreadError as error:
+                parsed, reason = None, str(error)
             if parsed is None:
-                unrecognised.append(Unrecognised(body.name, call.line, _line_of(text, call)))
+                unrecognised.append(Unrecognised(body.name, call.line, _line_of(text, call), reason))
+                mentioned = {name for a in call.arguments for name in re.findall(r"[A-Za-z_]\w*", a.text)}
+                written |= {slots.resolve_alias(name, bases) for name in mentioned}
                 continue
-            args = slots.to_arguments(parsed.slots, local.variables.bases)
+            args = slots.to_arguments(parsed.slots, bases)
             recognised.append(
                 SiteCall(_site(len(recognised), call, parsed, _partial_outputs(args, parsed.kind, written)), call)
             )
             written |= {arg.base for arg in args if arg.base and arg.role in (Role.OUT, Role.INOUT, Role.UNKNOWN)}
     return Sites(tuple(recognised), tuple(unrecognised), scans)
+
+
+def _is_device_work(argument: str, context: FunctionContext) -> bool:
+    """True if a function that gets this argument may work on tensors or on the device."""
+    return bool(_DEVICE_WORK.search(argument)) or any(
+        name in context.variables.tensors for name in re.findall(r"\w+", argument)
+    )
 
 
 def _site(number: int, call: CallExpression, parsed: ParsedLaunch, args: tuple[Arg, ...]) -> Site:

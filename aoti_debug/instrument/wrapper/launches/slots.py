@@ -12,6 +12,7 @@ from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
 from aoti_debug.instrument.wrapper.callees.triton_functions import TritonFunction
 from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
+from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Variables
 from aoti_debug.package.manifest import Arg, CType, Form, Kind, ProxyArgument, Role
 
@@ -38,8 +39,14 @@ def tensor(
     param: str = "",
     element: int = -1,
 ) -> Slot:
-    """Makes a slot for a tensor expression; a null expression is named after its parameter ("indices[0]")."""
+    """Makes a slot for a tensor expression; a null expression is named after its parameter ("indices[0]").
+
+    Raises:
+        UnreadError: it is another expression.
+    """
     expression = expressions.tensor(text)
+    if expression is None and not expressions.is_null(text):
+        raise UnreadError(f"tensor expression {text}")
     return Slot(
         Arg(
             name=expression.name if expression else param or _position_name(value, element),
@@ -188,6 +195,7 @@ class LaunchForm:
     Attributes:
         callees: the names of the functions that are called so.
         read: reads a call of such a function, or of one that the wrapper declares itself; None if it has another form.
+            Raises UnreadError where it has this form, and something of it is not read.
     """
 
     callees: re.Pattern[str]

@@ -83,11 +83,13 @@ def test_summary_of_a_package_without_weights() -> None:
 
 def test_summary_of_what_went_less_well() -> None:
     calls = tuple(Unrecognised("run_impl", line, f"aoti_torch_cpu_new_{line}({'x, ' * 30});") for line in range(15))
+    calls = (calls[0], replace(calls[1], reason="stream x"), *calls[2:])
     manifest = replace(factories.make_manifest(RELU), unrecognised=calls, filters=("cpp_*", "!x"))
     why = "the program has no example inputs"
     lines = described(summary(manifest, package=Path("a b.pt2"), missing_inputs_reason=why))
     assert lines[4] == "  unparsed calls  15"
     assert lines[5].startswith("                  line 0 in run_impl: aoti_torch_cpu_new_0(x, x,")
+    assert any(line.startswith("                  line 1 in run_impl: stream x is not read: ") for line in lines)
     assert "                  and 3 more, in the package's manifest" in lines
     assert "  level           3, filter cpp_* !x" in lines
     assert f"  inputs          none: {why}; the model takes" in lines

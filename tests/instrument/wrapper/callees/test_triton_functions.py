@@ -93,9 +93,11 @@ def test_triton_on_the_cpu_has_no_launch() -> None:
 def made_up(*lines: str) -> TritonFunction:
     """A function of a kernel k, with those lines in its body."""
     body = "\n    ".join(lines)
-    return functions(f"static void call_k(\n    int64_t n\n){{\n    {body}\n}}\n")["call_k"]
+    signature = "static void call_k(\n    int64_t n,\n    cudaStream_t stream_\n)"
+    return functions(f"{signature}{{\n    {body}\n}}\n")["call_k"]
 
 
+ARGUMENTS = "void* kernel_args_[] = {};"
 LAUNCH = "launchKernel(kernels_.k, 1, 1, 1, 4, 0, kernel_args_, stream_);"
 
 
@@ -110,23 +112,80 @@ LAUNCH = "launchKernel(kernels_.k, 1, 1, 1, 4, 0, kernel_args_, stream_);"
     ],
 )
 def test_the_binary_of_a_kernel(line: str, cubin: str, mangled: str) -> None:
-    found = made_up(line, LAUNCH)
+    found = made_up(line, ARGUMENTS, LAUNCH)
     assert (found.cubin, found.mangled) == (cubin, mangled)
     assert found.launch is not None
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("lines", "unread"),
     [
-        LAUNCH.replace(", stream_", ""),
-        LAUNCH.replace(" 4, 0,", " warps, 0,"),
-        LAUNCH.replace(" 4, 0,", " 4, shared,"),
-        LAUNCH.replace("launchKernel(", "launchOther("),
+        ([ARGUMENTS, LAUNCH.replace(", stream_", "")], "a launchKernel with 7 arguments"),
+        ([ARGUMENTS, LAUNCH.replace("stream_", "stream_, x")], "a launchKernel with 9 arguments"),
+        ([ARGUMENTS, LAUNCH.replace(" 4, 0,", " warps, 0,")], "number of warps warps"),
+        ([ARGUMENTS, LAUNCH.replace(" 4, 0,", " 4, shared,")], "shared memory shared"),
+        ([ARGUMENTS, LAUNCH.replace("kernels_.k", "table[3]")], "kernel table[3]"),
+        ([ARGUMENTS, LAUNCH.replace("stream_", "other")], "stream other"),
+        ([ARGUMENTS, "stream_ = other;", LAUNCH], "another use of stream_"),
+        ([ARGUMENTS, LAUNCH.replace("launchKernel(", "launchOther(")], "0 calls of launchKernel"),
+        ([ARGUMENTS, LAUNCH, LAUNCH], "2 calls of launchKernel"),
+        ([ARGUMENTS, f"if (n > 3) {LAUNCH}"], "a launchKernel within another statement"),
+        ([ARGUMENTS, f"for (int i = 0; i < n; i++) {{ {LAUNCH} }}"], "a launchKernel within ) {"),
+        ([LAUNCH], "list of arguments kernel_args_"),
+        ([ARGUMENTS, "kernel_args_[0] = &n;", LAUNCH], "list of arguments kernel_args_"),
+        (["void* kernel_args_[] = {&x};", LAUNCH], "argument &x of launchKernel"),
     ],
 )
-def test_launches_in_another_form(line: str) -> None:
-    found = made_up(line)
+def test_launches_in_another_form(lines: list[str], unread: str) -> None:
+    found = made_up(*lines)
     assert (found.launch, found.kernel_params, found.scratch) == (None, (), {})
+    assert found.unread == f"{unread} in call_k"
+
+
+def test_a_parameter_without_a_name_makes_a_function_unreadable() -> None:
+    found = functions("static void call_k(\n    int64_t\n){\n}\n")["call_k"]
+    assert (found.params, found.launch, found.unread) == ((), None, "parameter int64_t in call_k")
+
+
+def test_two_functions_of_one_name() -> None:
+    text = texts.text("cuda_forms")
+    found = functions(text + text)["call_add_kernel_0"]
+    assert (found.launch, found.unread) == (None, "a second function call_add_kernel_0")
+
+
+def test_variables_that_are_changed_before_the_launch() -> None:
+    found = made_up(
+        "uint32_t grid_0 = n / 2;",
+        "grid_0 += 1;",
+        "int32_t var_0 = n;",
+        "var_0 = 3;",
+        "void* kernel_args_[] = {&var_0};",
+        LAUNCH.replace("k, 1,", "k, grid_0,"),
+    )
+    assert found.launch is not None
+    assert (found.launch.grid[0], found.launch.sizes) == ("grid_0", ())
+    assert found.kernel_params == (KernelParam("var_0", "int32_t", CType.I32),)
+
+
+@pytest.mark.parametrize(
+    ("heuristic", "order", "generated"),
+    [("pointwise", "a, b", True), ("pointwise", "b, a", False), ("user_autotune", "a, b", False)],
+)
+def test_names_of_parameters_mean_something_only_in_kernels_of_inductor(
+    heuristic: str, order: str, generated: bool
+) -> None:
+    source = f"@triton_heuristics.{heuristic}(\n  inductor_meta={{'mutated_arg_names': []}}\n)\n"
+    source += f"@triton.jit\ndef k({order}, XBLOCK : tl.constexpr):\n  pass\n"
+    found = functions(
+        "static void call_k(\n    const a_type_& a,\n    const b_type_& b,\n    cudaStream_t stream_\n){\n"
+        f"/* async_compile.triton('k', '''{source}''') */\n"
+        "    CUdeviceptr var_0 = reinterpret_cast<CUdeviceptr>(a.data_ptr());\n"
+        "    CUdeviceptr var_1 = reinterpret_cast<CUdeviceptr>(b.data_ptr());\n"
+        "    void* kernel_args_[] = {&var_0, &var_1};\n"
+        f"    {LAUNCH}\n}}\n"
+    )["call_k"]
+    assert [param.name for param in found.kernel_params] == ["a", "b"]
+    assert found.generated is generated
 
 
 def test_the_configuration_of_a_launch() -> None:
@@ -134,6 +193,7 @@ def test_the_configuration_of_a_launch() -> None:
         "uint32_t grid_0 = n / 2;",
         "int64_t global_scratch_7_size[] = {256*grid_0};",
         "int64_t profile_scratch_8_size[] = {static_cast<int64_t>(64)};",
+        ARGUMENTS,
         LAUNCH.replace("k, 1,", "k, grid_0,").replace("4, 0,", "8, 1024,"),
         "uint32_t grid_1 = 3;",
     )
@@ -142,7 +202,7 @@ def test_the_configuration_of_a_launch() -> None:
     assert found.launch.grid == ("grid_0", "1", "1")
     assert found.launch.sizes == (("grid_0", "n / 2"),)
     assert found.scratch == {"global_scratch": 256, "profile_scratch": 64}
-    assert found.kernel_params == ()  # the array of arguments is not there
+    assert found.kernel_params == ()
 
 
 @pytest.mark.parametrize(
@@ -155,4 +215,4 @@ def test_the_configuration_of_a_launch() -> None:
     ],
 )
 def test_the_source_of_a_kernel(comment: str, source: str) -> None:
-    assert made_up(comment, LAUNCH).source == source
+    assert made_up(comment, ARGUMENTS, LAUNCH).source == source

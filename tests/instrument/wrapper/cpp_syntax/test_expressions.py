@@ -28,8 +28,11 @@ def test_tensors(text: str, name: str, variable: str) -> None:
     assert (expression.name, expression.variable) == (name, variable)
 
 
-def test_null_and_numbers_are_no_tensors() -> None:
-    assert [expressions.tensor(text) for text in ("nullptr", "NULL", "1L", '"mean"')] == [None] * 4
+@pytest.mark.parametrize(
+    "text", ["nullptr", "NULL", "1L", '"mean"', "f(buf0)", "b ? buf0 : buf1", "buf0.get() + 1", "*x"]
+)
+def test_null_numbers_and_expressions_of_another_form_are_no_tensors(text: str) -> None:
+    assert expressions.tensor(text) is None
 
 
 def test_two_views_of_one_buffer_have_different_keys() -> None:
@@ -52,10 +55,11 @@ def test_two_views_of_one_buffer_have_different_keys() -> None:
             "(const void*)arg0_1.data_ptr()",
             Pointer("const void*", TensorExpression("arg0_1", False, "arg0_1"), "arg0_1"),
         ),
-        ("(size_t*)nullptr", Pointer("size_t*", None, "")),
+        ("(size_t*)nullptr", Pointer("size_t*", None, "nullptr")),
         ("(int)64", None),
         ("s77", None),
-        ("(a*)(b)", None),
+        ("(a*)(b)", Pointer("a*", None, "")),
+        ("(float*)(b.data_ptr()) + 16", Pointer("float*", None, "")),
     ],
 )
 def test_pointers(text: str, expected: Pointer | None) -> None:
@@ -73,6 +77,9 @@ def test_casts() -> None:
     [
         ("std::array<int64_t, 2>{1L, s77}.cbegin()", ("1L", "s77")),
         ("std::array<int64_t, 0>{}.data()", ()),
+        ("static_cast<const int64_t*>(std::array<int64_t, 2>{1L, s77}.data())", ("1L", "s77")),
+        ("f(std::array<int64_t, 2>{1L, s77}.data())", None),
+        ("std::array<int64_t, 2>{1L, s77}.data() + 1", None),
         (f"std::array<AtenTensorHandle, 2>{{nullptr, {VIEW}}}.cbegin()", ("nullptr", VIEW)),
         ("nullptr", None),
         ("int_array_2", None),

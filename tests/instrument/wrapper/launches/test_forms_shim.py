@@ -1,4 +1,4 @@
-"""Calls of C-shim functions that no header declares: their parameters are guessed from the arguments."""
+"""Calls of C-shim functions that no header declares: of what they do with their tensors nothing is claimed."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ void AOTInductorModel::run_impl(AtenTensorHandle* input_handles, AtenTensorHandl
 @pytest.mark.parametrize(
     ("argument", "form", "role", "ctype"),
     [
-        ("arg0_1", Form.TENSOR, Role.IN, "AtenTensorHandle"),
+        ("arg0_1", Form.TENSOR, Role.UNKNOWN, "AtenTensorHandle"),
         ("&buf0_handle", Form.OUTPUT_SLOT, Role.OUT, "AtenTensorHandle*"),
-        ("&temporary_reference(arg0_1.get())", Form.OPTIONAL, Role.IN, "AtenTensorHandle*"),
+        ("&temporary_reference(arg0_1.get())", Form.OPTIONAL, Role.UNKNOWN, "AtenTensorHandle*"),
         ("&count", Form.SCALAR_REF, Role.NONE, "void*"),
         ("3L", Form.SCALAR, Role.NONE, "int64_t"),
         ("-3", Form.SCALAR, Role.NONE, "int64_t"),
@@ -33,7 +33,7 @@ void AOTInductorModel::run_impl(AtenTensorHandle* input_handles, AtenTensorHandl
         ("-.5", Form.SCALAR, Role.NONE, "double"),
         ('"sum"', Form.STRING, Role.NONE, "const char*"),
         ("std::array<int64_t, 2>{3L, 4L}.data()", Form.INTS, Role.NONE, "const int64_t*"),
-        ("std::array<AtenTensorHandle, 1>{arg0_1}.data()", Form.LIST, Role.IN, "const AtenTensorHandle*"),
+        ("std::array<AtenTensorHandle, 1>{arg0_1}.data()", Form.LIST, Role.UNKNOWN, "const AtenTensorHandle*"),
     ],
 )
 def test_a_parameter_that_is_guessed_from_its_argument(argument: str, form: Form, role: Role, ctype: str) -> None:

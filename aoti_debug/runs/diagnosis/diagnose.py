@@ -91,6 +91,8 @@ class _Case:
         died = self.caught.died if self.caught is not None else None
         self.died = died if vanished or self.exit.signal in DEATHS else None
         self.signal = self.exit.signal or (self.died.signal if self.died is not None else "")
+        calls = len(run.manifest.unrecognised)
+        self.unparsed = f"{wording.pluralize(calls, 'call')} that the build did not parse" if calls else ""
 
     # What the device did
 
@@ -123,6 +125,7 @@ class _Case:
         untraced = next((x for x in self.launches if self._is_untraced(x)), None) if self.captured else None
         if untraced is not None:
             why += f", or from a replay of {wording.graph_of(untraced.key.call)} ({self._why_no_crumbs()})"
+        why += f", or from one of {self.unparsed}" if self.unparsed else ""
         return _Finding(what, Proof.NONE, (), why, surfaced)
 
     def _first_incomplete(self, what: str, proof: Proof, surfaced: Launch | None = None) -> _Finding | None:
@@ -158,8 +161,12 @@ class _Case:
             why = f"the device had completed every launch before {first.id}; no breadcrumb follows up to {last.id}"
             why += self._replay_of(first)
             return _Finding(what, Proof.RANGE, suspects, why, surfaced, Variable.CRUMB_EVERY.value)
-        why = f"the device had completed every launch before {first.id}, and not {first.id}"
-        return _Finding(what, proof, suspects, why + self._replay_of(first), surfaced)
+        why = f"the device had completed every launch before {first.id}, and not {first.id}{self._replay_of(first)}"
+        if self.unparsed:
+            return _Finding(
+                what, Proof.LIKELY, suspects, f"{why}; one of {self.unparsed} may have failed before it", surfaced
+            )
+        return _Finding(what, proof, suspects, why, surfaced)
 
     def _is_captured(self, launch: Launch) -> bool:
         return (launch.key.kind, launch.key.call) in self.captured
@@ -244,6 +251,7 @@ class _Case:
             why = f"it happened after the last call; every launch had returned, {self.launches[-1].id} last"
         else:
             why = f"it happened between launches; {self.launches[-1].id} was the last one to return"
+            why += f"; it may have happened in one of {self.unparsed}" if self.unparsed else ""
         return _Finding(what, Proof.NONE, (), why)
 
     def _ending(self) -> str:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aoti_debug.base.abi import FaultDomain, Phase, SaveStatus
-from aoti_debug.package.manifest import Kind, Role
+from aoti_debug.package.manifest import Kind, Role, Unrecognised
 from aoti_debug.runs.diagnosis.diagnose import diagnose
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.rundir.run_directory import open_run
@@ -92,6 +93,13 @@ def test_a_crash_between_launches(tmp_path: Path) -> None:
     assert summary(verdict) == ("SIGSEGV (Segmentation fault)", Proof.NONE, [])
     assert verdict
     assert verdict.why == "it happened between launches; 0.1 was the last one to return"
+
+
+def test_a_crash_that_may_have_been_in_a_call_that_is_not_recorded(tmp_path: Path) -> None:
+    package = replace(CPU, unrecognised=(Unrecognised("run_impl", 7, "launch_other(buf0);"),))
+    verdict = judge(tmp_path, started(CPP, PROXY), SEGV, package)
+    assert verdict
+    assert verdict.why.endswith("; it may have happened in one of 1 call that the build did not parse")
 
 
 def test_a_crash_before_the_first_launch(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from aoti_debug.base.abi import FaultDomain, LaunchFlag, NoteCode
+from aoti_debug.package.manifest import Unrecognised
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind, RunStage
 from tests import factories
@@ -38,6 +40,23 @@ def test_the_launch_after_the_last_crumb_is_guilty_not_the_one_that_noticed(tmp_
     assert verdict.why == "the device had completed every launch before 0.3, and not 0.3"
     assert verdict.surfaced is not None
     assert verdict.surfaced.id == "0.7"
+
+
+def test_a_call_that_is_not_recorded_may_have_failed_instead(tmp_path: Path) -> None:
+    calls = (Unrecognised("run_impl", 7, "launch_one(stream);"), Unrecognised("run_impl", 9, "launch_other(stream);"))
+    package = replace(CUDA, unrecognised=calls)
+    writer = started(TRITON, TRITON, TRITON, crumb_every=1)
+    cuda_fault(writer, None)
+    verdict = judge(tmp_path / "one", writer, ABRT, package, crumbs=factories.crumbs(1))
+    assert summary(verdict) == (ILLEGAL, Proof.LIKELY, ["0.1"])
+    assert verdict
+    assert verdict.why == (
+        "the device had completed every launch before 0.1, and not 0.1;"
+        " one of 2 calls that the build did not parse may have failed before it"
+    )
+    verdict = judge(tmp_path / "none", writer, ABRT, package, crumbs=factories.crumbs(3))
+    assert verdict
+    assert verdict.why.endswith("work outside of the package, or from one of 2 calls that the build did not parse")
 
 
 def test_a_fault_that_is_noticed_where_it_happened(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 # `make demo` and `make test` do all set-up. On a machine where pip finds no CPU build of torch by itself, name an index
 # that has one: make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
-VENV ?= .venv
+# Another torch than that of constraints.txt has an environment of its own: make test TORCH=2.14.1
+TORCH =
+# The releases of torch that `make versions` writes the table of docs/versions.md for, oldest first.
+VERSIONS ?= 2.11.0 2.12.1 2.13.0 2.14.1 2.15.0
+VENV ?= .venv$(if $(TORCH),-$(TORCH))
 PYTHON ?= python3
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
@@ -9,11 +13,12 @@ WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 5)))
 
 BIN := $(abspath $(VENV))/bin
 READY := $(VENV)/.ready
-TORCH := $(VENV)/.torch
+PINNED := $(VENV)/.constraints
+TORCH_READY := $(VENV)/.torch
 TOOLS := $(VENV)/.tools
 CPP := $(shell find runtime_shims repro tests -name '*.cpp' -o -name '*.h' -o -name '*.cu')
 
-.PHONY: demo test suite lint ruff mypy clang-format clang-tidy format dist smoke clean
+.PHONY: demo test suite version versions newest environment lint ruff mypy clang-format clang-tidy format dist smoke clean
 
 demo: $(READY)
 	PATH="$(BIN):$$PATH" bash examples/demo.sh
@@ -24,6 +29,19 @@ test:
 
 suite: $(READY)
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+# What meets torch, without what does not: a check of another torch in minutes.
+version: $(READY)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal @tests/version_suite.txt $(PYTEST_ARGS)
+
+newest:
+	@echo $(lastword $(VERSIONS))
+
+environment: $(READY)
+
+# Removes the environments that it makes, each of which may have five gigabytes.
+versions:
+	$(PYTHON) -m tests.torch_versions $(VERSIONS)
 
 lint: ruff mypy clang-format clang-tidy
 
@@ -58,25 +76,30 @@ smoke: dist
 	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) dist/*.whl torch
 	bash release/smoke.sh dist/venv/bin
 
-# Without bytecode of everything that is installed: Python makes that of what it imports.
-PIP_INSTALL = $(BIN)/pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
+# Without bytecode of everything that is installed: Python makes that of what it imports. In a variable of the environment,
+# the constraints replace those of pip's configuration.
+PIP_INSTALL = PIP_CONSTRAINT=$(PINNED) $(BIN)/pip --disable-pip-version-check install --quiet --no-compile
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
+# Another torch has another Triton as well, which it names itself.
+$(PINNED): constraints.txt | $(VENV)/.created
+	$(if $(TORCH),sed 's/^torch==.*/torch==$(TORCH)/; /^triton==/d',cat) constraints.txt > $@
+
 # The packages that torch needs are installed last: two processes of pip must not install the same one.
-$(TORCH): pyproject.toml constraints.txt | $(VENV)/.created
+$(TORCH_READY): pyproject.toml $(PINNED)
 	$(PIP_INSTALL) --no-deps $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	touch $@
 
-$(TOOLS): pyproject.toml constraints.txt | $(VENV)/.created
+$(TOOLS): pyproject.toml $(PINNED)
 	$(PIP_INSTALL) --no-warn-conflicts --editable '.[dev]'
 	touch $@
 
-$(READY): $(TORCH) $(TOOLS)
+$(READY): $(TORCH_READY) $(TOOLS)
 	$(PIP_INSTALL) torch
 	touch $@
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache examples/out
+	rm -rf $(VENV) .venv-* dist .mypy_cache .ruff_cache .pytest_cache examples/out

@@ -29,8 +29,8 @@ class Category(Enum):
     QUANTIZED = "quantized"
 
 
-_ABBREVIATED = re.compile(r"(?P<kind>bfloat|float|complex|uint|int|bool)(?P<rest>.*)")
-_LETTERS = {"bfloat": "bf", "float": "f", "complex": "c", "uint": "u", "int": "i", "bool": "b8"}
+_ABBREVIATED = re.compile(r"(?P<kind>bfloat|float|b?complex|uint|int|bool)(?P<rest>.*)")
+_LETTERS = {"bfloat": "bf", "float": "f", "bcomplex": "bc", "complex": "c", "uint": "u", "int": "i", "bool": "b8"}
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,7 @@ DTYPES: tuple[Dtype, ...] = (  # the index is c10::ScalarType
     *(_packed(f"int{bits}") for bits in range(1, 8)),
     _finite_float("float8_e8m0fnu", "F8_E8M0", 2.0**127),
     _packed("float4_e2m1fn_x2", "F4", stored_parts=2),
+    Dtype("bcomplex32", 4, Category.COMPLEX, "BF16", stored_parts=2),  # torch 2.14
 )
 _EXEMPT = ("float64", "float8_e8m0fnu")  # no wider dtype to compare with; powers of two that scale other tensors
 LARGEST = {d.name: d.largest for d in DTYPES if d.largest is not None and d.name not in _EXEMPT}

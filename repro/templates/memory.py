@@ -142,7 +142,8 @@ def load(path: Path, described: LaunchArgument | Result) -> torch.Tensor:
     """
     (tensor,) = load_file(path).values()
     if tensor.dtype != described.dtype:
-        tensor = torch.view_as_complex(tensor) if described.dtype.is_complex else tensor.view(described.dtype)
+        tensor = tensor.view(described.dtype)
+        tensor = tensor.squeeze(-1) if described.dtype.is_complex else tensor
     if tuple(tensor.shape) != described.shape:
         raise ValueError(f"{path} has shape {tuple(tensor.shape)}; {described.name} has {described.shape}")
     return tensor

@@ -379,6 +379,8 @@ void host_statistics(const device::TensorView& view, TensorStats* stats) {
       return run_float8(view, Float8::kE8M0FNU, stats);
     case kComplex32:
       return run_converted<double>(view, convert_complex32, stats);
+    case kBComplex32:
+      return run_converted<double>(view, convert_bcomplex32, stats);
     case kComplex64:
       return run_converted<double>(view, convert_complex64, stats);
     case kComplex128:

@@ -52,6 +52,7 @@ constexpr DType kDTypes[kFirstUnknownDType] = {
     {"int7", "U8", 1, 1, Kind::kPacked},
     {"float8_e8m0fnu", "F8_E8M0", 1, 1, Kind::kFloat},
     {"float4_e2m1fn_x2", "F4", 1, 2, Kind::kPacked},
+    {"bcomplex32", "BF16", 4, 2, Kind::kComplex},
 };
 constexpr DType kUnknown = {"unknown", nullptr, 0, 1, Kind::kUnreadable};
 

@@ -25,7 +25,7 @@ struct DType {
   Kind kind;
 };
 
-constexpr int32_t kFirstUnknownDType = 46;
+constexpr int32_t kFirstUnknownDType = 47;
 
 enum ScalarType : int32_t {
   kUInt8 = 0,
@@ -50,6 +50,7 @@ enum ScalarType : int32_t {
   kUInt64 = 29,
   kFloat8E8M0FNU = 44,
   kFloat4E2M1FNx2 = 45,
+  kBComplex32 = 46,
 };
 
 constexpr int32_t kDeviceCpu = 0;

@@ -88,6 +88,8 @@ float float_of_half(uint16_t half) {
   return float_of_bits(sign | magnitude);
 }
 
+float float_of_bfloat(uint16_t bfloat) { return float_of_bits(static_cast<uint32_t>(bfloat) << 16); }
+
 double magnitude(double real, double imaginary) {
   const double value = std::sqrt(real * real + imaginary * imaginary);
   return value == value ? value : std::hypot(real, imaginary);
@@ -112,12 +114,18 @@ void convert_float16(const uint8_t* from, int64_t count, float* to) {
 }
 
 void convert_bfloat16(const uint8_t* from, int64_t count, float* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = float_of_bits(static_cast<uint32_t>(load<uint16_t>(from, i)) << 16);
+  for (int64_t i = 0; i < count; ++i) to[i] = float_of_bfloat(load<uint16_t>(from, i));
 }
 
 void convert_complex32(const uint8_t* from, int64_t count, double* to) {
   for (int64_t i = 0; i < count; ++i) {
     to[i] = magnitude(float_of_half(load<uint16_t>(from, 2 * i)), float_of_half(load<uint16_t>(from, 2 * i + 1)));
+  }
+}
+
+void convert_bcomplex32(const uint8_t* from, int64_t count, double* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    to[i] = magnitude(float_of_bfloat(load<uint16_t>(from, 2 * i)), float_of_bfloat(load<uint16_t>(from, 2 * i + 1)));
   }
 }
 
@@ -177,6 +185,9 @@ double element_value(int32_t scalar_type, const uint8_t* bytes) {
       return float8_values(Float8::kE8M0FNU)[bytes[0]];
     case kComplex32:
       convert_complex32(bytes, 1, &wide);
+      return wide;
+    case kBComplex32:
+      convert_bcomplex32(bytes, 1, &wide);
       return wide;
     case kComplex64:
       convert_complex64(bytes, 1, &wide);

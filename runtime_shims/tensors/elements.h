@@ -15,6 +15,7 @@ void convert_bfloat16(const uint8_t* from, int64_t count, float* to);
 
 // Magnitudes. An infinite part makes an element infinite, whatever the other part is.
 void convert_complex32(const uint8_t* from, int64_t count, double* to);
+void convert_bcomplex32(const uint8_t* from, int64_t count, double* to);
 void convert_complex64(const uint8_t* from, int64_t count, double* to);
 void convert_complex128(const uint8_t* from, int64_t count, double* to);
 

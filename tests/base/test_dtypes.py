@@ -20,6 +20,7 @@ KINDS = {
     "kPacked": {Category.PACKED},
     "kUnreadable": {Category.QUANTIZED},
 }
+OF_THIS_TORCH = [dtype for dtype in dtypes.DTYPES if hasattr(torch, dtype.name)]
 FLOATING = [dtype for dtype in dtypes.DTYPES if dtype.category is Category.FLOATING]
 
 
@@ -45,8 +46,14 @@ def test_abbreviations_are_those_of_torchs_traces() -> None:
     table = pytest.importorskip("torch.utils._dtype_abbrs", reason="this torch has no such table").dtype_abbrs
     expected = {dtypes.bare_name(dtype): short for dtype, short in table.items()}
     assert {name: dtypes.of_name(name).abbreviation for name in expected} == expected  # type: ignore[union-attr]
-    known = [dtype for dtype in dtypes.DTYPES if dtype.name not in expected]
+    known = [dtype for dtype in OF_THIS_TORCH if dtype.name not in expected]
     assert [dtype.abbreviation for dtype in known] == [dtype.name for dtype in known]
+
+
+def test_the_abbreviation_of_a_dtype_that_only_newer_torches_have() -> None:
+    newest = dtypes.of_scalar_type(46)
+    assert newest is not None
+    assert (newest.name, newest.abbreviation) == ("bcomplex32", "bc32")
 
 
 def test_only_floating_dtypes_have_a_largest_value() -> None:
@@ -54,7 +61,7 @@ def test_only_floating_dtypes_have_a_largest_value() -> None:
 
 
 def test_categories_are_torchs() -> None:
-    for dtype in dtypes.DTYPES:
+    for dtype in OF_THIS_TORCH:
         known = getattr(torch, dtype.name)
         if dtype.category not in (Category.PACKED, Category.QUANTIZED):
             assert known.is_floating_point == (dtype.category is Category.FLOATING), dtype

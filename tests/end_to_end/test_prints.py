@@ -18,11 +18,9 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
-from tests import cpp_host, print_model
+from tests import cpp_host, print_model, torch_features
 from tests.once import once
 from tests.schema import problems
-
-TORCH_PRINT = hasattr(torch._higher_order_ops, "print")
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ def test_show_has_what_was_printed(
     ]
 
 
-@pytest.mark.skipif(not TORCH_PRINT, reason="this torch has no print operator")
+@pytest.mark.skipif(not torch_features.PRINT, reason="this torch has no print operator")
 def test_a_field_without_a_value(tmp_path: Path) -> None:
     class Wrong(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -14,12 +14,13 @@ import torch
 
 from aoti_debug.base import dtypes
 from tests.runtime_shims.reference_hash import content_hash
+from tests.torch_features import BCOMPLEX32
 
 DTYPES = {dtype.name: number for number, dtype in enumerate(dtypes.DTYPES)}
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 FLOAT8 = ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz", "float8_e8m0fnu")
 INTEGERS = ("uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
-COMPLEX = ("complex32", "complex64", "complex128")
+COMPLEX = ("complex32", "complex64", "complex128", *BCOMPLEX32)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from aoti_debug.runs.rundir.formats.tensor_file_format import ALIGNMENT
 from tests.runtime_shims.journal_decoder import Journal
 from tests.runtime_shims.reference_hash import content_hash
 from tests.runtime_shims.runtime_library import IN, INOUT, OUT, OUTPUT_SLOT, Handle, Runtime, Slot, address_of
+from tests.torch_features import BCOMPLEX32
 
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]
@@ -109,9 +110,12 @@ def test_dtypes_that_safetensors_knows(load: Load, run: Path, name: str) -> None
     assert header_of(path)["__metadata__"]["dtype"] == f"torch.{name}"
 
 
-@pytest.mark.parametrize(("name", "real"), [("complex32", torch.float16), ("complex128", torch.float64)])
+PAIRS = {"complex32": torch.float16, "complex128": torch.float64} | dict.fromkeys(BCOMPLEX32, torch.bfloat16)
+
+
+@pytest.mark.parametrize(("name", "real"), PAIRS.items())
 def test_complex_numbers_as_pairs(load: Load, run: Path, name: str, real: torch.dtype) -> None:
-    tensor = torch.view_as_complex(torch.randn(3, 5, 2, dtype=torch.float64).to(real)).t()
+    tensor = torch.randn(3, 5, 2, dtype=torch.float64).to(real).view(getattr(torch, name)).squeeze(-1).t()
     save(load(LEVEL=1), tensor)
     path = run / "tensors/0/0000_k/before_launch_k_x0_cpu.safetensors"
     loaded = load_file(path)["x0"]

@@ -71,7 +71,7 @@ def missing_required(name: str, found: str, todo: str) -> MachineCheck:
 
 
 OLDEST_PYTHON = (3, 10)
-NEWEST_TORCH = "2.13"  # the newest tested one
+NEWEST_TORCH = "2.15"  # the newest tested one
 SHARED_MEMORY = Path("/dev/shm")
 FLIGHT_BYTES = 1 << 30  # of shared memory, enough for the inputs of the last launches of an ordinary model
 FREE_BYTES = 5 << 30  # of disk for a build's objects and a run's tensors

@@ -15,11 +15,11 @@ from aoti_debug.runs.rundir.formats.stored_tensor import FileLayout, StoredTenso
 
 # The largest relative error, root mean square, that rounding in a whole model is taken to explain.
 _ROUNDING = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2}
-_ROUNDING |= {"bfloat16": 5e-2, "complex32": 1e-2}
+_ROUNDING |= {"bfloat16": 5e-2, "bcomplex32": 5e-2, "complex32": 1e-2}
 _MULTIPLE = 8.0  # of eager's own error: other orders of summing may round as much worse
 NOISE_MULTIPLE = 16.0  # of how far an output moves when every operator rounds otherwise
 _UNIT = {"float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23, "complex64": 2.0**-23}
-_UNIT |= {"float16": 2.0**-10, "complex32": 2.0**-10, "bfloat16": 2.0**-7}
+_UNIT |= {"float16": 2.0**-10, "complex32": 2.0**-10, "bfloat16": 2.0**-7, "bcomplex32": 2.0**-7}
 _FAR = 1e-2  # relative, root mean square: what no user takes for rounding
 _NOISE = 0.5  # relative, against float64: not one digit is right
 _NEAR = 10.0  # times the rounding of a model with results of about 1

@@ -16,11 +16,14 @@ _LOADS = (
     re.compile(r"(\w+)\[.*\]\Z", re.DOTALL),
 )
 _REWRITES = (
+    (re.compile(r"static_cast<std::make_unsigned_t<(\w+)>>\("), r"to_\1("),  # of signed operands, from torch 2.15 on
+    (re.compile(r"\b(float|double|u?int\d+_t)\("), r"to_\1("),  # of the result of scalar arithmetic
     (re.compile(r"(?:static_cast|c10::convert|at::vec::convert)<([\w:]+)[^<>]*>\("), r"to_\1("),
     (re.compile(r"at::vec::(?:VectorizedN|Vectorized|VecMask)<[^<>]*>\("), "same("),
     (re.compile(r"decltype\(\w+\)::"), ""),
     (re.compile(r"decltype\(\w+\)\("), "same("),
-    (re.compile(r"\.template cast<[^<>]*>\(\)"), ""),
+    (re.compile(r"\.template cast<[^<>]*>\(\)"), ""),  # of masks, before torch 2.15
+    (re.compile(r"\binductor_vec_mask_cast<[^<>]*>\("), "same("),  # and from 2.15 on
     (re.compile(r"std::numeric_limits<[^<>]*>::infinity\(\)"), "inf"),
     (re.compile(r"std::numeric_limits<[^<>]*>::quiet_NaN\(\)"), "nan"),
     (re.compile(r"(?<=\d)L+\b"), ""),

@@ -120,7 +120,8 @@ def _restore_dtype(path: Path, stored: torch.Tensor, layout: FileLayout) -> torc
         raise RunDirError(f"{path} contains {layout.dtype}, which torch {torch.__version__} does not have")
     if stored.dtype != dtype:
         pairs = dtype.is_complex and stored.shape[-1:] == (2,)
-        stored = torch.view_as_complex(stored) if pairs else stored.view(dtype)
+        stored = stored.view(dtype)
+        stored = stored.squeeze(-1) if pairs else stored
     if stored.dtype != dtype or stored.numel() != layout.numel:
         raise RunDirError(f"{path} is damaged: its metadata contradicts its data", hint=AGAIN)
     return stored.reshape(layout.shape)

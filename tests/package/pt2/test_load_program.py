@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from aoti_debug.package.pt2 import load_program
+from tests.torch_features import LINEAR_CROSS_ENTROPY
 
 
 class Factors(torch.nn.Module):
@@ -28,7 +29,6 @@ def test_operators_without_a_meta_kernel_are_traced_again(program: Path) -> None
 
 def test_torch_registers_some_operators_late() -> None:
     chunked = "torch_nn::_linear_cross_entropy_batch_chunked"
-    known = hasattr(torch.nn, "LinearCrossEntropyOptions")
     modules = load_program.registering_modules([chunked, "no_such::operator"])
-    assert modules == (["torch.nn.modules.linear_cross_entropy"] if known else [])
+    assert modules == (["torch.nn.modules.linear_cross_entropy"] if LINEAR_CROSS_ENTROPY else [])
     assert load_program.registering_modules(["no_such::operator"]) == []

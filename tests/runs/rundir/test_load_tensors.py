@@ -16,6 +16,7 @@ from aoti_debug.runs.rundir.formats.stored_tensor import FileLayout
 from aoti_debug.runs.rundir.run_directory import RunDir, open_run
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site
 from tests.saved_tensors import described, save
+from tests.torch_features import BCOMPLEX32
 
 
 def saved_run(base: Path, **values: Any) -> RunDir:
@@ -79,6 +80,16 @@ def test_complex_as_pairs_of_reals(tmp_path: Path, dtype: Any) -> None:
     value = torch.randn(4, 3, dtype=dtype).t()
     save(tmp_path / "t.safetensors", "x", value, stored=torch.view_as_real(value.contiguous()))
     assert same(load_tensors.load_file(tmp_path / "t.safetensors"), value)
+
+
+@pytest.mark.skipif(not BCOMPLEX32, reason="this torch has no dtype bcomplex32")
+def test_complex_as_pairs_of_bfloat16(tmp_path: Path) -> None:
+    pairs = torch.randn(3, 4, 2).to(torch.bfloat16)
+    value = pairs.view(torch.bcomplex32).squeeze(-1)
+    save(tmp_path / "t.safetensors", "x", value, stored=pairs)
+    loaded = load_tensors.load_file(tmp_path / "t.safetensors")
+    assert (loaded.dtype, loaded.shape) == (value.dtype, (3, 4))
+    assert torch.view_as_real(loaded).equal(pairs)
 
 
 def test_dtypes_as_bytes(tmp_path: Path) -> None:

@@ -99,6 +99,46 @@ def test_functions(function: str, operand: float, special: Special, sentence: st
     assert proven.sentences[0].startswith(f"{sentence}: `")
 
 
+@pytest.mark.parametrize("mask", ["tmp0.template cast<float,1>()", "inductor_vec_mask_cast<float,1>(tmp0)"])
+def test_a_mask_of_vectors_in_the_words_of_each_torch(mask: str) -> None:
+    body = f"""
+auto tmp0 = at::vec::VecMask<float,1>::from(in_ptr0 + static_cast<int64_t>(x0), static_cast<int64_t>(16));
+auto tmp1 = at::vec::Vectorized<float>::loadu(in_ptr1 + static_cast<int64_t>(x0), static_cast<int64_t>(16));
+auto tmp2 = at::vec::Vectorized<float>(-std::numeric_limits<float>::infinity());
+auto tmp3 = decltype(tmp2)::blendv(tmp1, tmp2, {mask});
+auto tmp4 = tmp3 - tmp3;
+tmp4.store(out_ptr0 + static_cast<int64_t>(x0));
+"""
+    kernel = sources.cpp("k", "const bool* in_ptr0, const float* in_ptr1, float* out_ptr0", body)
+    reads = {"in_ptr0": torch.tensor([False, True]), "in_ptr1": values(1, 2)}
+    proven = cause(kernel, reads, ("out_ptr0", values(0, NAN)), 1, dtypes={"in_ptr0": "bool"})
+    assert proven is not None
+    assert proven.sentences[0].startswith("-inf - -inf is NaN: `auto tmp4 = tmp3 - tmp3`")
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        "int64_t(tmp1 - tmp1)",
+        "int64_t(static_cast<std::make_unsigned_t<int64_t>>(tmp1) - static_cast<std::make_unsigned_t<int64_t>>(tmp1))",
+    ],
+)
+def test_scalar_arithmetic_in_the_words_of_each_torch(factor: str) -> None:
+    body = f"""
+auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];
+auto tmp1 = in_ptr1[static_cast<int64_t>(x0)];
+auto tmp2 = {factor};
+auto tmp3 = c10::convert<float>(tmp2);
+auto tmp4 = float(tmp0 * tmp3);
+out_ptr0[static_cast<int64_t>(x0)] = tmp4;
+"""
+    kernel = sources.cpp("k", "const float* in_ptr0, const int64_t* in_ptr1, float* out_ptr0", body)
+    reads = {"in_ptr0": values(1, INF), "in_ptr1": torch.tensor([1, 2])}
+    proven = cause(kernel, reads, ("out_ptr0", values(0, NAN)), 1, dtypes={"in_ptr1": "int64"})
+    assert proven is not None
+    assert proven.sentences[0].startswith("inf * 0 is NaN: `auto tmp4 = float(tmp0 * tmp3)`")
+
+
 def test_a_product_that_fits_float32_and_not_float16() -> None:
     reads = {"in_ptr0": values(2, 300)}
     dtypes = {"in_ptr0": "float16", "out_ptr0": "float16"}

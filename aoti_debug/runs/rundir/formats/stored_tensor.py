@@ -196,11 +196,13 @@ def numbers(data: bytes, dtype: str) -> NDArray[Any]:
         raise TypeError(f"the elements of {dtype} cannot be read as numbers")
     if info.numpy:
         return np.frombuffer(data, dtype=info.numpy)
-    if info.category is Category.COMPLEX:
-        return np.frombuffer(data, "<f2").astype("<f4").view("<c8")
-    if info.item_bytes == 2:
-        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
-    return _float8_values(info.name)[np.frombuffer(data, np.uint8)]
+    if info.safetensors == "BF16":
+        parts = (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
+    elif info.safetensors == "F16":
+        parts = np.frombuffer(data, "<f2").astype("<f4")
+    else:
+        return _float8_values(info.name)[np.frombuffer(data, np.uint8)]
+    return parts.view("<c8") if info.category is Category.COMPLEX else parts
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from aoti_debug.base import dtypes
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.runs.rundir.formats.stored_tensor import numbers, open_tensor
 from tests.saved_tensors import save, stored
+from tests.torch_features import BCOMPLEX32
 
 FLOAT8 = [dtype.name for dtype in dtypes.DTYPES if dtype.name.startswith("float8_")]
 OTHERS = ["float16", "bfloat16", "float32", "float64", "int8", "uint16", "int64", "bool", "complex64", "complex128"]
@@ -34,10 +35,11 @@ def test_every_number_of_16_bits_is_the_one_that_torch_reads(dtype: str) -> None
     np.testing.assert_array_equal(numbers(data, dtype).astype(np.float32), expected)
 
 
-@pytest.mark.parametrize("dtype", [*OTHERS, "complex32", *FLOAT8])
+@pytest.mark.parametrize("dtype", [*OTHERS, "complex32", *BCOMPLEX32, *FLOAT8])
 def test_a_file(tmp_path: Path, dtype: str) -> None:
     value = torch.tensor([[0.0, 1.0, 2.0], [0.5, 4.0, 1.0]]).to(getattr(torch, dtype))
-    pairs = {"complex32": torch.float16, "complex128": torch.float64}.get(dtype)  # of real numbers, in the file
+    parts = {"complex32": torch.float16, "bcomplex32": torch.bfloat16, "complex128": torch.float64}
+    pairs = parts.get(dtype)  # of real numbers, in the file
     in_file = None if pairs is None else torch.view_as_real(value.t().to(torch.complex128)).to(pairs).contiguous()
     save(tmp_path / "t.safetensors", "x", value.t(), stored=in_file)
     opened = open_tensor(tmp_path / "t.safetensors")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from aoti_debug.app.execute import kept_inputs, script_environment
+from aoti_debug.app.execute import bare_libraries, kept_inputs, script_environment
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
 from aoti_debug.app.execute.replacements import error_file
 from aoti_debug.base.abi import Level
@@ -96,6 +97,7 @@ def execute(
     called = _called_packages(path, info, report)
     failed = failed_call(called) if chooses_call or any(one.ended.verdict is not None for one in called) else None
     kept_inputs.delete(path)
+    shutil.rmtree(path / run_directory.PACKAGES / bare_libraries.FOLDER, ignore_errors=True)
     if failed is not None:
         failed = _moved_first(path, failed)
     ended = DiagnosedRun(run_directory.open_run(path))

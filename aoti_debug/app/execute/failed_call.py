@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.app.execute import kept_inputs
 from aoti_debug.app.execute.kept_inputs import NOT_FINITE, KeptCall, KeptEnd
@@ -65,7 +66,7 @@ def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPa
         ended: the runs, in the order in which they began.
     """
     files = sorted((path / run_directory.PACKAGES).glob("*.pt2"))
-    packages = {archive.inspect(file).read(MEMBER): file for file in files}
+    packages = {_manifest(file): file for file in files}
     orders: defaultdict[tuple[int, Path], count[int]] = defaultdict(count)
     found = []
     for one in ended:
@@ -76,6 +77,16 @@ def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPa
             calls = kept_inputs.kept_calls(path, process, package.stem, next(orders[process, package]))
         found.append(CalledPackage(one, package, tuple(calls)))
     return tuple(found)
+
+
+def manifest_beside(package: Path) -> Path:
+    """The file of the manifest of a package that holds none, as its calls are interposed."""
+    return package.with_suffix(".json")
+
+
+def _manifest(package: Path) -> bytes:
+    beside = manifest_beside(package)
+    return beside.read_bytes() if beside.exists() else archive.inspect(package).read(MEMBER)
 
 
 def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
@@ -142,9 +153,11 @@ def _written(call: KeptCall, package: Path, folder: Path) -> Path:
     """Writes the inputs of a call as a file for `--inputs`."""
     import torch
 
-    signature = input_files.read_signature(archive.inspect(package))
-    positions = [str(position) for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
     path = folder / f"call-{call.number}.pt"
-    tensors = call.tensors()
-    torch.save(dict(zip(positions, tensors, strict=True)) if signature.in_spec else tuple(tensors), path)
+    values: Any = tuple(call.tensors())
+    if not manifest_beside(package).exists():  # of others, the structure of the inputs is not known before they run
+        signature = input_files.read_signature(archive.inspect(package))
+        positions = [str(position) for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
+        values = dict(zip(positions, values, strict=True)) if signature.in_spec else values
+    torch.save(values, path)
     return path

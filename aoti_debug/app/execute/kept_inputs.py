@@ -63,11 +63,11 @@ class PackageUse:
 class ReplacedPackages(Protocol):
     """The packages that are loaded in the place of others."""
 
-    def remember_program(self, package: Any, program: Any, configs: Mapping[str, Any]) -> None:
-        """Receives each package that was compiled, a path or a file in memory."""
+    def remember_program(self, compiled: Any, program: Callable[[], Any], configs: Mapping[str, Any]) -> None:
+        """Receives each package or library that was compiled, a path or a file in memory, or a list of files."""
 
     def use(self, path: str, model: str) -> PackageUse:
-        """The package that a loader is to load in the place of another one."""
+        """The package that a loader is to load in the place of another one, or of a library."""
 
 
 class KeptEnd(IntEnum):

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from aoti_debug.app.execute.after_import import AfterImport
+from aoti_debug.app.execute.script_environment import AfterImport
 
 _MAIN = ("__main__", "__mp_main__")
 _NOT_USERS = ("torch", "aoti_debug", "importlib", "functools")

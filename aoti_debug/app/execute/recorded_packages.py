@@ -1,8 +1,9 @@
-"""The instrumented packages of the packages that a script loads, built when they are loaded, or found in the cache."""
+"""The instrumented packages of the models that a script loads, built when they are loaded, or found in the cache."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import sys
@@ -10,17 +11,18 @@ import threading
 import time
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+from aoti_debug.app.execute import bare_libraries, failed_call
 from aoti_debug.app.execute.kept_inputs import KeptInputs, PackageUse
 from aoti_debug.app.execute.operator_modules import OperatorModules
 from aoti_debug.app.torch_compile import cached_build
 from aoti_debug.app.torch_compile.cached_build import PACKAGE
 from aoti_debug.base import abi, wording
-from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.errors import AotiDebugError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import cache
 from aoti_debug.base.machine.compiler import find_compiler, find_torch
@@ -32,17 +34,29 @@ from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.package.pt2 import archive, trust
-from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
+from aoti_debug.package.pt2.archive import AOTINDUCTOR, Artifact, ArtifactKind
 from aoti_debug.package.weights_file import LARGE
+from aoti_debug.runs.run import configuration, interposer
+from aoti_debug.runs.run.load_model import Interposer
 from aoti_debug.runs.rundir import run_directory
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+_Result = TypeVar("_Result")
 _CACHE = "script-package"
 _CHANGING = (".cpp", ".data/serialization_id")  # members that differ in two equal compilations
 _LINES = "model lines"  # stands for whichever program a package was compiled from
-_OWN_CONFIG = "aot_inductor.package"  # that torch adds to those of the user
+_OWN_CONFIGS = ("aot_inductor.package", "aot_inductor.output_path")  # of the files that torch writes, not of kernels
+_CODE = (".so", ".cpp")  # of a package; a package of sources has no libraries
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a package or a library was compiled from: its program, which need not exist yet, and Inductor's settings."""
+
+    program: Callable[[], ExportedProgram]
+    configs: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,19 @@ class _Compiled:
 
     program: ExportedProgram
     configs: Mapping[str, Any]
+
+
+class _InterposedInputs(KeptInputs):
+    """Keeps the inputs of a model without source, whose calls are interposed. Arguments: as of KeptInputs."""
+
+    def __init__(self, path: str, run: Path, package: str, interposer: Interposer, *, keeps_all: bool) -> None:
+        super().__init__(path, run, package, keeps_all=keeps_all)
+        self.package = package
+        self._interposer = interposer
+
+    def call(self, run: Callable[..., _Result], inputs: Any, *arguments: Any, **keywords: Any) -> _Result:
+        """Calls the model."""
+        return super().call(functools.partial(self._interposer.recorded, run), inputs, *arguments, **keywords)
 
 
 class RecordedPackages:
@@ -67,49 +94,98 @@ class RecordedPackages:
         self._modules = modules or OperatorModules()
         self._keeps_all = keeps_all
         self._folder = run / run_directory.PACKAGES
-        self._compiled: dict[str, _Compiled] = {}
+        self._sources: dict[str, _Source] = {}  # by hashes of what was compiled
+        self._packaged: dict[str, Path] = {}  # the packages of libraries, by their hashes
         self._built: dict[tuple[str, str], Path] = {}
         self._unrecorded: set[str] = set()
         self.reasons: dict[str, str] = {}  # why a package is not recorded, by its path
         self._stems: dict[str, str] = {}
+        self._interposed_use: _InterposedInputs | None = None
         self._lock = threading.RLock()
 
-    def remember_program(self, package: Any, program: ExportedProgram, configs: Mapping[str, Any]) -> None:
-        """Keeps the program that a package was compiled from, for its model lines.
+    def remember_program(
+        self, compiled: Any, program: Callable[[], ExportedProgram], configs: Mapping[str, Any]
+    ) -> None:
+        """Keeps the program that a package or a library was compiled from, for its model lines.
 
         Args:
-            package: a path, or a file in memory.
+            compiled: a path, a file in memory, or a list of files.
+            program: is called when it is needed.
         """
         with contextlib.suppress(OSError, zipfile.BadZipFile):  # whoever loads it says so
-            own = {name: value for name, value in configs.items() if name != _OWN_CONFIG}
-            self._compiled[_identity(package)] = _Compiled(program, own)
+            source = _Source(program, {name: configs[name] for name in configs if name not in _OWN_CONFIGS})
+            self._sources |= dict.fromkeys(_codes(compiled), source)
 
     def use(self, path: str, model: str) -> PackageUse:
-        """The use of the instrumented package of a package; it keeps the inputs of calls."""
-        recorded = self.recorded(path, model)
-        stem = self._stems.get(recorded)
-        if stem is None:
-            return PackageUse(recorded)
-        return KeptInputs(recorded, self._run, stem, keeps_all=self._keeps_all)
+        """The use of the instrumented package of a package, or of a library; it keeps the inputs of calls.
+
+        One without the source of its wrapper is loaded as it is, and its calls are interposed.
+        """
+        return self._attempted(path, lambda: self._use(path, model)) or PackageUse(path)
+
+    def _use(self, path: str, model: str) -> PackageUse:
+        package = archive.inspect(self._package(path))
+        if model in package.models and configuration.is_stripped(package, model):
+            return self._interposed(path, package, model)
+        recorded = self._recorded(package, model)
+        return KeptInputs(recorded, self._run, self._stems[recorded], keeps_all=self._keeps_all)
 
     def recorded(self, path: str, model: str) -> str:
         """The instrumented package of a package; the package itself if it is one, or where none can be built.
 
         Then a line on stderr says why.
         """
+        return self._attempted(path, lambda: self._recorded(archive.inspect(self._package(path)), model)) or path
+
+    def _recorded(self, package: Artifact, model: str) -> str:
+        if package.kind is ArtifactKind.INSTRUMENTED:
+            self._link(package)
+            return str(package.path)
+        return str(self._instrumented(package, model))
+
+    def _attempted(self, path: str, work: Callable[[], _Result]) -> _Result | None:
+        """The result of work on a package; None where it fails, and a line on stderr says why."""
         try:
             with self._lock, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of torch, about what is done here: the script has no part in it
-                package = archive.inspect(os.path.abspath(path))
-                if package.kind is ArtifactKind.INSTRUMENTED:
-                    self._link(package)
-                    return str(package.path)
-                return str(self._instrumented(package, model))
+                return work()
         except Exception as error:  # noqa: BLE001 - the script goes on with its own package
             reason = str(error) if isinstance(error, AotiDebugError) else f"{type(error).__name__}: {error}"
             self.reasons[path] = f"{Path(path).name} is not recorded: {wording.first_line(reason)}"
             self._say_once(self.reasons[path])
+            return None
+
+    def _interposed(self, path: str, package: Artifact, model: str) -> PackageUse:
+        """The use of a model whose calls are interposed. If it is loaded several times, these are calls of one model.
+
+        Raises:
+            UsageError: another one is: a process has one, as the functions that a library calls are replaced once.
+        """
+        stem = f"{package.path.stem}-{_digest(package.path)[:8]}"
+        if self._interposed_use is None:
+            interposition = interposer.prepare(package, model)
+            device = interposition.manifest.device
+            kept = self._folder / f"{stem}.pt2"
+            self._folder.mkdir(exist_ok=True)
+            atomic_write.link_or_copy(package.path, kept)
+            atomic_write.write(failed_call.manifest_beside(kept), interposition.text)
+            trust.remember_run(interposition.manifest)
+            recorder = Interposer(str(interposition.front), str(interposition.recorder), device)
+            self._interposed_use = _InterposedInputs(path, self._run, stem, recorder, keeps_all=self._keeps_all)
+            _say(f"{Path(path).name}: {interposition.manifest.without_source}")
+        elif self._interposed_use.package != stem:
+            raise UsageError(f"it has no source, and a process records one such model: {self._interposed_use.package}")
+        return self._interposed_use
+
+    def _package(self, path: str) -> str:
+        """The package at a path; of a library, one that is made of it and of its sources."""
+        path = os.path.abspath(path)
+        if not bare_libraries.is_library(path):
             return path
+        digest = _digest(path)
+        if digest not in self._packaged:
+            self._packaged[digest] = bare_libraries.packaged(Path(path), self._folder)
+        return str(self._packaged[digest])
 
     def _link(self, package: Artifact) -> None:
         """Keeps a package that the script has instrumented itself with the others, as a link."""
@@ -128,11 +204,23 @@ class RecordedPackages:
     def _instrumented(self, package: Artifact, model: str) -> Path:
         identity = _identity(package.path)
         if (identity, model) not in self._built:
-            compiled = self._compiled.pop(identity, None)  # it is needed once, and may be large
-            made = self._make(package, model, compiled, identity)
+            made = self._make(package, model, self._compiled(package, model), identity)
             self._built[identity, model] = made
             self._stems[str(made)] = made.stem
         return self._built[identity, model]
+
+    def _compiled(self, package: Artifact, model: str) -> _Compiled | None:
+        """The program of a model, given away as it may be large; None where it is not known, or cannot be exported."""
+        known = self._sources
+        source = next((known[code] for code in _codes(package.path, model) if code in known), None) if known else None
+        if source is None:
+            return None
+        self._sources = {code: other for code, other in known.items() if other is not source}
+        try:
+            return _Compiled(source.program(), source.configs)
+        except Exception as error:  # noqa: BLE001 - of any kind, from export
+            _say(f"{package.path.name} has no model lines: {wording.first_line(str(error))}")
+            return None
 
     def _make(self, package: Artifact, model: str, compiled: _Compiled | None, identity: str) -> Path:
         """Builds the instrumented package, or takes it from the cache."""
@@ -206,6 +294,36 @@ def _identity(package: str | Path | IO[bytes]) -> str:
             if not name.endswith(_CHANGING):
                 digest.update(file.read(member))
     return digest.hexdigest()
+
+
+def _codes(compiled: Any, model: str = "") -> list[str]:
+    """Hashes of the code in a package, in a library, or in a list of files.
+
+    Args:
+        model: of a package; "" for all of its models.
+
+    Raises:
+        OSError, zipfile.BadZipFile: it cannot be read.
+    """
+    if isinstance(compiled, list):
+        files = [file for file in compiled if isinstance(file, str)]
+        named = ([file for file in files if file.endswith(suffix)] for suffix in _CODE)
+        return [_digest(file) for file in next(filter(None, named), [])]
+    if isinstance(compiled, str | Path) and bare_libraries.is_library(compiled):
+        return [_digest(compiled)]
+    folder = f"/{AOTINDUCTOR}{model}"
+    with zipfile.ZipFile(compiled) as file:
+        members = [name for name in file.namelist() if folder in name]
+        named = ([name for name in members if name.endswith(suffix)] for suffix in _CODE)
+        return [hashlib.sha256(file.read(name)).hexdigest() for name in next(filter(None, named), [])]
+
+
+def _digest(path: str | os.PathLike[str]) -> str:
+    with open(path, "rb") as file:
+        digest = hashlib.sha256()
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+        return digest.hexdigest()
 
 
 def _key(identity: str, model: str, compiled: _Compiled | str | None, user_code: UserCode) -> str:

@@ -1,7 +1,6 @@
-"""Replaces the compiler and the loader of packages in this process, as soon as torch is imported.
+"""Replaces the compilers and the loaders of models in this process, as soon as torch is imported.
 
-Both are looked up when they are called, by all functions of torch that load a package. Models without a package, whose
-library torch loads directly, are named on stderr.
+They are looked up when they are called, by all functions of torch that compile or load a package, or a bare library.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aoti_debug.app.execute.after_import import AfterImport
 from aoti_debug.app.execute.operator_modules import OperatorModules
-from aoti_debug.app.execute.script_environment import ScriptSettings
+from aoti_debug.app.execute.script_environment import AfterImport, ScriptSettings
 from aoti_debug.base.native import crash_stacks
 
 if TYPE_CHECKING:
@@ -25,10 +23,20 @@ if TYPE_CHECKING:
 _PYTHON_STACKS = "python.txt"
 _OF_MODEL = "_aoti_debug_of_model"  # the attribute of an exception that a call of a model has raised
 _LONGEST_CHAIN = 20  # of exceptions that were raised while another one was handled
-_RUNNERS = tuple(f"AOTIModelContainerRunner{device}" for device in ("Cpu", "Cuda", "Xpu", "Mps"))
+_RUNNER = "AOTIModelContainerRunner"  # of a bare library; the name of its device follows
+_RUNNERS = tuple(f"{_RUNNER}{device}" for device in ("Cpu", "Cuda"))
+_OTHER_RUNNERS = tuple(f"{_RUNNER}{device}" for device in ("Xpu", "Mps"))
+_WITH_BINARIES = f"{_RUNNER}Cuda"  # takes the folder of the kernels' binaries
+_DEFAULTS = (1, "cuda")  # of what that takes before it
 USE = "_aoti_debug_use"  # the attribute of a loader that holds its PackageUse
+_MODEL = "model"  # the name of a package's only model
 _CALLS = ("run", "boxed_run")  # the methods of a loader that call its model
-_CHANGES = ("load_constants", "update_constant_buffer")  # and those that may launch something besides
+_CHANGES = (  # and those that may launch something besides
+    "load_constants",
+    "update_constant_buffer",
+    "update_constant_buffer_from_cpu",
+    "swap_constant_buffer",
+)
 
 
 def install() -> None:
@@ -111,35 +119,78 @@ def _packages(settings: ScriptSettings, modules: OperatorModules) -> ReplacedPac
 
 
 def compilers(inductor: Any, packages: Callable[[], ReplacedPackages]) -> dict[str, Any]:
-    """The replacement of the compiler in torch._inductor: it remembers the programs of packages."""
-    original = inductor.aoti_compile_and_package
+    """The replacements of the compilers in torch._inductor: they remember the programs of packages and libraries."""
+    package, library = inductor.aoti_compile_and_package, inductor.aot_compile
 
-    @functools.wraps(original)
+    @functools.wraps(package)
     def aoti_compile_and_package(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
+        result = package(*args, **kwargs)
         program = args[0] if args else kwargs["exported_program"]
-        packages().remember_program(result, program, kwargs.get("inductor_configs") or {})
+        packages().remember_program(result, lambda: program, kwargs.get("inductor_configs") or {})
         return result
 
-    return {"aoti_compile_and_package": aoti_compile_and_package}
+    @functools.wraps(library)
+    def aot_compile(gm: Any, args: Any, kwargs: Any = None, *, options: Any = None) -> Any:
+        result = library(gm, args, kwargs, options=options)
+        packages().remember_program(result, functools.partial(_program_of, gm, args, kwargs), options or {})
+        return result
+
+    return {"aoti_compile_and_package": aoti_compile_and_package, "aot_compile": aot_compile}
+
+
+def _program_of(graph: Any, args: Any, kwargs: Any) -> Any:
+    from aoti_debug.app.execute.bare_libraries import exported  # only a script that has one waits
+
+    return exported(graph, args, kwargs)
 
 
 def loaders(aoti: Any, packages: Callable[[], ReplacedPackages]) -> dict[str, Any]:
     """The replacements of the loaders in torch._C._aoti, by their names."""
-    runners = {name: _announcing(getattr(aoti, name)) for name in _RUNNERS if hasattr(aoti, name)}
-    return {"AOTIModelPackageLoader": _recording(aoti.AOTIModelPackageLoader, packages), **runners}
+    runners = {name: _recording_runner(getattr(aoti, name), packages) for name in _RUNNERS if hasattr(aoti, name)}
+    others = {name: _announcing(getattr(aoti, name)) for name in _OTHER_RUNNERS if hasattr(aoti, name)}
+    return {"AOTIModelPackageLoader": _recording(aoti.AOTIModelPackageLoader, packages), **runners, **others}
 
 
 def _recording(loader: Any, packages: Callable[[], ReplacedPackages]) -> Any:
     """A loader that loads the instrumented package of each package."""
 
-    def __init__(self: Any, model_package_path: str, model_name: str = "model", *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init__(self: Any, model_package_path: str, model_name: str = _MODEL, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         use = packages().use(model_package_path, model_name)
         use.change(lambda: loader.__init__(self, use.path, model_name, *args, **kwargs))
         setattr(self, USE, use)
         use.loaded(self)
 
-    members: dict[str, Any] = {"__init__": __init__, "__module__": loader.__module__}
+    return _subclass(loader, __init__)
+
+
+def _recording_runner(runner: Any, packages: Callable[[], ReplacedPackages]) -> Any:
+    """A runner of bare libraries that loads the library of the instrumented package of each."""
+
+    def __init__(self: Any, model_so_path: str, *args: Any) -> None:  # noqa: N807
+        use = packages().use(model_so_path, _MODEL)
+        library, words = model_so_path, args
+        if use.path != model_so_path:
+            from aoti_debug.app.execute.bare_libraries import unpacked
+
+            library = str(unpacked(use.path))
+            if runner.__name__ == _WITH_BINARIES:
+                words = _with_binaries(args, os.path.dirname(library))
+        use.change(lambda: runner.__init__(self, library, *words))
+        setattr(self, USE, use)
+        use.loaded(self)
+
+    return _subclass(runner, __init__)
+
+
+def _with_binaries(args: tuple[Any, ...], folder: str) -> tuple[Any, ...]:
+    """The arguments of a runner with the folder of the kernels' binaries, which follows count and device."""
+    given = len(_DEFAULTS)
+    return (*args[:given], *_DEFAULTS[len(args) :], folder, *args[given + 1 :])
+
+
+def _subclass(loader: Any, init: Callable[..., None]) -> Any:
+    """A loader whose calls, and changes of weights, go through its PackageUse."""
+    members: dict[str, Any] = {"__init__": init, "__module__": loader.__module__}
     members |= {name: _called(getattr(loader, name)) for name in _CALLS if hasattr(loader, name)}
     members |= {name: _changed(getattr(loader, name)) for name in _CHANGES if hasattr(loader, name)}
     return type(loader.__name__, (loader,), members)
@@ -174,7 +225,7 @@ def _announcing(runner: Any) -> Any:
         if model_so_path not in known:
             known.add(model_so_path)
             print(
-                f"aoti-debug: {model_so_path} is not recorded: it is a library, and only packages (.pt2) are replaced",
+                f"aoti-debug: {model_so_path} is not recorded: its device is neither a CPU nor a CUDA GPU",
                 file=sys.stderr,
             )
         runner.__init__(self, model_so_path, *args, **kwargs)

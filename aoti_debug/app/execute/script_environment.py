@@ -1,7 +1,7 @@
 """The environment of a script's processes: what has Python import sitecustomize, unseen by the script.
 
 Each process takes these variables out of `os.environ`, and leaves them in the environment that C functions see: that is
-what processes get that it starts without an environment of their own.
+what processes get that it starts without an environment of their own. Modules are changed as soon as they are imported.
 """
 
 from __future__ import annotations
@@ -9,11 +9,42 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aoti_debug.app.execute.after_import import AfterImport
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+
+class AfterImport:
+    """Finds modules as Python does, and calls a function as soon as one of them has been executed."""
+
+    def __init__(self, actions: Mapping[str, Callable[[Any], None]]) -> None:
+        self._actions = actions
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Returns the spec that the other finders find."""
+        action = self._actions.get(name)
+        if action is None:
+            return None
+        position = sys.meta_path.index(self)
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path[position + 1 :])
+        spec = next((found for found in others if found is not None), None)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            action(module)
+
+        vars(spec.loader)["exec_module"] = exec_module
+        return spec
+
 
 _STARTUP = Path(__file__).with_name("startup")
 _SEARCH = "PYTHONPATH"

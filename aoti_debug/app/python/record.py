@@ -14,7 +14,7 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -336,9 +336,9 @@ class _Blocks:
         atexit.register(lambda: scratch.close() if os.getpid() == process else None)
         return RecordedPackages(folder, self.operators)
 
-    def remember_program(self, package: Any, program: Any, configs: Mapping[str, Any]) -> None:
+    def remember_program(self, compiled: Any, program: Callable[[], Any], configs: Mapping[str, Any]) -> None:
         if self._open:
-            self._packages.remember_program(package, program, configs)
+            self._packages.remember_program(compiled, program, configs)
 
     def use(self, path: str, model: str) -> PackageUse:
         recording = self._open[-1] if self._open else None

@@ -14,9 +14,9 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import ArtifactError
@@ -61,6 +61,7 @@ def referenced(package: Artifact, weights: WeightsFile, device: str) -> Mapping[
     return found
 
 
+_Result = TypeVar("_Result")
 _DRIVER = "libcuda.so.1"
 _COMPILER = "torch._inductor.package"
 _FIRST_WITHOUT_SOURCE = (2, 13)  # the first torch that finds a model's metadata without its C++ source
@@ -111,12 +112,15 @@ class LoadedModel:
         return pytree.tree_unflatten(outputs, self._out_spec)
 
 
-class Interposed:
-    """A model whose calls are recorded. Created after torch is loaded and before the package is."""
+class Interposer:
+    """Records the calls of one model, whose library is loaded into this process later; torch was loaded before.
 
-    def __init__(
-        self, *, front: str, recorder: str, package: str, model: str, device: str, single_threaded: bool = False
-    ) -> None:
+    Args:
+        front, recorder: the libraries that `interposer.prepare` has made for the model.
+        device: "cpu" or "cuda".
+    """
+
+    def __init__(self, front: str, recorder: str, device: str) -> None:
         self._on_device = device == "cuda"
         # The dynamic linker asks the libraries of the global scope, in this order, before those that the package's
         # library needs. The recorder finds the driver there.
@@ -129,6 +133,32 @@ class Interposed:
         self._recorder.aoti_debug_interposer_end.argtypes = (ctypes.c_uint32,)
         self._front.aoti_debug_interposer_attach.argtypes = (ctypes.c_void_p,)
         self._front.aoti_debug_interposer_attach(self._recorder.aoti_debug_interposer_hooks())
+
+    def recorded(self, call: Callable[..., _Result], *args: Any, **kwargs: Any) -> _Result:
+        """Calls the model."""
+        self._recorder.aoti_debug_interposer_begin(self._stream())
+        try:
+            result = call(*args, **kwargs)
+        except BaseException:
+            self._recorder.aoti_debug_interposer_end(1)
+            raise
+        self._recorder.aoti_debug_interposer_end(0)
+        return result
+
+    def _stream(self) -> int | None:
+        """The handle of the stream that torch runs the model on; None on a CPU."""
+        import torch
+
+        return int(torch.cuda.current_stream().cuda_stream) if self._on_device else None
+
+
+class Interposed:
+    """A model whose calls are recorded. Created after torch is loaded and before the package is."""
+
+    def __init__(
+        self, *, front: str, recorder: str, package: str, model: str, device: str, single_threaded: bool = False
+    ) -> None:
+        self._interposer = Interposer(front, recorder, device)
         self._model = load(archive.inspect(package), model, device, single_threaded=single_threaded)
 
     @property
@@ -141,20 +171,7 @@ class Interposed:
         return ModelSignature(tuple(Leaf(f"input {i}") for i in range(count)), in_spec)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self._recorder.aoti_debug_interposer_begin(self._stream())
-        try:
-            result = self._model(*args, **kwargs)
-        except BaseException:
-            self._recorder.aoti_debug_interposer_end(1)
-            raise
-        self._recorder.aoti_debug_interposer_end(0)
-        return result
-
-    def _stream(self) -> int | None:
-        """The handle of the stream that torch runs the model on; None on a CPU."""
-        import torch
-
-        return int(torch.cuda.current_stream().cuda_stream) if self._on_device else None
+        return self._interposer.recorded(self._model, *args, **kwargs)
 
 
 def load(package: Artifact, model: str, device: str, *, single_threaded: bool = False) -> LoadedModel:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from aoti_debug.app.execute import replacements
+from aoti_debug.app.execute import bare_libraries, replacements
 from aoti_debug.app.execute.kept_inputs import PackageUse
 
 
@@ -30,8 +31,18 @@ class Loader:
 
 
 class Runner:
-    def __init__(self, model_so_path: str, num_models: int) -> None:
-        self.loaded = (model_so_path, num_models)
+    def __init__(self, *arguments: Any) -> None:
+        self.loaded = arguments
+
+    def run(self, inputs: list[int]) -> list[int]:
+        return inputs
+
+    def swap_constant_buffer(self) -> str:
+        return "swapped"
+
+
+class AOTIModelContainerRunnerCuda(Runner):
+    pass
 
 
 class Use(PackageUse):
@@ -66,7 +77,7 @@ class Packages:
 
 def test_loaders(capsys: pytest.CaptureFixture[str]) -> None:
     packages = Packages()
-    aoti = SimpleNamespace(AOTIModelPackageLoader=Loader, AOTIModelContainerRunnerCpu=Runner)
+    aoti = SimpleNamespace(AOTIModelPackageLoader=Loader, AOTIModelContainerRunnerXpu=Runner)
     vars(aoti).update(replacements.loaders(aoti, lambda: packages))
     loader = aoti.AOTIModelPackageLoader("a.pt2", "model", 2)
     assert loader.loaded == ("recorded a.pt2 model", "model", 2)
@@ -77,30 +88,65 @@ def test_loaders(capsys: pytest.CaptureFixture[str]) -> None:
     assert packages.uses[0].seen == ["change", loader, [1], "change"]
     assert not hasattr(loader, "boxed_run")
     assert not capsys.readouterr().err
-    assert aoti.AOTIModelContainerRunnerCpu("a.so", 1).loaded == ("a.so", 1)
-    aoti.AOTIModelContainerRunnerCpu("a.so", num_models=1)
+    for _ in range(2):
+        assert aoti.AOTIModelContainerRunnerXpu("a.so", 1).loaded == ("a.so", 1)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "aoti-debug: a.so is not recorded: it is a library, and only packages (.pt2) are replaced"
+    assert line == "aoti-debug: a.so is not recorded: its device is neither a CPU nor a CUDA GPU"
 
 
-def test_the_compiler_keeps_the_program() -> None:
+def test_runners_of_bare_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = Packages()
+    aoti = SimpleNamespace(
+        AOTIModelPackageLoader=Loader,
+        AOTIModelContainerRunnerCpu=Runner,
+        AOTIModelContainerRunnerCuda=AOTIModelContainerRunnerCuda,
+    )
+    vars(aoti).update(replacements.loaders(aoti, lambda: packages))
+    monkeypatch.setattr(bare_libraries, "unpacked", lambda package: Path("libraries/1") / package)
+    runner = aoti.AOTIModelContainerRunnerCpu("a.so", 1)
+    assert runner.loaded == ("libraries/1/recorded a.so model", 1)
+    assert (runner.run([1]), runner.swap_constant_buffer()) == ([1], "swapped")
+    assert packages.uses[0].seen == ["change", runner, [1], "change"]
+    for given, expected in (
+        ((2,), (2, "cuda", "libraries/1")),
+        ((2, "cuda:1"), (2, "cuda:1", "libraries/1")),
+        ((2, "cuda:1", "binaries"), (2, "cuda:1", "libraries/1")),
+        ((2, "cuda:1", "binaries", True), (2, "cuda:1", "libraries/1", True)),
+    ):
+        assert aoti.AOTIModelContainerRunnerCuda("a.so", *given).loaded[1:] == expected
+    monkeypatch.setattr(packages, "use", lambda path, _: Use(path))
+    assert aoti.AOTIModelContainerRunnerCuda("a.so", 2, "cuda:1").loaded == ("a.so", 2, "cuda:1")
+
+
+def test_the_compilers_keep_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     packages = Packages()
     buffer = io.BytesIO()
 
     def compile_(exported_program: str, *, package_path: Any, inductor_configs: Any = None) -> Any:
         return package_path
 
-    inductor = SimpleNamespace(aoti_compile_and_package=compile_)
+    def aot_compile(gm: str, args: Any, kwargs: Any = None, *, options: Any = None) -> Any:
+        return options["path"]
+
+    inductor = SimpleNamespace(aoti_compile_and_package=compile_, aot_compile=aot_compile)
     vars(inductor).update(replacements.compilers(inductor, lambda: packages))
     assert inductor.aoti_compile_and_package("program", package_path="a.pt2", inductor_configs={"a": 1}) == "a.pt2"
     assert inductor.aoti_compile_and_package(exported_program="program", package_path=buffer) is buffer
-    assert packages.remembered == [("a.pt2", "program", {"a": 1}), (buffer, "program", {})]
+    monkeypatch.setattr(bare_libraries, "exported", lambda *what: what)
+    assert inductor.aot_compile("graph", (1,), {"a": 2}, options={"path": "a.so"}) == "a.so"
+    assert [(compiled, program(), configs) for compiled, program, configs in packages.remembered] == [
+        ("a.pt2", "program", {"a": 1}),
+        (buffer, "program", {}),
+        ("a.so", ("graph", (1,), {"a": 2}), {"path": "a.so"}),
+    ]
 
 
 def test_what_is_replaced_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     aoti = SimpleNamespace(AOTIModelPackageLoader=Loader, AOTIModelContainerRunnerCpu=Runner)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(_C=SimpleNamespace(_aoti=aoti)))
-    monkeypatch.setitem(sys.modules, "torch._inductor", SimpleNamespace(aoti_compile_and_package=None))
+    monkeypatch.setitem(
+        sys.modules, "torch._inductor", SimpleNamespace(aoti_compile_and_package=None, aot_compile=None)
+    )
     finders = list(sys.meta_path)
     replaced = replacements.Replacements(Packages)
     replaced.install()

@@ -1,14 +1,20 @@
-"""Processes that a script starts."""
+"""Processes that a script starts, and modules that are changed when they are imported."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 from aoti_debug.app.execute import script_environment
+from aoti_debug.app.execute.script_environment import AfterImport
 from tests.paths import ROOT
 
 SEEN = """
@@ -56,3 +62,20 @@ def test_processes_that_a_script_starts(tmp_path: Path) -> None:
     *covered, alone = [json.loads(line) for line in done.stdout.splitlines()]
     assert covered == [[True, {"PYTHONPATH": search}]] * 6
     assert alone == [False, {"PYTHONPATH": search}]
+
+
+def test_a_module_is_changed_when_it_has_been_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "imported_once.py").write_text("VALUE = 1\ndef f() -> int:\n    return VALUE\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def change(module: ModuleType) -> None:
+        vars(module)["VALUE"] += 1
+
+    finders = [AfterImport({"imported_once": change}) for _ in range(2)]
+    monkeypatch.setattr(sys, "meta_path", [*finders, *sys.meta_path])
+    module = importlib.import_module("imported_once")
+    monkeypatch.delitem(sys.modules, "imported_once")
+    assert module.f() == 3
+    assert "return VALUE" in inspect.getsource(module.f)
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("imported_never")

@@ -61,6 +61,40 @@ for count in (4, 3, 2):
     print(model(x[:count]).shape)
 """
 
+LIBRARY = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(100, 16)
+
+    def forward(self, ids, scale):
+        hidden = self.embed(ids)
+        return (hidden * scale).sum(-1).log_softmax(-1)
+
+ids, scale = torch.randint(0, 100, (4, 8)), torch.ones(1)
+program = torch.export.export(Model().eval(), (ids, scale))
+path = __file__.replace("serve.py", "model.so")
+options = {"aot_inductor.output_path": path}
+assert torch._inductor.aot_compile(program.module(), (ids, scale), options=options) == path
+model = torch._export.aot_load(path, "cpu")
+runner = torch._C._aoti.AOTIModelContainerRunnerCpu(path, 1)
+assert torch.equal(model(ids, scale), *runner.run([ids, scale]))
+ids[2, 3] = 100
+runner.run([ids, scale])
+"""
+
+LIBRARY_ALONE = """
+import torch
+ids, scale = torch.randint(0, 100, (4, 8)), torch.ones(1)
+path = __file__.replace("loads.py", "model.so")
+model = torch._export.aot_load(path, "cpu")
+model(ids, scale)
+ids[2, 3] = 100
+torch._C._aoti.AOTIModelContainerRunnerCpu(path, 1).run([ids, scale])
+"""
+
 
 def triaged(folder: Path, *words: str) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG_")}
@@ -97,6 +131,31 @@ def test_an_operator_of_the_script_itself(tmp_path: Path) -> None:
     assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", 19)
     assert finding["confirmed_by"]
     assert (Path(finding["repro"]) / "serve_operators.py").is_file()
+
+
+@pytest.mark.slow
+def test_a_bare_library(tmp_path: Path) -> None:
+    (tmp_path / "serve.py").write_text(LIBRARY)
+    finding, done = triaged(tmp_path, "--json", "serve.py")
+    assert done.returncode == 1
+    assert "exit code 1; call 1 of model.so-" in done.stderr
+    assert (finding["kind"], finding["what"]) == ("fault", "ids[2, 3] is 100, embed.weight has 100 rows")
+    assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", 10)
+    assert finding["confirmed_by"]
+    (run,) = (path for path in (tmp_path / "aoti-debug/runs").iterdir() if not path.is_symlink())
+    assert len(list(run.glob("process-*"))) == 1  # of the first of two loads
+    assert not (run / "packages/libraries").exists()
+
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (tmp_path / "model.so").rename(alone / "model.so")
+    (alone / "loads.py").write_text(LIBRARY_ALONE)
+    finding, done = triaged(alone, "--json", "loads.py")
+    assert done.returncode == 1
+    assert done.stderr.count("aoti-debug: model.so: no wrapper source") == 1
+    assert "exit code 1; call 1 of model.so-" in done.stderr
+    assert (finding["kind"], finding["what"]) == ("fault", "index out of bounds: 0 <= tmp2 < 100L")
+    assert "_embedding_" in finding["kernel"]
 
 
 @pytest.mark.parametrize(

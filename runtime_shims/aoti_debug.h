@@ -85,7 +85,7 @@ typedef struct AotiDebugSlot {
   uint8_t form;       // AotiDebugForm
   uint8_t role;       // AotiDebugRole
   uint8_t type;       // AotiDebugType of what a SCALAR_REF points to; otherwise NONE (the value says it)
-  uint8_t reserved;
+  uint8_t fresh;      // 1: in-out or unknown, and nothing has written its memory before the launch: it holds no data
 } AotiDebugSlot;
 
 typedef struct AotiDebugSite {

@@ -11,11 +11,12 @@ from aoti_debug.compare.comparison import Beginning, Comparison
 from aoti_debug.compare.measure.output_errors import OutputError, is_exact
 from aoti_debug.compare.outcome import DIFFERS, REFUSED, WRONG_VALUE, compared_text, kind_of
 from aoti_debug.compare.precision_setting import PRECISION
-from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement, element_text
+from aoti_debug.compare.protocol.bad_elements import BadOperand, InputElement
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE
 from aoti_debug.compare.text import comparison_lines, output_text, short
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding, Place, place_of
+from aoti_debug.runs.diagnosis.run_findings import element_text
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show.finding import finding_lines
 

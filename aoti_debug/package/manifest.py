@@ -1,7 +1,6 @@
 """The manifest of an instrumented package: its launch sites, their arguments, its kernels.
 
-The manifest is plain JSON (`aoti_debug_manifest.json` in the package, `manifest.json` in a run directory). These frozen
-dataclasses are its only specification; `from_json` is the inverse of `Manifest.json_text`.
+It is plain JSON: `aoti_debug_manifest.json` in the package, `manifest.json` in a run directory; `from_json` reads it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.wording import printable, truncated
-from aoti_debug.package.weights_file import WeightsFile
+from aoti_debug.package.weights_file import KernelMatch, WeightsFile
 
 FORMAT = 1
 MEMBER = "aoti_debug_manifest.json"
@@ -110,6 +109,7 @@ class Arg:
     element: int = -1  # index in a list, or -1
     base: str = ""  # the buffer or weight behind a view; otherwise the tensor's own variable
     referent: CType = CType.NONE  # what a SCALAR_REF points to
+    fresh: bool = False  # in-out or unknown, and nothing has written its memory before the launch: it holds no data
 
     @cached_property
     def written(self) -> bool:
@@ -231,8 +231,7 @@ class Kernel:
     language: str  # "cpp" or "triton"
     source: str
     sha256: str
-    # Triton only:
-    id: int = -1  # AotiDebugKernel::id
+    id: int = -1  # AotiDebugKernel::id; from here on: Triton only, but for code_sha256
     mangled: str = ""
     cubin: str = ""  # file name in the package
     num_warps: int = 0
@@ -315,17 +314,6 @@ class Allocation:
 
 
 @dataclass(frozen=True)
-class KernelMatch:
-    """The comparison of the kernels with those of the compiled package that this one was built from."""
-
-    kernels: int  # their number in that package: exported functions of its library, and kernel binaries
-    different: tuple[str, ...]  # those that are missing here or differ, sorted
-
-    def __str__(self) -> str:
-        return f"{self.kernels - len(self.different)} of {self.kernels} kernels identical to the original"
-
-
-@dataclass(frozen=True)
 class Manifest:
     """The content of a manifest."""
 
@@ -365,14 +353,14 @@ class Manifest:
 
     @cached_property
     def sha256(self) -> str:
-        """The SHA-256 of its JSON text, in hexadecimal digits."""
+        """The SHA-256 of its JSON text, in hexadecimal digits: as another version wrote it where it was read."""
         import hashlib  # loads OpenSSL: what only reads a run does without it
 
         return hashlib.sha256(self.json_text.encode()).hexdigest()
 
     @cached_property
     def json_text(self) -> str:
-        """Its JSON text, made once."""
+        """Its JSON text: the one that it was read from, else made once."""
         return json_data.to_text(self)
 
     def kernel(self, name: str) -> Kernel | None:
@@ -381,8 +369,7 @@ class Manifest:
 
     def operator(self, op: str) -> OperatorSchema | None:
         """The schema of an operator, "aten.addmm.out" or "mylib::op.default"; None if the package does not hold it."""
-        dotted = op.replace("::", ".")
-        return next((schema for schema in self.operators if schema.op == dotted), None)
+        return next((schema for schema in self.operators if schema.op == op.replace("::", ".")), None)
 
 
 @lru_cache(maxsize=2)  # a triage runs one package several times, and every run has a copy
@@ -400,6 +387,8 @@ def from_json(text: str | bytes) -> Manifest:
                 f"the manifest has format {shown}; this version reads format {FORMAT}",
                 hint="build the package again with this version of aoti-debug",
             )
-        return json_data.from_data(Manifest, data)
+        manifest = json_data.from_data(Manifest, data)
+        vars(manifest)["json_text"] = text if isinstance(text, str) else text.decode()  # fields of ours would change it
+        return manifest
     except json_data.DamagedJsonError as error:
         raise ArtifactError(f"the manifest is damaged: {error}", hint="build the package again") from error

@@ -1,6 +1,6 @@
-"""The exported program that a package takes its weights from, instead of holding a copy of them.
+"""The file that a package was built from: what it takes from there instead of holding a copy, and what equals it.
 
-Such a package is smaller by the size of its weights, and is loaded without unpacking them: they are mapped from the
+A package that takes its weights from the exported program is smaller by the size of its weights, and is loaded without unpacking them: they are mapped from the
 program's file. It can be run on this machine only, by this tool.
 """
 
@@ -38,3 +38,14 @@ class WeightsFile:
     size: int
     sha256: str
     names: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class KernelMatch:
+    """The comparison of the kernels with those of the compiled package that this one was built from."""
+
+    kernels: int  # their number in that package: exported functions of its library, and kernel binaries
+    different: tuple[str, ...]  # those that are missing here or differ, sorted
+
+    def __str__(self) -> str:
+        return f"{self.kernels - len(self.different)} of {self.kernels} kernels identical to the original"

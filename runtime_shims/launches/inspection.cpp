@@ -36,7 +36,7 @@ void print_sample(ThreadState& thread, const TensorSample& sample) {
     case TensorSample::State::kMeasured:
       return print_tensor(thread.text, prefix, slot, sample.meta, sample.stats, sample.values.data());
     case TensorSample::State::kUninitialised:
-      return print_unread(thread.text, prefix, slot, sample.meta, "uninitialised");
+      return print_unread(thread.text, prefix, slot, sample.meta, "not initialised");
     default:
       return print_unread(thread.text, prefix, slot, sample.meta, sample.text);
   }
@@ -78,10 +78,12 @@ void measure_on_host(StatisticsMemo& memo, TensorSample& sample) {
 
 // Whether the device has to measure the tensor. Otherwise it is measured here, or `text` says why not.
 bool is_for_device(const CallState& call, TensorSample& sample) {
-  const uint8_t role = sample.site->slots[sample.slot].role;
+  const AotiDebugSlot& slot = sample.site->slots[sample.slot];
+  // With guards, new memory is filled with known bytes: what a launch reads of them shows in the values.
+  const bool is_filled = call.run->config.guards && slot.role != AOTI_DEBUG_ROLE_OUT;
   StatisticsMemo& memo = call.thread->statistics;
   sample.text = unreadable(sample.meta);
-  if (sample.phase == PHASE_BEFORE && role == AOTI_DEBUG_ROLE_OUT) {
+  if (sample.phase == PHASE_BEFORE && !has_data_before(slot) && !is_filled) {
     sample.state = TensorSample::State::kUninitialised;
   } else if (!sample.text.empty()) {
     sample.state = TensorSample::State::kUnread;

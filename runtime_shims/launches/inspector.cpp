@@ -37,7 +37,7 @@ void call_inspector(const LaunchState& launch, const AotiDebugValue* values, Pha
   const CallState& call = *launch.call;
   for (const Subject& subject : subjects(launch, values, phase, phase == PHASE_AFTER)) {
     const AotiDebugSlot& slot = launch.site->slots[subject.slot];
-    if (phase == PHASE_BEFORE && slot.role == AOTI_DEBUG_ROLE_OUT) continue;  // uninitialised
+    if (phase == PHASE_BEFORE && !has_data_before(slot)) continue;
     const uint64_t handle = tensor_handle(slot, values);
     AtenTensorHandle tensor = nullptr;
     if (handle == 0 || aoti_torch_new_tensor_handle(reinterpret_cast<AtenTensorHandle>(handle), &tensor) != 0) continue;

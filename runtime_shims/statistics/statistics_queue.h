@@ -41,7 +41,7 @@ struct TensorSample : TensorLocation {
     kOnDevice,       // statistics that the device has yet to give
     kAsAnother,      // they will be those of another one, whose `alias` this is
     kMeasured,       // `stats` and `values` hold them
-    kUninitialised,  // an output before its launch
+    kUninitialised,  // before the first launch that writes it
     kUnread,         // `text` says why
   };
 

@@ -90,7 +90,7 @@ Watchpoints::Watchpoints(std::vector<Watchpoint> watchpoints, uint32_t actions, 
     for (uint32_t s = 0; s < site.n_slots; ++s) {
       const AotiDebugSlot& slot = site.slots[s];
       if (!is_tensor_form(slot.form) || is_repeated(site, s)) continue;
-      WatchedSlot watched{static_cast<uint16_t>(s), before && slot.role != AOTI_DEBUG_ROLE_OUT, after, {}};
+      WatchedSlot watched{static_cast<uint16_t>(s), before && has_data_before(slot), after, {}};
       if (!before && !after) {
         watched.after = !is_read_only(slot);
         watched.before = is_read_only(slot) && written.count(slot.name) == 0;

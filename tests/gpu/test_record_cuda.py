@@ -83,5 +83,5 @@ def test_an_error_of_the_device(tmp_path: Path) -> None:
         check=False,
     )
     lines = done.stdout.splitlines()
-    assert lines[1:2] == ["FAULT CUDA error 700: an illegal memory access was encountered"], done.stdout + done.stderr
+    assert lines[1:2] == ["FAULT invalid memory access on the GPU in lookup_kernel_0"], done.stdout + done.stderr
     assert lines[2].split()[:3] == ["at", "1.2", "lookup_kernel_0"]

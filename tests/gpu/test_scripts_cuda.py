@@ -87,7 +87,8 @@ def triaged(folder: Path, *words: str) -> tuple[dict[str, Any], subprocess.Compl
 def test_an_illegal_access_in_one_call(tmp_path: Path) -> None:
     finding, done = triaged(tmp_path, "serve.py", "access")
     assert (finding["kind"], finding["kernel"]) == ("fault", "lookup_kernel_0")
-    assert "an illegal memory access was encountered" in finding["what"]
+    assert finding["what"] == "invalid memory access on the GPU in lookup_kernel_0"
+    assert any("an illegal memory access was encountered" in sentence for sentence in finding["evidence"])
     assert "call 2 of lookup-" in done.stderr
     assert "cubin: AcceleratorError: CUDA error: an illegal memory access was encountered" in finding["confirmed_by"]
     assert finding["origin"]["input"] == "index"

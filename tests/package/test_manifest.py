@@ -6,9 +6,12 @@ from dataclasses import replace
 import pytest
 
 from aoti_debug.base.errors import ArtifactError
+from aoti_debug.base.machine import trusted_hashes
 from aoti_debug.package import manifest
 from aoti_debug.package.manifest import OperatorSchema
+from aoti_debug.package.pt2 import trust
 from tests.factories import make_manifest
+from tests.paths import TESTS
 
 
 def test_operators_are_found_under_both_spellings() -> None:
@@ -38,3 +41,14 @@ def test_the_hash_is_that_of_the_text() -> None:
     one = make_manifest()
     assert one.sha256 == hashlib.sha256(one.json_text.encode()).hexdigest()
     assert replace(one, model="other").sha256 != one.sha256
+
+
+def test_what_an_older_version_made_here_is_still_made_here() -> None:
+    text = (TESTS / "golden/manifests/older.json").read_bytes()  # it has fewer members than this version writes
+    older = manifest.from_json(text)
+    assert older.sites[0].kernel == "aoti_torch_cpu_addmm_out"
+    assert older.json_text.encode() == text
+    assert not trust.is_made_here(older, (), ())
+    trusted_hashes.remember("manifest", hashlib.sha256(text).hexdigest())
+    assert trust.is_made_here(older, (), ())
+    assert not trust.is_made_here(replace(older, level=1), (), ())

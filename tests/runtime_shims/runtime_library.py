@@ -48,7 +48,7 @@ class CSlot(ctypes.Structure):
         ("form", ctypes.c_uint8),
         ("role", ctypes.c_uint8),
         ("type", ctypes.c_uint8),
-        ("reserved", ctypes.c_uint8),
+        ("fresh", ctypes.c_uint8),
     )
 
 
@@ -90,6 +90,7 @@ class Slot:
     value: int = 0
     element: int = -1
     type: int = 0
+    fresh: int = 0
 
 
 def compiled_runtime() -> list[Path]:
@@ -241,7 +242,7 @@ class Runtime:
 
     def site(self, id_: int, kernel: str, *slots: Slot, grid: bool = False, modules: str = "", lines: str = "") -> int:
         table = (CSlot * max(len(slots), 1))(
-            *(CSlot(s.name.encode(), b"", s.value, s.element, s.form, s.role, s.type) for s in slots)
+            *(CSlot(s.name.encode(), b"", s.value, s.element, s.form, s.role, s.type, s.fresh) for s in slots)
         )
         site = CSite(kernel.encode(), table, len(slots), id_, 0, grid, modules=modules.encode(), lines=lines.encode())
         self._kept += [table, site]

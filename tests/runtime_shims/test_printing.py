@@ -113,9 +113,23 @@ def test_roles_and_phases(printed: Printed) -> None:
     assert shown[UNKNOWN] == [before, line.format("unknown"), after, line.format("unknown")]
 
 
+def test_memory_that_nothing_has_written_is_not_initialised(load: Load, journal: Decode) -> None:
+    y = Handle(torch.full((70,), math.nan))
+    runtime = load(LEVEL=2)
+    runtime.site(0, "cpp_fused_0", Slot("y", role=INOUT, fresh=1))
+    runtime.site(1, "cpp_fused_1", Slot("y", role=INOUT))
+    with runtime.call():
+        for site in range(2):
+            with runtime.launch(site, y.value):
+                pass
+    runtime.unload()
+    stats = journal().of("tensor_stats")
+    assert [(s.phase, s.flags, s.n_nan) for s in stats] == [(0, 1, 0), (1, 0, 70), (0, 0, 70), (1, 0, 70)]
+
+
 def test_output_before_its_launch_is_uninitialised(printed: Printed, journal: Decode) -> None:
     lines = printed(torch.full((70,), math.nan), role=OUT, PHASE="both")
-    assert lines[1] == "0.0   out x  float32[70]  cpu  uninitialised"
+    assert lines[1] == "0.0   out x  float32[70]  cpu  not initialised"
     before, after = journal().of("tensor_stats")
     assert (before.flags, before.phase, before.n_nan, before.numel) == (1, 0, 0, 70)
     assert (after.flags, after.phase, after.n_nan) == (0, 1, 70)

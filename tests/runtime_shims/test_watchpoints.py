@@ -13,7 +13,7 @@ import torch
 from aoti_debug.base.errors import UsageError
 from aoti_debug.runs.rundir import watch_condition
 from tests.runtime_shims.journal_decoder import Journal
-from tests.runtime_shims.runtime_library import IN, OUT, Handle, Runtime, Slot
+from tests.runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 
 Load = Callable[..., Runtime]
 SAVE, STACK, STOP, TALLY = 1, 2, 4, 8
@@ -112,6 +112,19 @@ def test_integers_and_tensors_without_elements(load: Load, journal: Callable[[],
     runtime.unload()
     (hit,) = journal().of("watch_hit")
     assert (hit.slot, hit.element, hit.value) == (1, 1, -7.0)
+
+
+@pytest.mark.parametrize(("fresh", "phases"), [(0, [0, 1]), (1, [1])])
+def test_memory_that_nothing_has_written_is_not_looked_at(
+    load: Load, journal: Callable[[], Journal], fresh: int, phases: list[int]
+) -> None:
+    runtime = load(WATCH="y: nan", PHASE="both")
+    runtime.site(0, "cpp_fused_0", Slot("y", role=INOUT, fresh=fresh))
+    y = Handle(torch.tensor([math.nan]))
+    with runtime.call(), runtime.launch(0, y.value):
+        pass
+    runtime.unload()
+    assert [hit.phase for hit in journal().of("watch_hit")] == phases
 
 
 def test_what_a_launch_writes_is_looked_at_once(load: Load, journal: Callable[[], Journal]) -> None:

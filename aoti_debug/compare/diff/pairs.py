@@ -62,7 +62,7 @@ class RecordedTensors:
 
         One that it does not write may be recorded after it only: it is the same then.
         """
-        arguments = (argument for argument in _tensors(launch) if argument.role in _READ)
+        arguments = (argument for argument in _tensors(launch) if argument.role in _READ and not argument.spec.fresh)
         return tuple(_read(launch, argument) for argument in arguments if not self.is_partial_result(launch, argument))
 
     def writes(self, launch: Launch) -> tuple[RecordedTensor, ...]:

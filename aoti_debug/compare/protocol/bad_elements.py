@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.runs.diagnosis.run_findings import element_text, more_text, table_text
 
 
 @dataclass(frozen=True)
@@ -160,16 +161,10 @@ class BadOperand:
         """ "index[5] is 1000000, table has 1000 rows"."""
         text = f"{element_text(self.name, self.index)} is {self.value}"
         if self.table:
-            rows = f"{self.size} rows" if self.dimension == 0 else f"size {self.size} in dimension {self.dimension}"
-            text += f", {self.table} has {rows}"
+            text += f", {table_text(self.table, self.dimension, self.size)}"
         if self.dividend:
             text += f", and {self.dividend} / {self.value} does not fit into its dtype"
-        return text + (f" ({self.count} elements are bad)" if self.count > 1 else "")
-
-
-def element_text(name: str, index: tuple[int, ...]) -> str:
-    """ "rows[2, 5]"; the name alone of a tensor without dimensions."""
-    return f"{name}[{', '.join(map(str, index))}]" if index else name
+        return text + more_text(self.count)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.native.elf import Library
-from aoti_debug.package.manifest import KernelMatch
 from aoti_debug.package.pt2 import extract
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, KERNEL_BINARIES, Artifact
+from aoti_debug.package.weights_file import KernelMatch
 
 ORIGINAL = ".original"  # suffix of the library that an instrumented package takes its kernels from
 _LIBRARIES = (".so", ORIGINAL)

@@ -19,6 +19,7 @@ from aoti_debug.base.native.frames import without_compiled_folders
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Role
 from aoti_debug.runs.diagnosis import suggested_commands
+from aoti_debug.runs.diagnosis.run_findings import headline
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.breadcrumbs import Crumb
 from aoti_debug.runs.rundir.formats.journal_records import FaultRecord
@@ -55,6 +56,7 @@ def diagnose(run: RunDir) -> Verdict | None:
     finding = case.device_error() or case.host_error()
     return Verdict(
         what=finding.what,
+        headline=headline(run, finding.what, finding.proof, finding.suspects, finding.why),
         proof=finding.proof,
         suspects=finding.suspects,
         why=finding.why,

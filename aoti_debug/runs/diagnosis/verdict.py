@@ -1,9 +1,10 @@
-"""The verdict on the end of a run: the launch that caused it, and how certain that is."""
+"""The verdict on the end of a run: the launch that caused it, how certain that is, and a sentence that says so."""
 
 from __future__ import annotations
 
 from enum import Enum
 
+from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.runs.rundir.timeline import Launch
 
@@ -22,7 +23,8 @@ class Verdict:
     """The diagnosis of a run that did not end cleanly.
 
     Attributes:
-        what: "SIGSEGV", "CUDA error 700: an illegal memory access was encountered".
+        what: in the words of the system: "SIGSEGV", "CUDA error 700: an illegal memory access was encountered".
+        headline: a sentence about the model, as far as the run tells it, in one line; else the first line of `what`.
         suspects: the guilty launch; several if `proof` is RANGE, in order; none if it is NONE.
         why: the reason for the verdict, one sentence.
         surfaced: the launch in which the error was reported, if that is another one.
@@ -32,6 +34,7 @@ class Verdict:
     """
 
     what: str
+    headline: str
     proof: Proof
     suspects: tuple[Launch, ...]
     why: str
@@ -43,3 +46,9 @@ class Verdict:
     def launch(self) -> Launch | None:
         """The guilty launch; None if it is one of several, or unknown."""
         return self.suspects[0] if len(self.suspects) == 1 else None
+
+    @property
+    def message(self) -> str:
+        """The first line of `what`, where the headline does not hold it; else ""."""
+        first = wording.first_line(self.what)
+        return "" if first in self.headline else first

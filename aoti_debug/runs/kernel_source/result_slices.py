@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import Kernel, Manifest
@@ -64,6 +67,126 @@ def statements(kernel: Kernel, pointers: frozenset[str]) -> tuple[Statement, ...
     if kernel.language == "triton":
         return triton_text.statements(kernel.source, pointers)
     return tuple(cpp_text.statements(kernel.source, kernel.name)) if kernel.language == "cpp" else ()
+
+
+@dataclass(frozen=True)
+class CheckedIndex:
+    """An index that a kernel checks, by the parameters of the kernel.
+
+    Attributes:
+        operand: what the index is computed from; "" if that are several, or it is not known.
+        is_as_read: True if the index is an element of the operand as it is; a negative one may count from the end.
+        table: what is read or written with it; "" if it is not known.
+    """
+
+    operand: str
+    is_as_read: bool
+    table: str
+
+
+_CHECK = "index out of bounds"
+_LOAD = re.compile(r"load\(\w+\)")
+_SAME = re.compile(r"(?:to_int64_t|int64_t|same)\((.*)\)")
+_SUM = re.compile(r"(\w+) \+ (\w+)")
+_LESS = re.compile(r"(\w+) < (\w+)")
+_WHERE = re.compile(r"where\((\w+), (\w+), (\w+)\)")
+_USES = 6  # lines behind a check in which the index is used
+
+
+def checked_index(launch: Launch, manifest: Manifest, assertion: str) -> CheckedIndex | None:
+    """The index that a failed assertion of a generated C++ kernel is about; None if its source does not tell.
+
+    Args:
+        assertion: "index out of bounds: 0 <= tmp2 < 100L".
+    """
+    kernel = kernel_of(launch, manifest)
+    if kernel is None or kernel.language != "cpp":
+        return None
+    pointers = frozenset(spec.param for spec in launch.site.args if spec.param and spec.base)
+    lines = kernel.source.splitlines()
+    known = statements(kernel, pointers)
+    variable, size = assertion.split()[-3], int(assertion.split()[-1].rstrip("L"))
+    found = {
+        _index_at(known, lines, number, variable, size, pointers)
+        for number, line in enumerate(lines, 1)
+        if f'"{assertion}"' in line
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _index_at(
+    known: Sequence[Statement], lines: Sequence[str], number: int, variable: str, size: int, pointers: frozenset[str]
+) -> CheckedIndex:
+    """The index that line `number`, from 1, checks."""
+    computed = _computed_by(known, number, variable, pointers)
+    read = {name for statement in computed for name in statement.names & pointers}
+    variables = {variable, *(target for statement in computed for target in statement.targets)}
+    behind = itertools.takewhile(lambda line: _CHECK not in line, lines[number : number + _USES])
+    tables = [table for line in behind for table in _indexed(line, variables, pointers)]
+    operand = read.pop() if len(read) == 1 else ""
+    return CheckedIndex(operand, bool(operand) and _is_as_read(computed, size), tables[0] if tables else "")
+
+
+def _computed_by(
+    known: Sequence[Statement], number: int, variable: str, pointers: frozenset[str]
+) -> tuple[Statement, ...]:
+    """The statements before a line that a variable is computed by, the last first."""
+    found: list[Statement] = []
+    waiting = {variable}
+    for statement in reversed([s for s in known if s.line < number and not s.store and not s.tail]):
+        if waiting.isdisjoint(statement.targets):
+            continue
+        found.append(statement)
+        waiting -= set(statement.targets)
+        condition = _WHERE.fullmatch(statement.value)
+        waiting |= (statement.names - pointers) | ({condition[1]} if condition else set())
+    return tuple(found)
+
+
+class _Known(Enum):
+    """What is known of a variable of an index."""
+
+    READ = "read"  # an element as it is
+    FROM_END = "from the end"  # an element and the size
+    NEGATIVE = "negative"  # whether the element is
+
+
+def _is_as_read(computed: Sequence[Statement], size: int) -> bool:
+    """True if only conversions, and the size added to what is negative, lie between an element and its index.
+
+    Args:
+        computed: the statements that compute it, the last first.
+    """
+    variables: dict[str, _Known | int | None] = {}
+    last: _Known | int | None = None
+    for statement in reversed(computed):
+        last = _known(statement.value, variables, size)
+        variables |= dict.fromkeys(statement.targets, last)
+    return last is _Known.READ
+
+
+def _known(value: str, variables: Mapping[str, _Known | int | None], size: int) -> _Known | int | None:
+    def of(name: str) -> _Known | int | None:
+        return int(name) if name.isdecimal() else variables.get(name)
+
+    if _LOAD.fullmatch(value):
+        return _Known.READ
+    if inner := _SAME.fullmatch(value):
+        return _known(inner[1], variables, size)
+    if parts := _SUM.fullmatch(value):
+        return _Known.FROM_END if {of(parts[1]), of(parts[2])} == {_Known.READ, size} else None
+    if parts := _LESS.fullmatch(value):
+        return _Known.NEGATIVE if (of(parts[1]), of(parts[2])) == (_Known.READ, 0) else None
+    if parts := _WHERE.fullmatch(value):
+        wraps = (_Known.NEGATIVE, _Known.FROM_END, _Known.READ)
+        return _Known.READ if tuple(map(of, parts.groups())) == wraps else None
+    return of(value)
+
+
+def _indexed(line: str, variables: set[str], pointers: frozenset[str]) -> list[str]:
+    """The parameters that a line of code reads or writes with one of the variables in the index."""
+    accesses = re.findall(r"\b(\w+)(?:\[| \+ )([^;]*)", line)
+    return [name for name, rest in accesses if name in pointers and variables & set(re.findall(r"\w+", rest))]
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,8 @@ def _recorded(run: RunDir, expected: Expectation) -> Iterator[tuple[_Key, _Recor
                 if recorded := _tensor(AgreementReason.WEIGHT, name, launch, argument, (Phase.BEFORE,)):
                     yield (AgreementReason.WEIGHT, name, ()), recorded
             if _matches(argument.name, expected.agree) or _matches(f"{launch.kernel}:{argument.name}", expected.agree):
-                phases = (Phase.AFTER, Phase.BEFORE) if argument.written else (Phase.BEFORE,)
+                after = (Phase.AFTER,) if argument.written else ()
+                phases = (*after, *((Phase.BEFORE,) if argument.has_data_before else ()))
                 if recorded := _tensor(AgreementReason.NAMED, argument.name, launch, argument, phases):
                     yield (AgreementReason.NAMED, argument.name, recorded.place), recorded
     for first, launch in waits(run):

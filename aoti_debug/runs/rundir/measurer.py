@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir.formats import statistics
 from aoti_debug.runs.rundir.formats.statistics import Statistics
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
@@ -12,7 +11,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument
 
 HASH_ONLY = "only its hash was recorded"
-UNINITIALISED = "uninitialised"  # a buffer before the launch that writes it
+UNINITIALISED = "not initialised"  # a buffer before the first launch that writes it
 
 
 @dataclass(frozen=True)
@@ -48,15 +47,14 @@ class Measurer:
             RunDirError: a saved tensor is missing or damaged.
         """
         recorded, saved = argument.stats.get(phase), argument.files.get(phase)
+        if phase is Phase.BEFORE and not argument.has_data_before and (recorded is not None or saved is not None):
+            return PhaseStatistics(None, UNINITIALISED)
         if recorded is not None and (recorded.statistics is not None or recorded.hash is None):
-            reason = UNINITIALISED if recorded.uninitialised else recorded.reason
-            return PhaseStatistics(recorded.statistics, reason)
+            return PhaseStatistics(recorded.statistics, UNINITIALISED if recorded.uninitialised else recorded.reason)
         if recorded is not None and (saved is None or not saved.path):
             return PhaseStatistics(None, HASH_ONLY)
         if saved is None:
             return PhaseStatistics(None)
-        if phase is Phase.BEFORE and argument.role is Role.OUT:
-            return PhaseStatistics(None, UNINITIALISED)
         if not saved.path:
             return PhaseStatistics(None, saved.reason)
         key = (*saved.hash, argument.layout.dtype if argument.layout else saved.path)

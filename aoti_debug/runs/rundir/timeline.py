@@ -68,6 +68,11 @@ class Argument:
         return self.spec.written
 
     @property
+    def has_data_before(self) -> bool:
+        """True if what it holds before the launch are values, not memory that nothing has written."""
+        return self.role is not Role.OUT and not self.spec.fresh
+
+    @property
     def tensor(self) -> Tensor | None:
         """The tensor after the launch, else the one before it; None if it is no tensor."""
         value = self.after if isinstance(self.after, Tensor) else self.before

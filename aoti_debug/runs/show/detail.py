@@ -269,7 +269,8 @@ def _phase(
     argument: Argument, phase: Phase, measurer: Measurer, folder: Path | None, replay: int | None, width: int
 ) -> list[str]:
     measurement = measurer.measure(argument, phase)
-    recorded, saved = argument.stats.get(phase), argument.files.get(phase)
+    is_data = phase is Phase.AFTER or argument.has_data_before
+    recorded, saved = argument.stats.get(phase) if is_data else None, argument.files.get(phase)
     label = f"      {_PHASES[phase]:<8}"
     words = [measurement.reason] if measurement.reason else []
     if measurement.statistics:

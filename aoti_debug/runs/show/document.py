@@ -107,6 +107,7 @@ class _SiteDocument:
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {
         "what": verdict.what,
+        "headline": verdict.headline,
         "proof": verdict.proof.value,
         "suspects": [launch.id for launch in verdict.suspects],
         "why": verdict.why,

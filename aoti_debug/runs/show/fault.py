@@ -25,7 +25,7 @@ _HEADS = {
 
 def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     """The verdict: the fault, the guilty launch with model line and arguments, the evidence, the next commands."""
-    lines = terminal_cells.fitted(f"FAULT {wording.first_line(verdict.what)}", width)
+    lines = terminal_cells.fitted(f"FAULT {verdict.headline}", width)
     guilty = verdict.launch
     if guilty is not None:
         running = " was running" if verdict.proof is Proof.LIKELY else ""
@@ -43,6 +43,7 @@ def verdict_lines(verdict: Verdict, width: int) -> list[str]:
             lines.append(f"    … to {verdict.suspects[-1].id}")
     else:
         lines.append(f"  {_HEADS[verdict.proof]}")
+    lines += _labelled("error", verdict.message, width) if verdict.message else []
     lines += _labelled("because", verdict.why, width)
     if verdict.surfaced is not None:
         lines += _labelled("noticed", f"in {verdict.surfaced.id}  {verdict.surfaced.kernel}", width)

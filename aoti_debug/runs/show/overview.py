@@ -94,9 +94,13 @@ class ArgumentNames:
 def argument_names(launch: Launch) -> ArgumentNames:
     """The tensors that a launch reads and those that it writes."""
     tensors = [a for a in launch.args if _is_tensor(a)]
-    read = [a.name + ("?" if a.role is Role.UNKNOWN else "") for a in tensors if a.role is not Role.OUT]
+    read = [a.name + ("?" if a.role is Role.UNKNOWN else "") for a in tensors if _is_read(a)]
     written = [a.name for a in tensors if a.role in (Role.OUT, Role.INOUT)]
     return ArgumentNames(tuple(dict.fromkeys(read)), tuple(dict.fromkeys(written)))
+
+
+def _is_read(argument: Argument) -> bool:
+    return argument.has_data_before or argument.role is Role.UNKNOWN
 
 
 def _is_tensor(argument: Argument) -> bool:

@@ -13,9 +13,10 @@ from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.base.wording import first_line
 from aoti_debug.compare.compare_run import Scope, has_reference
 from aoti_debug.compare.locate_operator import LocatedOperand, LocatedOrigin
-from aoti_debug.compare.protocol.bad_elements import BadOperand, Computed, Made, Operand, element_text
+from aoti_debug.compare.protocol.bad_elements import BadOperand, Computed, Made, Operand
 from aoti_debug.package.manifest import ModelLine
 from aoti_debug.runs.diagnosis.findings import Finding, Place
+from aoti_debug.runs.diagnosis.run_findings import element_text, ended_with, has_message
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.investigation.investigation import Investigation
 from aoti_debug.triage.nonfinite.causes import domain_error, overflow_text
@@ -128,11 +129,11 @@ def with_operand(finding: Finding, located: LocatedOperand) -> Finding:
     if finding.where is None:
         return finding
     bad, line = located.bad, located.line
-    message = f"{finding.where.launch} {finding.where.kernel} ended with: {first_line(finding.what)}"
+    message = () if has_message(finding) else (ended_with(first_line(finding.what), finding.where),)
     text = f"`{line.text.strip()}`: " if line is not None and line.text.strip() else ""
     sentences = (f"{text}{operand_words(bad)}", *((located.place,) if located.place else ()), *_from_input(located))
     where = finding.where if line is None else replace(finding.where, frame=line)
-    found = replace(finding, what=bad.problem, where=where, evidence=(*sentences, message, *finding.evidence))
+    found = replace(finding, what=bad.problem, where=where, evidence=(*sentences, *message, *finding.evidence))
     if bad.source is not None and located.input:
         source = bad.source
         origin = Place(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from aoti_debug.base import wording
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording.values import Number, unravel
 from aoti_debug.runs.diagnosis.dataflow import Dataflow, model_name
 from aoti_debug.runs.diagnosis.findings import Finding, Place
@@ -279,7 +278,7 @@ def _tensors(run: RunDir, launch: Launch) -> tuple[dict[str, Tensor], dict[str, 
     """The saved tensors that a launch read, and those that it wrote, by parameter."""
     before, after = {}, {}
     for argument in launch.args:
-        if argument.role is not Role.OUT and (tensor := _saved_tensor(run, argument, Phase.BEFORE)) is not None:
+        if argument.has_data_before and (tensor := _saved_tensor(run, argument, Phase.BEFORE)) is not None:
             before[argument.spec.param or argument.name] = tensor
         if argument.written and (tensor := _saved_tensor(run, argument, Phase.AFTER)) is not None:
             after[argument.spec.param or argument.name] = tensor

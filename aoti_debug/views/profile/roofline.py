@@ -62,7 +62,7 @@ def moved(launch: Launch) -> tuple[int, int] | None:
             continue
         met.add(place)
         size = min(layout.bytes, layout.extent_bytes)
-        read += 0 if argument.role is Role.OUT else size
+        read += size if argument.has_data_before else 0
         written += size if argument.role in (Role.OUT, Role.INOUT) else 0
     return (read, written) if met else None
 

@@ -128,7 +128,7 @@ def _add_producers(graph: _Graph, flow: Dataflow, launch: Launch, depth: int) ->
 
 
 def _read(launch: Launch) -> Iterable[Argument]:
-    read = (a for a in launch.args if a.tensor is not None and a.role is not Role.OUT)
+    read = (a for a in launch.args if a.tensor is not None and a.has_data_before)
     return list({a.name: a for a in read}.values())[:_MAX_NEIGHBOURS]
 
 

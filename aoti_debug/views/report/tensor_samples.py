@@ -9,7 +9,6 @@ from aoti_debug.base import dtypes
 from aoti_debug.base.abi import Phase
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.package.manifest import Role
 from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor, open_tensor
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Argument
@@ -193,7 +192,7 @@ class Sampler:
     def _key(self, argument: Argument, phase: Phase) -> tuple[Any, ...]:
         """Identifies the tensor's values; () where there are none."""
         saved, recorded = argument.files.get(phase), argument.stats.get(phase)
-        if (saved is None and recorded is None) or (phase is Phase.BEFORE and argument.role is Role.OUT):
+        if (saved is None and recorded is None) or (phase is Phase.BEFORE and not argument.has_data_before):
             return ()
         layout = argument.layout
         if layout is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
     assert bad.outputs is None
     assert bad.verdict is not None
     text = str(bad).splitlines()
-    assert text[0].startswith("FAULT index out of bounds")
+    assert text[0] == "FAULT index[1] is 9, x has 4 rows"
     assert "test_debug.py:21" in text[1]
     assert bad.package.read_bytes() == good.package.read_bytes()
 
@@ -92,7 +93,7 @@ def test_a_program_that_torch_cannot_save(tmp_path: Path) -> None:
     assert (bad.outputs, bad.program) == (None, None)
     assert bad.package.is_file()
     head, place, *_ = str(bad).splitlines()
-    assert head.startswith("FAULT index out of bounds")
+    assert re.fullmatch(r"FAULT an index in cpp_fused_\w+ is out of bounds: it has to be less than \d+", head)
     assert "flex_attention" in place
     assert "test_debug.py" in place
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aoti_debug.base.errors import ArtifactError
-from aoti_debug.package.manifest import KernelMatch
 from aoti_debug.package.pt2 import archive, kernel_hashes
+from aoti_debug.package.weights_file import KernelMatch
 from tests import archives
 
 KERNELS = """

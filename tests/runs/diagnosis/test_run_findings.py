@@ -74,7 +74,9 @@ def test_where_the_host_was_and_which_launch_noticed_are_evidence(tmp_path: Path
     assert verdict is not None
     told = replace(verdict, surfaced=opened.launches[0], frames=("boom in ops.cpp:12",))
     found = run_findings.finding_of(opened, told)
+    assert found.what == "invalid memory access in cpp_fused_mul_0"
     assert found.evidence == (
+        "0.0 cpp_fused_mul_0 ended with: SIGSEGV (Segmentation fault)",
         "launch 0.0 began and never returned",
         "it was noticed in 0.0 cpp_fused_mul_0, which is a victim",
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,16 @@ def test_a_budget_stops_reading(tmp_path: Path) -> None:
 
 def test_an_output_before_its_launch_is_not_read(tmp_path: Path) -> None:
     run = saved(tmp_path, o=(Role.OUT, of(NAN), of(1.0)))
-    assert Measurer(run).measure(run.launch("0").args[0], Phase.BEFORE).reason == "uninitialised"
+    assert Measurer(run).measure(run.launch("0").args[0], Phase.BEFORE).reason == "not initialised"
+
+
+def test_memory_that_nothing_has_written_is_not_read(tmp_path: Path) -> None:
+    run = saved(tmp_path, o=(Role.INOUT, of(NAN), of(1.0)))
+    (known,) = run.launch("0").args
+    assert Measurer(run).measure(known, Phase.BEFORE).statistics is not None
+    fresh = replace(known, spec=replace(known.spec, fresh=True))
+    assert Measurer(run).measure(fresh, Phase.BEFORE) == PhaseStatistics(None, "not initialised")
+    assert Measurer(run).measure(fresh, Phase.AFTER).statistics is not None
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
@@ -137,7 +147,7 @@ def test_a_hash_is_no_statistics(tmp_path: Path) -> None:
     run = hashes(tmp_path)
     out = run.launch("0").args[0]
     assert Measurer(run).measure(out, Phase.AFTER) == PhaseStatistics(None, HASH_ONLY)
-    assert Measurer(run).measure(out, Phase.BEFORE) == PhaseStatistics(None, "uninitialised")
+    assert Measurer(run).measure(out, Phase.BEFORE) == PhaseStatistics(None, "not initialised")
     assert worst(run) == "-"
 
 

@@ -42,7 +42,7 @@ def test_values_of_level_2(tmp_path: Path) -> None:
 def test_hashes_are_whole_where_there_is_nothing_else(tmp_path: Path) -> None:
     printed = lines(hashes(tmp_path), "0", Phase.BEFORE, Phase.AFTER)
     assert [line for line in printed if line.startswith(("      before", "      after"))] == [
-        "      before  uninitialised",
+        "      before  not initialised",
         "      after   #0123456789abcdef",
         "      before  #00000000000000ff",
     ]
@@ -59,7 +59,7 @@ def test_the_replay_that_was_measured(tmp_path: Path) -> None:
 
 def test_phases(tmp_path: Path) -> None:
     run = level_2(tmp_path)
-    assert "      before  uninitialised" in lines(run, "0", Phase.BEFORE)
+    assert "      before  not initialised" in lines(run, "0", Phase.BEFORE)
     both = lines(run, "1", Phase.BEFORE, Phase.AFTER)
     assert sum(line.startswith("      before") for line in both) == 1
     assert sum(line.startswith("      after") for line in both) == 2
@@ -175,7 +175,7 @@ def test_saved_tensors(tmp_path: Path) -> None:
         "      before  min -4 at 3  max 1 at 0  mean -1  std 2.16025  +Inf 1  zeros 1",
         "              x.safetensors",
         "    out     o  float32[2,2]  cpu  strides [2,1]  0x1000",
-        "      before  uninitialised",
+        "      before  not initialised",
         "              o.safetensors",
         "      after   the disk is full",
         "    in      mask  None",

@@ -107,7 +107,7 @@ def test_a_launch_with_values(tmp_path: Path) -> None:
     assert (beta["type"], beta["value"], beta["tensor"]) == ("number", 1.0, None)
     assert out["before"] == {
         "statistics": None,
-        "reason": "uninitialised",
+        "reason": "not initialised",
         "values": None,
         "hash": None,
         "file": None,
@@ -121,7 +121,7 @@ def test_hashes_without_statistics(tmp_path: Path) -> None:
     found = as_json(hashes(tmp_path))
     assert (found["level"], found["calls"][0]["level"]) == ("hash", "hash")
     out, x, _, _ = found["launches"][0]["args"]
-    assert (out["before"]["reason"], out["before"]["hash"]) == ("uninitialised", None)
+    assert (out["before"]["reason"], out["before"]["hash"]) == ("not initialised", None)
     for phase in (out["after"], x["before"]):
         assert (phase["statistics"], phase["reason"]) == (None, "only its hash was recorded")
     assert (out["after"]["hash"], x["before"]["hash"]) == ("0123456789abcdef", "00000000000000ff")

@@ -31,13 +31,14 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_fault_on_the_device(tmp_path: Path) -> None:
     assert lines(device_fault(tmp_path)) == [
-        "FAULT CUDA error 700: an illegal memory access was encountered",
+        "FAULT invalid memory access on the GPU in triton_poi_fused_0",
         "  in launch 0.1  triton_poi_fused_0",
         "  model    /home/u/model.py:12 in forward",
         "             y = torch.relu(x)",
         "  grid     4 × 1 × 1, 4 warps",
         "  args     in      x     float32[8,32] cuda:0",
         "           out     buf0  float32[8,32] cuda:0",
+        "  error    CUDA error 700: an illegal memory access was encountered",
         "  because  the device had completed every launch before 0.1, and not 0.1",
         "  noticed  in 0.5  triton_poi_fused_0",
         "  next     AOTI_DEBUG_LAUNCH=0.1 aoti-debug run m.pt2 --level 1",
@@ -47,12 +48,13 @@ def test_a_fault_on_the_device(tmp_path: Path) -> None:
 
 def test_a_range(tmp_path: Path) -> None:
     assert lines(device_fault(tmp_path, every=4)) == [
-        "FAULT CUDA error 700: an illegal memory access was encountered",
+        "FAULT invalid memory access on the GPU in one of 4 launches, 0.0 to 0.3",
         "  in one of 4 launches:",
         "    0.0  triton_poi_fused_0  model.py:12",
         "    0.1  triton_poi_fused_0  model.py:12",
         "    0.2  triton_poi_fused_0  model.py:12",
         "    0.3  triton_poi_fused_0  model.py:12",
+        "  error    CUDA error 700: an illegal memory access was encountered",
         "  because  the device had completed every launch before 0.0; no breadcrumb follows up to 0.3",
         "  noticed  in 0.5  triton_poi_fused_0",
         "  next     AOTI_DEBUG_CRUMB_EVERY=1 aoti-debug run m.pt2",
@@ -88,12 +90,13 @@ def crash(base: Path, *names: str, provenance: object = None, exit_: Exit = SEGV
 
 def test_a_crash_with_an_inferred_line_and_a_number(tmp_path: Path) -> None:
     assert lines(crash(tmp_path, "x", provenance=INFERRED)) == [
-        "FAULT SIGSEGV (Segmentation fault)",
+        "FAULT invalid memory access in cpp_fused_0",
         "  in launch 0.0  cpp_fused_0",
         "  model    /home/u/model.py:20 in forward (inferred)",
         "             t[i] = y",
         "  args     in      x    bfloat16[2] cpu",
         "           int64_t ks0  -8",
+        "  error    SIGSEGV (Segmentation fault)",
         "  because  launch 0.0 began and never returned",
         "  next     AOTI_DEBUG_LAUNCH=0.0 aoti-debug run m.pt2 --level 1",
         "  next     aoti-debug show 0.0",
@@ -107,7 +110,7 @@ def test_the_stack_of_the_host(tmp_path: Path) -> None:
     )
     (run.path / crash_stacks.MAPS).write_text(f"5000-6000 r-xp 00000000 00:00 1 /gone/{'l' * 200}.so\n")
     printed = lines(run)
-    first, second = printed[6:8]
+    first, second = printed[7:9]
     assert first.startswith("  stack    lll")
     assert first.endswith("l.so+0x10 (address 0x8)")
     assert second.startswith("           lll")
@@ -127,7 +130,7 @@ def test_a_hang_on_the_device_shows_its_grid(tmp_path: Path) -> None:
     exit_ = Exit(ExitKind.TIMEOUT, "no progress for 30 s", RunStage.SYNCHRONISE)
     run = open_run(run_directory(tmp_path, package, writer, exit=exit_, crumbs=factories.crumbs(0)))
     assert lines(run)[:6] == [
-        "FAULT no end: no progress for 30 s",
+        "FAULT loop_kernel_0 did not end: no progress for 30 s",
         "  in launch 0.0  loop_kernel_0",
         "  model    /home/u/model.py:12 in forward",
         "             y = torch.relu(x)",
@@ -139,7 +142,7 @@ def test_a_hang_on_the_device_shows_its_grid(tmp_path: Path) -> None:
 def test_a_killed_process(tmp_path: Path) -> None:
     exit_ = Exit(ExitKind.ABORTED, "killed by SIGKILL", RunStage.CALL, "SIGKILL")
     assert lines(crash(tmp_path, exit_=exit_))[:2] == [
-        "FAULT SIGKILL (Killed)",
+        "FAULT the process was ended by SIGKILL while cpp_fused_0 ran",
         "  while launch 0.0  cpp_fused_0 was running",
     ]
 
@@ -155,8 +158,9 @@ def test_nothing_to_name(tmp_path: Path) -> None:
     writer.call_begin()
     run = open_run(run_directory(tmp_path, make_manifest(), writer, exit=SEGV))
     assert lines(run) == [
-        "FAULT SIGSEGV (Segmentation fault)",
+        "FAULT invalid memory access before the first launch",
         "  in no launch that can be named",
+        "  error    SIGSEGV (Segmentation fault)",
         "  because  it happened before the first launch",
         "  next     aoti-debug run m.pt2 --level 1",
     ]

@@ -60,7 +60,7 @@ def _slots(site: Site) -> Iterator[str]:
         return
     yield f"const AotiDebugSlot slots_{site.id}[] = {{"
     for arg in site.args:
-        numbers = (arg.value, arg.element, arg.form.value, arg.role.value, arg.referent.value, 0)
+        numbers = (arg.value, arg.element, arg.form.value, arg.role.value, arg.referent.value, int(arg.fresh))
         yield f"    {{{c_literal(arg.name)}, {c_literal(arg.param)}, {', '.join(map(str, numbers))}}},"
     yield "};"
 

@@ -6,7 +6,8 @@ Of a variable it reads C type, aliases, and whether its tensor is initialised.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import field
 
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
@@ -36,6 +37,9 @@ _TENSOR = re.compile(
 _STREAM_GUARD = re.compile(r"\bAOTI\w+StreamGuard stream_guard\(stream, this->device_idx_\);")
 _STREAM_CHANGE = re.compile(r"\b\w*[sS]tream_?[gG]uard\w*|\bstream\s*=(?!=)")
 _REASSIGNED = re.compile(r"^\s*(\w+) = std::move\(", re.MULTILINE)
+_EMPTY = re.compile(r"\baoti_torch_empty_strided(?:_pinned)?\([^;]*&(\w+)_handle\)")
+_MOVED = re.compile(r"\bauto (\w+) = std::move\((\w+)\);")
+_WORD = re.compile(r"\b[A-Za-z_]\w*")
 _UNINITIALISED = re.compile(r"\baoti_torch_new_uninitialized_tensor\(&(\w+)_handle\)")
 
 
@@ -110,6 +114,8 @@ class Variables:
         initialised: tensors with a content before any launch: inputs, weights, a subgraph's inputs and outputs.
         uninitialised: handles that a proxy call fills.
         tensors: all variables that are known to be tensors.
+        first_uses: of tensors that are allocated and not filled: where each is first named after its definition, an
+            offset into the wrapper's text.
     """
 
     types: dict[str, str]
@@ -117,6 +123,7 @@ class Variables:
     initialised: frozenset[str]
     uninitialised: frozenset[str]
     tensors: frozenset[str]
+    first_uses: Mapping[str, int] = field(default_factory=dict)
 
 
 def variables(masked: str, body: Body) -> Variables:
@@ -133,6 +140,7 @@ def variables(masked: str, body: Body) -> Variables:
         initialised=frozenset(initialised),
         uninitialised=frozenset(m.group(1) for m in _UNINITIALISED.finditer(text)),
         tensors=frozenset(initialised | set(aliases) | {m.group(1) or m.group(2) for m in _TENSOR.finditer(text)}),
+        first_uses=_first_uses(text, body.opening),
     )
 
 
@@ -141,3 +149,21 @@ def stream_change(masked: str, body: Body) -> int | None:
     own = [match.span() for match in _STREAM_GUARD.finditer(masked, body.opening, body.closing)]
     changes = _STREAM_CHANGE.finditer(masked, body.opening, body.closing)
     return next((m.start() for m in changes if not any(start <= m.start() < end for start, end in own[:1])), None)
+
+
+def _first_uses(text: str, offset: int) -> Mapping[str, int]:
+    """Where each tensor that is allocated and not filled is first used, also under the name that it is moved to."""
+    empty = {m.group(1) for m in _EMPTY.finditer(text)}
+    moves = tuple(_MOVED.finditer(text))
+    names = empty | {move.group(1) for move in moves}
+    mentions: dict[str, list[int]] = {}
+    for match in _WORD.finditer(text):
+        if match[0] in names:
+            mentions.setdefault(match[0], []).append(match.start())
+    second = {name: found[1] for name, found in mentions.items() if len(found) > 1}  # the first one defines it
+    first_uses = {name: second[name] for name in empty if name in second}
+    for move in moves:
+        target, source = move.groups()
+        if first_uses.get(source) == move.start(2) and target in second:
+            first_uses[target] = second[target]
+    return {name: offset + at for name, at in first_uses.items()}

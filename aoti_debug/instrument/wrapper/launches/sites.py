@@ -113,10 +113,9 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
                 mentioned = {name for a in call.arguments for name in re.findall(r"[A-Za-z_]\w*", a.text)}
                 written |= {slots.resolve_alias(name, bases) for name in mentioned}
                 continue
-            args = slots.to_arguments(parsed.slots, bases)
-            recognised.append(
-                SiteCall(_site(len(recognised), call, parsed, _partial_outputs(args, parsed.kind, written)), call)
-            )
+            args = _partial_outputs(slots.to_arguments(parsed.slots, bases), parsed.kind, written)
+            args = _fresh(args, call, local.variables.first_uses)
+            recognised.append(SiteCall(_site(len(recognised), call, parsed, args), call))
             written |= {arg.base for arg in args if arg.base and arg.role in (Role.OUT, Role.INOUT, Role.UNKNOWN)}
     return Sites(tuple(recognised), tuple(unrecognised), scans)
 
@@ -152,6 +151,22 @@ def _partial_outputs(args: tuple[Arg, ...], kind: Kind, written: set[str]) -> tu
     if not traits_of(kind).keeps_old_elements:
         return args
     return tuple(replace(arg, role=Role.INOUT) if arg.role is Role.OUT and arg.base in written else arg for arg in args)
+
+
+def _fresh(args: tuple[Arg, ...], call: CallExpression, first_uses: Mapping[str, int]) -> tuple[Arg, ...]:
+    """Marks the in-out arguments whose memory nothing has written: the call is the first to name them.
+
+    In a loop, the call of the iteration before may have written it.
+    """
+    if call.loops or not call.arguments:
+        return args
+    begin, end = call.head.start, call.arguments[-1].span.end
+    return tuple(
+        replace(arg, fresh=True)
+        if arg.role in (Role.INOUT, Role.UNKNOWN) and begin <= first_uses.get(arg.base, -1) < end
+        else arg
+        for arg in args
+    )
 
 
 def _line_of(text: str, call: CallExpression) -> str:

@@ -240,7 +240,7 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
 
     crashed = executed(tmp_path, "--flight", "4", "crashes.py", FAULTY_OPS="segv")
     assert (crashed.returncode, crashed.stdout) == (1, "before\n")
-    assert "FAULT SIGSEGV (Segmentation fault)" in crashed.stderr
+    assert "FAULT invalid memory access in faulty::act.default" in crashed.stderr
     run = open_run(base=base)
     verdict = diagnose(run)
     assert verdict is not None

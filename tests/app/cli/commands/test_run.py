@@ -175,11 +175,12 @@ def test_a_fault(
     assert [*lines[1:where], lines[-1]] == [
         f"run: elsewhere/{run.path.name}",
         "",
-        "FAULT SIGSEGV (Segmentation fault)",
+        "FAULT invalid memory access in faulty::act.default",
         "  in launch 0.2  faulty::act.default",
         f"  model    {TESTS / 'faulty_ops.py'}:{act_line()} in forward",
         "             return torch.softmax(torch.ops.faulty.act(torch.relu(self.linear(x))), -1)",
         f"  args     in      {run.launch('0.2').args[0].name}  float32[2,16] cpu",
+        "  error    SIGSEGV (Segmentation fault)",
         "  because  launch 0.2 began and never returned",
         f"  next     aoti-debug repro faulty::act.default --launch 0.2 --run {run.path.resolve()}",
     ]

@@ -71,7 +71,7 @@ def test_a_run_by_name_or_path(base: Path, capsys: pytest.CaptureFixture[str], w
     assert show(*way) == 0
     assert first_lines(capsys.readouterr().out) == [
         f"run {OLD}: fault: killed by SIGSEGV",
-        "FAULT SIGSEGV (Segmentation fault)",
+        "FAULT invalid memory access in aoti_torch_cpu_addmm_out",
         "launch  kernel                    kind      arguments    model line   largest magnitude",
     ]
 

@@ -79,9 +79,14 @@ VIEW = "wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper({}, 2, a, b, 
 
 
 def read(*lines: str) -> Variables:
-    masked = mask("void AOTInductorModel::run_impl(int x) {\n" + "\n".join(lines) + "\n}\n")
+    masked = written(*lines)
     (body,) = entry_points(masked)
     return variables(masked, body)
+
+
+def written(*lines: str) -> str:
+    """The masked text of a wrapper."""
+    return mask("void AOTInductorModel::run_impl(int x) {\n" + "\n".join(lines) + "\n}\n")
 
 
 def test_types_of_numbers() -> None:
@@ -130,6 +135,28 @@ def test_initialised_tensors() -> None:
     )
     assert (declared.initialised, declared.uninitialised) == (frozenset({"arg0_1", "weight"}), frozenset({"buf2"}))
     assert declared.tensors == {"arg0_1", "weight", "buf2", "scalar_to_tensor_0"}
+
+
+EMPTY = "AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(2, sizes, strides, 6, 0, 0, &{0}_handle));"
+OWNED = EMPTY + " RAIIAtenTensorHandle {0}({0}_handle);"
+
+
+def test_the_first_use_of_memory_that_is_not_filled() -> None:
+    lines = (
+        OWNED.format("buf0"),
+        "auto buf1 = std::move(buf0);  // reuse",
+        OWNED.format("buf2"),
+        "kernel((float*)(buf1.data_ptr()), (float*)(buf2.data_ptr()));",
+        "auto buf3 = std::move(buf2);  // reuse",
+        "other((float*)(buf3.data_ptr()), (float*)(buf1.data_ptr()));",
+    )
+    text, found = written(*lines), read(*lines).first_uses
+    assert {name: text[at:].partition(")")[0] for name, at in found.items()} == {
+        "buf0": "buf0",
+        "buf1": "buf1.data_ptr(",
+        "buf2": "buf2.data_ptr(",
+    }
+    assert text[: found["buf1"]].rpartition("\n")[2].startswith("kernel(")
 
 
 def test_a_result_of_a_branch_is_initialised() -> None:

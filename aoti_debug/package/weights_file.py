@@ -1,7 +1,7 @@
 """The file that a package was built from: what it takes from there instead of holding a copy, and what equals it.
 
-A package that takes its weights from the exported program is smaller by the size of its weights, and is loaded without unpacking them: they are mapped from the
-program's file. It can be run on this machine only, by this tool.
+A package that takes its weights from the exported program is smaller by their size, and is loaded without unpacking
+them: they are mapped from the program's file. It can be run on this machine only, by this tool.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from aoti_debug.package.manifest import (
     Constant,
     Kernel,
     KernelCompilation,
-    KernelMatch,
     Manifest,
     OperatorSchema,
     PackageOrigin,
@@ -34,7 +33,7 @@ from aoti_debug.package.manifest import (
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.package.pt2.program_weights import describe, stored_weights
 from aoti_debug.package.reference import program
-from aoti_debug.package.weights_file import LARGE, REFERRED, WeightsFile
+from aoti_debug.package.weights_file import LARGE, REFERRED, KernelMatch, WeightsFile
 
 
 def analyse(lowered: LoweredModel, torch: Torch) -> Analysis:

@@ -19,7 +19,6 @@ from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
 from aoti_debug.package.manifest import (
     Certainty,
     Form,
-    KernelMatch,
     Kind,
     Manifest,
     PackageOrigin,
@@ -28,7 +27,7 @@ from aoti_debug.package.manifest import (
     Unrecognised,
 )
 from aoti_debug.package.recording.site_filter import SiteFilter, unmatched
-from aoti_debug.package.weights_file import WeightsFile
+from aoti_debug.package.weights_file import KernelMatch, WeightsFile
 from tests import archives, factories
 
 SCALAR = factories.arg("beta", Role.NONE, Form.SCALAR)

@@ -244,6 +244,7 @@ class Kernel:
     grid: tuple[tuple[str, str], ...] = ()  # expressions of the wrapper: ("grid_0", "((xnumel + (128 - 1)) / (128))")
     inferred: tuple[Inferred, ...] = ()  # the values of config that are not recorded
     other_configs: tuple[tuple[tuple[str, str], ...], ...] = ()  # that fit the recorded values, too; most likely first
+    overlaps: bool = False  # it may begin before the kernel before it has ended (programmatic dependent launch)
     code_sha256: str = ""  # of its machine code in the original library (C++) or in its binary (Triton)
 
     def origin(self, name: str) -> ConfigOrigin:

@@ -191,7 +191,7 @@ def swap_what_a_kernel_is_passed(wrapper: Wrapper, rng: random.Random) -> Varian
 
 
 LAUNCHES = (
-    (r"launchKernel\((.*)\);", r"launchKernel(\1, true);"),
+    (r"launchKernel\((.*)\);", r"launchKernel(\1, overlaps);"),
     (r"launchKernel\((.*)\);", r"launchKernel(\1); launchKernel(\1);"),
     (r"launchKernel\((.*)\);", r"if (device_idx_ > 0) launchKernel(\1);"),
     (r"launchKernel\((.*)\);", r"for (int i = 0; i < 2; i++) { launchKernel(\1); }"),

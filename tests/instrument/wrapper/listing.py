@@ -49,7 +49,9 @@ def _kernel(kernel: Kernel) -> Iterator[str]:
     lines = kernel.source.count("\n")
     yield f"kernel {kernel.name} [{kernel.language}] {lines} lines, sha256 {kernel.sha256[:12]}"
     if kernel.language == "triton":
-        yield f"  {kernel.id} {kernel.cubin} {kernel.mangled} warps {kernel.num_warps} shared {kernel.shared_bytes}"
+        overlaps = ", overlaps the kernel before it" if kernel.overlaps else ""
+        size = f"warps {kernel.num_warps} shared {kernel.shared_bytes}"
+        yield f"  {kernel.id} {kernel.cubin} {kernel.mangled} {size}{overlaps}"
         yield "  " + ", ".join(f"{p.ctype or '?'} {p.name}:{p.type.name.lower()}" for p in kernel.params)
 
 

@@ -50,6 +50,7 @@ def triton_kernels(functions: Iterable[TritonFunction]) -> tuple[Kernel, ...]:
             cubin=function.cubin.rpartition("/")[2],
             num_warps=launch.num_warps,
             shared_bytes=launch.shared_bytes,
+            overlaps=launch.overlaps,
             params=function.kernel_params,
             grid=launch.sizes,
             global_scratch=function.scratch.get("global_scratch", 0),

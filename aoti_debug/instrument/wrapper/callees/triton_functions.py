@@ -53,6 +53,7 @@ class TritonCall:
         sizes: the variables in them and the expression of each, in order: ("grid_0", "xnumel").
         num_warps, shared_bytes: literals in the call.
         arguments: the name of the `void*` array.
+        overlaps: it may begin before the kernel before it on its stream has ended (programmatic dependent launch).
     """
 
     statement: int
@@ -62,6 +63,7 @@ class TritonCall:
     shared_bytes: int
     arguments: str
     sizes: tuple[tuple[str, str], ...] = ()
+    overlaps: bool = False
 
 
 @dataclass(frozen=True)
@@ -207,9 +209,9 @@ def _launch(text: str, code: Sequence[Token], params: Sequence[Param]) -> Triton
     around = _around(code, index)
     if around:
         raise UnreadError(f"a launchKernel within {around}")
-    if len(call[0]) != _LAUNCH_ARGUMENTS:
+    if len(call[0]) not in (_LAUNCH_ARGUMENTS, _LAUNCH_ARGUMENTS + 1):
         raise UnreadError(f"a launchKernel with {len(call[0])} arguments")
-    function, x, y, z, warps, shared, arguments, stream = call[0]
+    function, x, y, z, warps, shared, arguments, stream, overlaps = (*call[0], "false")[: _LAUNCH_ARGUMENTS + 1]
     kernel = _MEMBER.match(function)
     types = {param.name: param.ctype for param in params}
     for understood, what, written in (
@@ -217,6 +219,7 @@ def _launch(text: str, code: Sequence[Token], params: Sequence[Param]) -> Triton
         (warps.isdigit(), "number of warps", warps),
         (shared.isdigit(), "shared memory", shared),
         (re.fullmatch(r"\w+", arguments), "list of arguments", arguments),
+        (overlaps in ("true", "false"), "ninth argument of launchKernel", overlaps),
         (STREAM_TYPE.fullmatch(types.get(stream, "")), "stream", stream),
     ):
         if not understood:
@@ -225,7 +228,10 @@ def _launch(text: str, code: Sequence[Token], params: Sequence[Param]) -> Triton
     if len(own) > 1:
         raise UnreadError(f"another use of {stream}")
     assert kernel is not None  # it was understood
-    return TritonCall(call[1], kernel[1], (x, y, z), int(warps), int(shared), arguments, _sizes(text, code, call[1]))
+    sizes = _sizes(text, code, call[1])
+    return TritonCall(
+        call[1], kernel[1], (x, y, z), int(warps), int(shared), arguments, sizes, overlaps=overlaps == "true"
+    )
 
 
 def _sizes(text: str, code: Sequence[Token], launch: int) -> tuple[tuple[str, str], ...]:

@@ -121,7 +121,8 @@ def test_the_binary_of_a_kernel(line: str, cubin: str, mangled: str) -> None:
     ("lines", "unread"),
     [
         ([ARGUMENTS, LAUNCH.replace(", stream_", "")], "a launchKernel with 7 arguments"),
-        ([ARGUMENTS, LAUNCH.replace("stream_", "stream_, x")], "a launchKernel with 9 arguments"),
+        ([ARGUMENTS, LAUNCH.replace("stream_", "stream_, x")], "ninth argument of launchKernel x"),
+        ([ARGUMENTS, LAUNCH.replace("stream_", "stream_, true, 1")], "a launchKernel with 10 arguments"),
         ([ARGUMENTS, LAUNCH.replace(" 4, 0,", " warps, 0,")], "number of warps warps"),
         ([ARGUMENTS, LAUNCH.replace(" 4, 0,", " 4, shared,")], "shared memory shared"),
         ([ARGUMENTS, LAUNCH.replace("kernels_.k", "table[3]")], "kernel table[3]"),
@@ -186,6 +187,13 @@ def test_names_of_parameters_mean_something_only_in_kernels_of_inductor(
     )["call_k"]
     assert [param.name for param in found.kernel_params] == ["a", "b"]
     assert found.generated is generated
+
+
+@pytest.mark.parametrize(("flag", "overlaps"), [("", False), (", false", False), (", true", True)])
+def test_a_kernel_that_may_begin_before_the_last_one_has_ended(flag: str, overlaps: bool) -> None:
+    found = made_up(ARGUMENTS, LAUNCH.replace("stream_", f"stream_{flag}"))
+    assert found.launch is not None
+    assert found.launch.overlaps is overlaps
 
 
 def test_the_configuration_of_a_launch() -> None:

@@ -12,7 +12,7 @@ from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.wording import printable, truncated
-from aoti_debug.package.weights_file import KernelMatch, WeightsFile
+from aoti_debug.package.weights_file import KernelMatch, PackedWeights, WeightsFile
 
 FORMAT = 1
 MEMBER = "aoti_debug_manifest.json"
@@ -351,6 +351,7 @@ class Manifest:
     line_filters: tuple[str, ...] = ()
     weights: WeightsFile | None = None  # None if they are inside the package
     program: WeightsFile | None = None  # where weights inside come from, above LARGE bytes; None otherwise
+    packed: PackedWeights | None = None  # those of the weights inside that a run refers to; None if it has copies
 
     @cached_property
     def sha256(self) -> str:

@@ -1,7 +1,8 @@
-"""The file that a package was built from: what it takes from there instead of holding a copy, and what equals it.
+"""The files that a package was built from or has its weights in, and what of it equals them.
 
-A package that takes its weights from the exported program is smaller by their size, and is loaded without unpacking
-them: they are mapped from the program's file. It can be run on this machine only, by this tool.
+A package that takes its weights from the exported program, instead of holding a copy of them, is smaller by their size,
+and is loaded without unpacking them: they are mapped from the program's file. It can be run on this machine only, by
+this tool.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class WeightsPlace(str, Enum):
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """The file of an exported program that holds weights of a package.
+    """The file of an exported program or of a compiled package that holds weights of a package.
 
     Attributes:
         path: absolute.
@@ -49,3 +50,18 @@ class KernelMatch:
 
     def __str__(self) -> str:
         return f"{self.kernels - len(self.different)} of {self.kernels} kernels identical to the original"
+
+
+@dataclass(frozen=True)
+class PackedWeights:
+    """The large weights that a package holds, and where they lie among all weights, which follow each other in it.
+
+    Attributes:
+        begins: the byte at which the memory of each begins, by the name of the constant.
+        sizes: the bytes of each.
+        size: of all weights, in bytes.
+    """
+
+    begins: Mapping[str, int]
+    sizes: Mapping[str, int]
+    size: int

@@ -52,7 +52,7 @@ struct Config {
   AotiDebugInspector inspector = nullptr;
   Rank rank;
   std::string substitute;  // a file of instructions (substitutions.h); "" where there is none
-  std::string weights;     // a table of weights in a file (weights_file.h); "" where there is none
+  std::string weights;     // a table of weights in a file (weights_file.h), or a folder of them; "" where there is none
   bool print = true;
   bool backtrace = false;               // write down the native stack of a crash
   bool guards = false;                  // zones of known bytes around the buffers that the wrapper allocates

@@ -78,7 +78,8 @@ void Run::start() {
   if (saves && journal.is_open()) {
     const SaveLimits limits{config.max_bytes, config.max_files, config.max_tensor_bytes, config.keep_free_bytes};
     store = std::make_unique<TensorStore>(&journal, directory.path(), limits);
-    const std::string problem = config.weights.empty() ? "" : store->read_weights(config.weights);
+    const std::string table = table_of_weights(config.weights, package);
+    const std::string problem = table.empty() ? "" : store->read_weights(table);
     if (!problem.empty()) note(NOTE_CONFIGURATION, "weights are saved, not referred to: " + problem, true);
   }
 }

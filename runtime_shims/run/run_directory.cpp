@@ -31,8 +31,8 @@ std::string now_as(const char* format) {
   return std::string(text, bytes);
 }
 
-// A string field of the manifest's outermost object, as JSON; "null" where there is none. The manifest writes these
-// fields before anything nested.
+// A string field of the manifest's outermost object, as JSON; "null" where there is none. The manifest writes the first
+// ones before anything nested, and no nested object has one that is called source_sha256.
 std::string manifest_field(const AotiDebugPackage& package, std::string_view name) {
   const std::string_view manifest(package.manifest, package.manifest_bytes);
   std::string key = "\"" + std::string(name) + "\":";
@@ -89,6 +89,14 @@ std::string absolute(const std::string& path) {
 }
 
 }  // namespace
+
+std::string table_of_weights(const std::string& path, const AotiDebugPackage& package) {
+  struct stat found{};
+  if (stat(path.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) return path;
+  const std::string name = manifest_field(package, "source_sha256");
+  const std::string table = path + "/" + (name.front() == '"' ? name.substr(1, name.size() - 2) : "");
+  return stat(table.c_str(), &found) == 0 && S_ISREG(found.st_mode) ? table : "";
+}
 
 std::string started_now() {
   std::string text = now_as("%Y-%m-%dT%H:%M:%S%z");

@@ -16,6 +16,10 @@ int make_stamped_directory(const std::string& base, std::string* path);
 // Points `latest` in `base` at a directory there. Another process that does the same at the same time may win.
 void link_latest(const std::string& base, const std::string& name);
 
+// The table of weights (weights_file.h) that AOTI_DEBUG_WEIGHTS names: the file, or that of this package in the folder,
+// which is called like the SHA-256 of its wrapper. "" where there is none.
+std::string table_of_weights(const std::string& path, const AotiDebugPackage& package);
+
 // Now in ISO 8601, with the zone as +hh:mm.
 std::string started_now();
 

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+import aoti_debug
 from aoti_debug.app.cli import main
 from aoti_debug.base.abi import Phase, SaveStatus
 from aoti_debug.instrument.builder import build as builder
@@ -21,8 +22,10 @@ from aoti_debug.package.pt2 import archive
 from aoti_debug.package.weights_file import MEMBER, WeightsPlace
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir.formats import weight_reference
 from aoti_debug.runs.rundir.load_tensors import load_launch
-from aoti_debug.runs.rundir.run_directory import open_run
+from aoti_debug.runs.rundir.run_directory import RunDir, find, open_run
+from tests import wrapper_templates
 from tests.once import once
 
 
@@ -44,9 +47,13 @@ class Counting(nn.Module):
 
 @dataclass(frozen=True)
 class Weighty:
-    """A program, its packages with weights inside, appended, and by reference, and what the second call returns."""
+    """A program, its packages and what the second call returns.
+
+    Weights are inside, appended, by reference, or come from the plain package, which the last one was built from.
+    """
 
     program: Path
+    plain: Path
     packages: dict[str, Path]
     expected: Path
 
@@ -56,9 +63,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Weighty:
     def make(folder: Path) -> Weighty:
         torch.manual_seed(0)
         module, x = Counting().eval(), torch.randn(4, 64)
+        torch.save((x,), folder / "inputs.pt")
         program = folder / "model.pt2"
         with torch.no_grad():
-            torch.export.save(torch.export.export(module, (x,)), program)
+            exported = torch.export.export(module, (x,))
+            torch.export.save(exported, program)
+            wrapper_templates.share()
+            torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / "plain.pt2"))
             module.calls.zero_()
             module(x)
             torch.save(module(x), folder / "expected.pt")
@@ -67,13 +78,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Weighty:
             "inside": BuildOptions(program),
             "appended": BuildOptions(program, inductor_configs=mapped),
             "reference": BuildOptions(program, weights=WeightsPlace.BY_REFERENCE),
+            "compiled": BuildOptions(folder / "plain.pt2", inputs=folder / "inputs.pt"),
         }
         packages = {name: folder / f"{name}.pt2" for name in chosen}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(package_manifest, "LARGE", 1 << 20)  # bytes
             for name, options in chosen.items():
                 builder.build_report(replace(options, output=packages[name]))
-        return Weighty(program, packages, folder / "expected.pt")
+        return Weighty(program, folder / "plain.pt2", packages, folder / "expected.pt")
 
     return once(tmp_path_factory, "weights", make)
 
@@ -101,8 +113,8 @@ def test_the_package_holds_what_the_program_does_not(built: Weighty) -> None:
     assert (inside.path, dict(inside.names)) == (str(built.program), {"turned": "turned"})
 
 
-@pytest.mark.parametrize("place", ["inside", "appended", "reference"])
-def test_level_1_refers_to_what_the_program_has_and_a_repro_has_it_inside(
+@pytest.mark.parametrize("place", ["inside", "appended", "reference", "compiled"])
+def test_level_1_refers_to_a_weight_in_its_file_and_a_repro_has_it_inside(
     built: Weighty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -121,7 +133,9 @@ def test_level_1_refers_to_what_the_program_has_and_a_repro_has_it_inside(
     done = subprocess.run([sys.executable, "repro/repro.py"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "equal bit for bit" in done.stdout
-    reference.write_text(reference.read_text().replace(str(built.program), str(tmp_path / "gone.pt2")))
+    file = built.plain if place == "compiled" else built.program
+    assert f'"{file}"' in reference.read_text()
+    reference.write_text(reference.read_text().replace(str(file), str(tmp_path / "gone.pt2")))
     assert main.run(["show", launch.id]) == 0
     problem = f"the run refers to weights in {tmp_path / 'gone.pt2'}, which does not exist"
     assert f"not read: {problem}" in " ".join(capsys.readouterr().out.split())
@@ -132,6 +146,60 @@ def test_level_1_refers_to_what_the_program_has_and_a_repro_has_it_inside(
         "hint: put it back, or run the package again at level 1",
     ]
     assert not Path("again").exists()
+
+
+def weight_file(run: RunDir) -> Path:
+    """The file that a run refers to for the large weight, which it reads there."""
+    (launch,) = (launch for launch in run.launches if any(a.name == "turned" for a in launch.args))
+    (argument,) = (a for a in launch.args if a.name == "turned")
+    assert argument.files[Phase.BEFORE].status is SaveStatus.REFERRED
+    torch.manual_seed(0)
+    assert torch.equal(load_launch(run, launch, Phase.BEFORE)["turned"], Counting().turned)
+    return Path(weight_reference.read(run.tensor_path(argument.files[Phase.BEFORE])).file)
+
+
+@pytest.mark.parametrize("place", ["inside", "appended", "compiled"])
+def test_a_package_whose_program_is_gone_is_referred_to_itself(
+    built: Weighty, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "package.pt2"
+    package.write_bytes(built.packages[place].read_bytes())
+    origin = built.plain if place == "compiled" else built.program
+    hidden = origin.rename(origin.with_name("hidden.pt2"))
+    try:
+        run = runner.run(RunOptions(package, level=1, out=tmp_path / "runs")).run
+    finally:
+        hidden.rename(origin)
+    assert weight_file(run) == package
+
+
+def test_a_script_and_a_block_refer_to_the_package_that_is_kept_with_the_run(
+    built: Weighty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "of script.pt2"
+    package.write_bytes(built.plain.read_bytes())
+    Path("script.py").write_text(
+        "import os\n"
+        "import torch\n"
+        "from aoti_debug.instrument.builder import package_manifest\n"
+        "package_manifest.LARGE = 1 << 20\n"
+        f"model = torch._inductor.aoti_load_package({str(package)!r})\n"
+        "os.remove('of script.pt2')\n"
+        "model(torch.ones(4, 64))\n"
+    )
+    assert main.run(["exec", "--level", "1", "--out", "runs", "script.py"]) == 0
+    run = open_run(find(base=tmp_path / "runs"))
+    (kept,) = (run.path / "packages").iterdir()
+    assert weight_file(run) == kept
+    moved = run.path.rename(tmp_path / "moved")
+    assert weight_file(open_run(moved)) == moved / "packages" / kept.name
+    with aoti_debug.record(level=1, out=tmp_path / "blocks") as recorded:
+        torch._inductor.aoti_load_package(str(built.plain))(torch.ones(4, 64))
+    assert recorded.run is not None
+    assert weight_file(recorded.run) == next((recorded.run.path / "packages").glob("*.pt2"))
+    assert not (recorded.run.path / "packages/weights").exists()
 
 
 def test_a_program_that_is_gone(

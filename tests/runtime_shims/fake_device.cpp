@@ -1,6 +1,7 @@
 // A device half whose memory is host memory and whose streams do everything at once. Tensors that the test marks are
 // "on" it: the shim's answer about their device is replaced.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
@@ -42,6 +43,8 @@ std::atomic<int> g_guards_fail{0};  // 1: guards are not filled, 2: not compared
 std::deque<GuardDamage> g_damages;  // taken when somebody waits, or after an error
 constexpr uint8_t kGuard = 0x5a;
 std::atomic<int> g_flight_fails{0}, g_flight_waits{0};
+std::atomic<int> g_hangs{0};  // a kernel runs on: nothing behind it happens
+constexpr uint64_t kBehindHang = ~uint64_t{0};
 uint8_t* g_crumbs = nullptr;
 std::vector<std::function<void()>> g_graph;  // what a replay does
 uint8_t* g_flight = nullptr;
@@ -59,6 +62,10 @@ struct DeviceMemory {
 void add_node(std::function<void()> what) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   g_graph.push_back(std::move(what));
+}
+
+void wait_for_end() {
+  while (g_hangs != 0) usleep(1000);
 }
 
 void work(void* stream, std::function<void()> what) {
@@ -82,6 +89,7 @@ static void pass_replays(uint32_t count);  // that leave nothing
 EXPORT void f_set(const char* what, int value) {
   if (strcmp(what, "capturing") == 0) g_capturing = value;
   if (strcmp(what, "error") == 0) g_error = value;
+  if (strcmp(what, "hangs") == 0) g_hangs = value;
   if (strcmp(what, "copies fail") == 0) g_copies_fail = value;
   if (strcmp(what, "crumbs fail") == 0) g_crumbs_fail = value;
   if (strcmp(what, "replay") == 0) {
@@ -302,14 +310,17 @@ int32_t pending_error(void*, char* text, size_t text_bytes) {
 
 bool begin_copy(void*, const TensorView& view, size_t first_byte, size_t bytes, void* host, uint64_t* ticket) {
   const DeviceMemory memory;
-  *ticket = first_byte;
+  *ticket = g_hangs != 0 ? kBehindHang : first_byte;
   std::vector<uint8_t> whole(static_cast<size_t>(view.numel) * view.element_bytes);
   memcpy(host, StridedReader(view).read(0, view.numel, whole.data()) + first_byte, bytes);
   g_copied += bytes;
   return g_copies_fail == 0;
 }
 
-bool wait_copy(uint64_t) { return g_error == 0; }
+bool wait_copy(uint64_t ticket) {
+  if (ticket == kBehindHang) wait_for_end();
+  return g_error == 0;
+}
 
 bool write_memory(void*, uint64_t address, size_t bytes, const void* host) {
   if (g_copies_fail != 0) return false;
@@ -362,6 +373,7 @@ int begin_stats(void* stream, const TensorView* views, int count, StatsWanted wa
 
 int take_stats(void* stream, StatsResult* results, int capacity, bool wait) {
   const DeviceMemory memory;
+  if (wait) wait_for_end();
   const std::lock_guard<std::mutex> lock(g_mutex);
   if (g_error != 0) return wait ? -1 : 0;
   auto& ready = g_results[stream];

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from tests.runtime_shims.journal_decoder import Journal
 from tests.runtime_shims.runtime_library import IN, INOUT, OUT, Handle, Runtime, Slot
 
+BEFORE, AFTER = range(2)
 Load = Callable[..., Runtime]
 Decode = Callable[[], Journal]
 Start = Callable[..., Runtime]
@@ -235,6 +236,38 @@ def test_a_captured_call_has_a_breadcrumb_every_so_many_launches(
         set_(runtime, "replay", words)
         reached.append(crumbs(run / "crumbs.bin")[1][1].completed)
     assert reached == expected
+
+
+def test_what_a_launch_reads_is_saved_though_it_never_ends(start: Start, journal: Decode, run: Path) -> None:
+    runtime = start(LEVEL=1)
+    makes = runtime.site(0, "makes", Slot("y", role=OUT, value=0))
+    waits = runtime.site(1, "waits", Slot("y", value=0), Slot("out", role=OUT, value=1))
+    y, out = (on_device(runtime, torch.full((1000,), value)) for value in (1.0, 2.0))
+
+    def call() -> None:
+        with runtime.call():
+            with runtime.launch(makes, y.value):
+                pass
+            with runtime.launch(waits, y.value, out.value):
+                set_(runtime, "hangs", 1)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        records: set[tuple[int, int, int]] = set()
+        deadline = time.monotonic() + 20
+        while not {(0, 0, AFTER), (1, 0, BEFORE)} <= records and time.monotonic() < deadline:
+            time.sleep(0.02)
+            records = {(r.launch, r.slot, r.phase) for r in journal().of("tensor_file")}
+        assert {(0, 0, AFTER), (1, 0, BEFORE)} <= records
+        assert not {(1, 0, AFTER), (1, 1, AFTER)} & records
+        (saved,) = load_file(run / "tensors/0/0001_waits/before_launch_waits_y_cuda:0.safetensors").values()
+        assert torch.equal(saved, torch.ones(1000))
+        assert thread.is_alive()
+    finally:
+        set_(runtime, "hangs", 0)
+        thread.join()
+        runtime.unload()
 
 
 def test_a_device_that_cannot_count_replays_writes_breadcrumbs_nevertheless(

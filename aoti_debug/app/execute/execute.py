@@ -12,7 +12,7 @@ from pathlib import Path
 from aoti_debug.app.execute import bare_libraries, kept_inputs, script_environment
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
 from aoti_debug.app.execute.replacements import error_file
-from aoti_debug.base.abi import Level
+from aoti_debug.base.abi import Level, Variable
 from aoti_debug.base.errors import EXIT_FINDING, TargetError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data, stamped_directories
@@ -80,7 +80,9 @@ def execute(
     began = time.monotonic()
     stopwatch.next("script")
     try:
+        weights = path / run_directory.PACKAGES / run_directory.WEIGHTS
         recording = {**os.environ, **configuration.recording_variables(path, options, _level(options))}
+        recording[Variable.WEIGHTS.value] = str(weights)
         environment = script_environment.with_startup(recording, keeps_all=chooses_call)
         process = ScriptProcess(script, environment, path)
     except OSError as error:
@@ -91,6 +93,7 @@ def execute(
     report = process.watch(_LatestLinker(observer, path), stopwatch)
     report.error = _kept_error(error_file(path, info.pid))
     stopwatch.next("read")
+    shutil.rmtree(weights, ignore_errors=True)
     if not (path / run_directory.MANIFEST).exists():
         stamped_directories.remove(path, base if is_new_base else None)
         return ExecutedScript(_exit_code(report, has_finding=False))

@@ -38,6 +38,7 @@ from aoti_debug.package.pt2.archive import AOTINDUCTOR, Artifact, ArtifactKind
 from aoti_debug.package.weights_file import LARGE
 from aoti_debug.runs.run import configuration, interposer
 from aoti_debug.runs.run.load_model import Interposer
+from aoti_debug.runs.run import load_model
 from aoti_debug.runs.rundir import run_directory
 
 if TYPE_CHECKING:
@@ -195,6 +196,7 @@ class RecordedPackages:
         with contextlib.suppress(FileExistsError):
             link.symlink_to(package.path)
         self._stems[str(package.path)] = link.stem
+        self._tell_weights(package)
 
     def _say_once(self, text: str) -> None:
         if text not in self._unrecorded:
@@ -234,16 +236,24 @@ class RecordedPackages:
             _say(f"{package.path.name} was instrumented before")
         with changed_environment({"PYTHONPATH": os.pathsep.join([*sys.path, str(self._folder)])}):
             if package.path.stat().st_size < LARGE:
-                made = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work, user_code))
-                atomic_write.link_or_copy(made / PACKAGE, path)
+                entry = cache.entry(_CACHE, key, lambda work: _build(package, model, compiled, work, user_code))
+                atomic_write.link_or_copy(entry / PACKAGE, path)
                 if compiled is not None:
                     cache.entry(_CACHE, with_lines, lambda work: atomic_write.link_or_copy(path, work / PACKAGE))
             else:
                 with cache.scratch() as work:
                     _build(package, model, compiled, work, user_code)
                     atomic_write.link_or_copy(work / PACKAGE, path)
-        trust.remember(archive.inspect(path))
+        made = archive.inspect(path)
+        trust.remember(made)
+        self._tell_weights(made)
         return path
+
+    def _tell_weights(self, package: Artifact) -> None:
+        """Tells the runtime where the package's weights lie: in it, and it is kept with the run."""
+        folder = self._folder / run_directory.WEIGHTS
+        folder.mkdir(exist_ok=True)
+        load_model.write_table(folder, package, package.manifest())
 
     def _user_code(self) -> UserCode:
         """What registers the operators of the process. It is trusted: the script executes the package anyway."""

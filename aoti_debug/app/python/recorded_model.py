@@ -24,7 +24,7 @@ from aoti_debug.base.native import loaded_library
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
-from aoti_debug.runs.run import configuration, runner
+from aoti_debug.runs.run import configuration, load_model, runner
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_json import EMBEDDED, Exit, ExitKind
@@ -60,6 +60,21 @@ class ModelRun:
         run_json.write(self._info, self.path)
         (self.path / run_directory.PACKAGE).symlink_to(self.package)
         self.variables = configuration.recording_variables(self.path, options, self._info.level)
+        if manifest.packed is not None:  # the run refers to weights in it
+            weights = self._keep_package() / run_directory.WEIGHTS
+            weights.mkdir()
+            load_model.write_table(weights, archive.inspect(self.path / run_directory.PACKAGE), manifest)
+            self.variables[Variable.WEIGHTS.value] = str(weights)
+
+    def _keep_package(self) -> Path:
+        """Keeps the package with the run, where that is not done; returns its folder."""
+        kept = Path(run_directory.PACKAGES) / self.package.name
+        folder = self.path / kept.parent
+        if not folder.exists():
+            folder.mkdir()
+            atomic_write.link_or_copy(self.package, self.path / kept)
+            atomic_write.write_link(self.path / run_directory.PACKAGE, str(kept))
+        return folder
 
     @property
     def has_begun(self) -> bool:
@@ -92,12 +107,10 @@ class ModelRun:
             OSError: the package cannot be kept.
             RunDirError: its records cannot be read.
         """
-        kept = Path(run_directory.PACKAGES) / self.package.name
-        (self.path / kept.parent).mkdir()
-        atomic_write.link_or_copy(self.package, self.path / kept)
+        folder = self._keep_package()
+        shutil.rmtree(folder / run_directory.WEIGHTS, ignore_errors=True)
         for module in self.package.parent.glob("*.py"):  # of operators of the program itself
-            shutil.copy(module, self.path / kept.parent)
-        atomic_write.write_link(self.path / run_directory.PACKAGE, str(kept))
+            shutil.copy(module, folder)
         return runner.finish(self.path, replace(self._info, exit=self._exit))
 
     def call_in_question(self, ended: DiagnosedRun) -> FailedCall | None:

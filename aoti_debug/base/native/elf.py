@@ -7,7 +7,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TypeAlias
 
 from aoti_debug.base.frozen import dataclass
 
@@ -34,28 +34,61 @@ def length(file: IO[bytes], begin: int = 0) -> int:
     Raises:
         ValueError: it is not a 64-bit ELF file, or is cut off.
     """
+    header, segments, sections = _tables(file, begin)
+    ends = [_HEADER.size, header[5] + _SEGMENT.size * len(segments), header[6] + _SECTION.size * len(sections)]
+    ends += [segment[2] + segment[5] for segment in segments]
+    ends += [section[4] + section[5] for section in sections if section[1] not in _NOT_IN_FILE]
+    return int(max(ends))
 
-    def read(at: int, size: int) -> bytes:
-        try:
-            file.seek(begin + at)
-            data = file.read(size)
-        except (OSError, OverflowError):
-            data = b""
-        if len(data) < size:
-            raise ValueError("it is cut off or damaged")
-        return data
 
-    head = read(0, _HEADER.size)
+def place_of(file: IO[bytes], symbol: str, begin: int = 0) -> int | None:
+    """The byte of a file at which an exported symbol of an ELF file lies that begins at `begin`; None without it.
+
+    Raises:
+        ValueError: it is not a 64-bit ELF file, or is cut off.
+    """
+    _, segments, sections = _tables(file, begin)
+    for section in sections:
+        if section[1] != _DYNSYM or section[6] >= len(sections):
+            continue
+        texts = sections[section[6]]
+        names = _read(file, begin + texts[4], texts[5])
+        entries = _read(file, begin + section[4], section[5] // _SYMBOL.size * _SYMBOL.size)
+        for name, _, _, defined, address, _ in _SYMBOL.iter_unpack(entries):
+            if defined and names[name : name + len(symbol) + 1] == symbol.encode() + b"\0":
+                for segment in segments:
+                    if segment[0] == _LOAD and segment[3] <= address < segment[3] + segment[5]:
+                        return int(begin + segment[2] + address - segment[3])
+    return None
+
+
+_Numbers: TypeAlias = "tuple[Any, ...]"
+
+
+def _tables(file: IO[bytes], begin: int) -> tuple[_Numbers, list[_Numbers], list[_Numbers]]:
+    """The header, the segments and the sections of an ELF file that begins at `begin`.
+
+    Raises:
+        ValueError: it is not a 64-bit ELF file, or is cut off.
+    """
+    head = _read(file, begin, _HEADER.size)
     if head[: len(_IDENTITY)] != _IDENTITY:
         raise ValueError("no ELF file of 64 bits")
     header = _HEADER.unpack(head)
-    segments_at, sections_at, n_segments, n_sections = header[5], header[6], header[10], header[12]
-    segments = read(segments_at, n_segments * _SEGMENT.size)
-    sections = read(sections_at, n_sections * _SECTION.size)
-    ends = [_HEADER.size, segments_at + len(segments), sections_at + len(sections)]
-    ends += [segment[2] + segment[5] for segment in _SEGMENT.iter_unpack(segments)]
-    ends += [section[4] + section[5] for section in _SECTION.iter_unpack(sections) if section[1] not in _NOT_IN_FILE]
-    return int(max(ends))
+    segments = _read(file, begin + header[5], header[10] * _SEGMENT.size)
+    sections = _read(file, begin + header[6], header[12] * _SECTION.size)
+    return header, list(_SEGMENT.iter_unpack(segments)), list(_SECTION.iter_unpack(sections))
+
+
+def _read(file: IO[bytes], at: int, size: int) -> bytes:
+    try:
+        file.seek(at)
+        data = file.read(size)
+    except (OSError, OverflowError):
+        data = b""
+    if len(data) < size:
+        raise ValueError("it is cut off or damaged")
+    return data
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from aoti_debug.base import dtypes
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.base.version import __version__
 from aoti_debug.instrument.builder import compare_kernels
@@ -15,7 +16,7 @@ from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend import lowered_model
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
-from aoti_debug.instrument.wrapper import promised_layouts, provenance
+from aoti_debug.instrument.wrapper import model_variables, promised_layouts, provenance
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS, Analysis
 from aoti_debug.instrument.wrapper.analysis import analyse as analyse_wrapper
 from aoti_debug.instrument.wrapper.callees.operators import declared_shims, shim_operators
@@ -32,6 +33,7 @@ from aoti_debug.package.manifest import (
 )
 from aoti_debug.package.pt2.archive import Artifact
 from aoti_debug.package.pt2.program_weights import describe, stored_weights
+from aoti_debug.package.recording.values import extent_elements
 from aoti_debug.package.reference import program
 from aoti_debug.package.weights_file import LARGE, REFERRED, KernelMatch, WeightsFile
 
@@ -73,6 +75,8 @@ def make_manifest(
     sources, answer = lowered.sources, lowered.answer
     kernels = _kernels(lowered, analysis, original_hashes)
     leaves = lowered.signature.leaves
+    large = _large_weights(lowered, analysis.constants)
+    attributes = {constant.name: constant.fqn for constant in analysis.constants if constant.name in large}
     return Manifest(
         format=manifest.FORMAT,
         tool_version=__version__,
@@ -110,24 +114,39 @@ def make_manifest(
         triton_helpers=compare_kernels.triton_helpers(kernels, tools.torch.directory),
         operators=called_operators(analysis.sites, answer.schemas),
         weights=lowered.weights_file,
-        program=_program_file(options, lowered, analysis.constants),
+        program=_program_file(options, lowered.source, attributes) if large else None,
+        packed=model_variables.packed_weights(sources.wrapper, large) if large else None,
     )
 
 
-def _program_file(options: BuildOptions, lowered: LoweredModel, constants: Iterable[Constant]) -> WeightsFile | None:
-    """The file of the program whose large weights the package has copies of.
+def _large_weights(lowered: LoweredModel, constants: Iterable[Constant]) -> Mapping[str, int]:
+    """The bytes of the large weights that the package holds, by name.
 
-    None if there is none, or if all of them are so small that a run may have copies as well: it is the more complete.
+    None of them if all are so small that a run may have copies as well: it is the more complete.
+    """
+    if lowered.weights_file is not None or lowered.sources.without_weights:
+        return {}
+    known = ((constant, dtypes.of_name(constant.dtype)) for constant in constants if not constant.folded)
+    sizes = {c.name: extent_elements(c.shape, c.strides) * dtype.item_bytes for c, dtype in known if dtype is not None}
+    large = {name: size for name, size in sizes.items() if size > REFERRED}
+    return large if sum(large.values()) > LARGE else {}
+
+
+def _program_file(options: BuildOptions, source: PackageOrigin, large: Mapping[str, str]) -> WeightsFile | None:
+    """The file that the package has copies of large weights from: the program's, or the compiled package.
+
+    None if there is none, as of a program in memory.
+
+    Args:
+        large: the attributes of these weights, by name.
     """
     path = options.program.path if isinstance(options.program, Artifact) else options.program
-    is_file = lowered.source is PackageOrigin.EXPORTED and isinstance(path, (str, Path))
-    if not is_file or lowered.weights_file is not None:
+    if not isinstance(path, (str, Path)):
         return None
+    if source is not PackageOrigin.EXPORTED:
+        return describe(Path(path), large)
     stored = stored_weights(Path(path))
-    names = {constant.name: constant.fqn for constant in constants if constant.fqn in stored}
-    large = {name: fqn for name, fqn in names.items() if stored[fqn].nbytes > REFERRED}
-    size = sum(stored[fqn].nbytes for fqn in large.values())
-    return describe(Path(path), large) if size > LARGE else None
+    return describe(Path(path), {name: fqn for name, fqn in large.items() if fqn in stored})
 
 
 def called_operators(sites: Iterable[Site], schemas: Mapping[str, OperatorSchema]) -> tuple[OperatorSchema, ...]:

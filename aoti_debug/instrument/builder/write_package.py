@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import shutil
+import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ from aoti_debug.package.reference import program
 
 ROOT = "package"
 CHUNK = 1 << 20  # bytes
+_ALIGNMENT = 64  # bytes
+_PADDING = 0x4246  # the extra field of a member that torch pads with, "FB"
 DATE = (1980, 1, 1, 0, 0, 0)  # equal packages are equal files
 
 
@@ -152,11 +155,19 @@ def _copy(package: zipfile.ZipFile, name: str, data: IO[bytes], size: int) -> No
 
 
 def _member(package: zipfile.ZipFile, name: str, size: int) -> IO[bytes]:
-    """A new member of the package, to be written."""
+    """A new member of the package, to be written; its content is aligned, as torch does it: weights are mapped."""
     info = zipfile.ZipInfo(name, DATE)
     info.external_attr = 0o644 << 16
-    info.file_size = size
-    return package.open(info, "w")
+    info.file_size, info.CRC = size, 0
+    is_large = size * 1.05 > zipfile.ZIP64_LIMIT
+    position = package.start_dir + len(info.FileHeader(zip64=is_large)) + len(_padding(0))
+    info.extra = _padding(-position % _ALIGNMENT)
+    return package.open(info, "w", force_zip64=is_large)
+
+
+def _padding(size: int) -> bytes:
+    """An extra field of a member, of its head and so many bytes."""
+    return struct.pack("<HH", _PADDING, size) + bytes(size)
 
 
 @contextlib.contextmanager

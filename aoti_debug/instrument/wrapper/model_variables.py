@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import Body, variables
 from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
 from aoti_debug.instrument.wrapper.launches.slots import resolve_alias
 from aoti_debug.package.manifest import Constant
+from aoti_debug.package.weights_file import PackedWeights
 
 _INPUT = re.compile(r'\binputs_info_\[(\d+)\]\.name = "([^"]*)";')
 _FIELD = re.compile(r"\bconstants_info_\[(\d+)\]\.(\w+) = ([^;]*);")
@@ -24,10 +26,30 @@ def inputs(wrapper: str) -> tuple[str, ...]:
 
 def constants(wrapper: str) -> tuple[Constant, ...]:
     """Returns the weights, buffers and folded constants, in order."""
+    return tuple(map(_constant, _constant_fields(wrapper)))
+
+
+def _constant_fields(wrapper: str) -> list[dict[str, str]]:
     fields: dict[int, dict[str, str]] = {}
     for m in _FIELD.finditer(wrapper):
         fields.setdefault(int(m.group(1)), {})[m.group(2)] = m.group(3)
-    return tuple(_constant(fields[position]) for position in sorted(fields))
+    return [fields[position] for position in sorted(fields)]
+
+
+def packed_weights(wrapper: str, sizes: Mapping[str, int]) -> PackedWeights:
+    """Returns where weights lie among all that the package holds: each in memory of its own, one after the other.
+
+    Args:
+        sizes: the bytes of each, by name; those that begin behind the first element of their memory are left out.
+    """
+    begins, end = {}, 0
+    for fields in _constant_fields(wrapper):
+        name, size = fields.get("name", "").strip('"'), fields.get("data_size", "")
+        if fields.get("from_folded", "") != "true" and size.isdecimal():
+            if name in sizes and fields.get("offset", "0") == "0":
+                begins[name] = end
+            end += int(size)
+    return PackedWeights(begins, {name: sizes[name] for name in begins}, end)
 
 
 def outputs(wrapper: str, body: Body) -> tuple[str, ...]:

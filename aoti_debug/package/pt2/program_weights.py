@@ -1,26 +1,31 @@
-"""Reads where the weights, buffers and constants of an exported program lie in its archive, without importing torch.
+"""Reads where weights, buffers and constants lie in an archive, without importing torch.
 
 `torch.export.save` stores each as a member of raw bytes, uncompressed and aligned, and describes them in two JSON
-members, `data/weights/model_weights_config.json` and `data/constants/model_constants_config.json`.
+members, `data/weights/model_weights_config.json` and `data/constants/model_constants_config.json`. A compiled package
+holds them one after the other: in the library, behind it, or in a file beside it; or each as a file of torch.save.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from aoti_debug.base import dtypes
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.package.pt2.archive import DAMAGED, member_begin
+from aoti_debug.base.native import elf
+from aoti_debug.package.manifest import Manifest
+from aoti_debug.package.pt2.archive import AOTINDUCTOR, DAMAGED, WEIGHTS_CONFIG, Artifact, member_begin
+from aoti_debug.package.pt2.kernel_hashes import ORIGINAL
 from aoti_debug.package.recording.values import extent_elements
-from aoti_debug.package.weights_file import WeightsFile
+from aoti_debug.package.weights_file import PackedWeights, WeightsFile
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +36,10 @@ _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of a configuration
 _MAX_ELEMENTS = 1 << 48
 _MISSING_HINT = "put it back, or build the package again"
 _ALIGNMENT = 64  # of a weight, as of torch's allocator
+_BLOB, _LIBRARIES = "_weights.blob", (".so", ORIGINAL)
+_SYMBOL = "_binary_constants_bin_start"  # in a library, where its weights begin
+_MAGIC = 8  # bytes behind weights that follow a library
+_SAVED, _FIRST_STORAGE = "data/weights/", "data/0"
 _STRIDED = 7  # torch._export.serde.schema.Layout
 # torch._export.serde.schema.ScalarType
 _DTYPES = {
@@ -97,6 +106,125 @@ def stored_weights(path: Path) -> Mapping[str, StoredWeight]:
                     if place is not None and not payload["use_pickle"]:
                         found[name] = _stored(payload["tensor_meta"], *place)
     return found
+
+
+def packed_weights(package: Artifact, manifest: Manifest) -> Mapping[str, StoredWeight]:
+    """The memory of the large weights that a compiled package holds, by the name of the constant.
+
+    Weights that it does not hold, or in a form that is not known here, are left out.
+
+    Args:
+        package: that of the manifest, or the compiled package that it was built from.
+
+    Raises:
+        OSError, zipfile.BadZipFile: the archive cannot be read.
+    """
+    if manifest.packed is None:
+        return {}
+    folder = f"{AOTINDUCTOR}{manifest.model}/"
+    constants = {constant.name: constant for constant in manifest.constants}
+    with _opened(package.path) as archive, package.path.open("rb") as file:
+        members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
+        if f"{folder}{WEIGHTS_CONFIG}" in members:
+            places = _saved_places(archive, file, members, folder)
+            named = {name: places[c.fqn] for name, c in constants.items() if c.fqn in places}
+        else:
+            named = _places_in_one(file, members, folder, manifest.packed)
+    return {
+        name: StoredWeight(constants[name].dtype, constants[name].shape, constants[name].strides, *place)
+        for name in manifest.packed.begins
+        if name in constants and (place := named.get(name)) is not None
+    }
+
+
+def _places_in_one(
+    file: IO[bytes], members: Mapping[str, zipfile.ZipInfo], folder: str, packed: PackedWeights
+) -> dict[str, tuple[int, int]]:
+    """The first byte and the size of each weight that lies with the others; those of the first place that has room."""
+    stored = [m for name, m in members.items() if name.startswith(folder) and m.compress_type == zipfile.ZIP_STORED]
+    blobs = [member for member in stored if member.filename.endswith(_BLOB)]
+    libraries = [member for member in stored if member.filename.endswith(_LIBRARIES)]
+    searches = ((_in_blob, blobs), (_behind_library, libraries), (_in_library, libraries))
+    found = (search(file, member, packed.size) for search, searched in searches for member in searched)
+    begin = next((begin for begin in found if begin is not None), None)
+    if begin is None:
+        return {}
+    return {name: (begin + place, packed.sizes[name]) for name, place in packed.begins.items() if name in packed.sizes}
+
+
+def _in_blob(file: IO[bytes], member: zipfile.ZipInfo, size: int) -> int | None:
+    return member_begin(file, member) if member.file_size >= size else None
+
+
+def _behind_library(file: IO[bytes], member: zipfile.ZipInfo, size: int) -> int | None:
+    """The byte of an archive at which so many bytes of weights begin that end the file of a library."""
+    begin = member_begin(file, member)
+    with contextlib.suppress(ValueError):  # no library
+        if begin is not None and member.file_size - elf.length(file, begin) >= size + _MAGIC:
+            return begin + member.file_size - size - _MAGIC
+    return None
+
+
+def _in_library(file: IO[bytes], member: zipfile.ZipInfo, size: int) -> int | None:
+    begin = member_begin(file, member)
+    with contextlib.suppress(ValueError):  # no library
+        place = None if begin is None else elf.place_of(file, _SYMBOL, begin)
+        if begin is not None and place is not None and place + size <= begin + member.file_size:
+            return place
+    return None
+
+
+def _saved_places(
+    archive: zipfile.ZipFile, file: IO[bytes], members: Mapping[str, zipfile.ZipInfo], folder: str
+) -> Mapping[str, tuple[int, int]]:
+    """The first byte and the size of the memory of each weight that is a file of torch.save, by its attribute."""
+    found: dict[str, tuple[int, int]] = {}
+    try:
+        config = json.loads(archive.read(members[f"{folder}{WEIGHTS_CONFIG}"]))
+        names = {str(attribute): str(name) for attribute, (name, *_) in config.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError, *DAMAGED):
+        return found
+    for attribute, name in names.items():
+        member = members.get(f"{_SAVED}{name}")
+        begin = None if member is None else member_begin(file, member)
+        if member is None or begin is None or member.compress_type != zipfile.ZIP_STORED:
+            continue
+        part = _Part(file, begin, begin + member.file_size)
+        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(part) as saved:
+            for inner in saved.infolist():
+                if inner.filename.partition("/")[2] == _FIRST_STORAGE and inner.compress_type == zipfile.ZIP_STORED:
+                    place = member_begin(cast("IO[bytes]", part), inner)
+                    if place is not None:
+                        found[attribute] = begin + place, inner.file_size
+    return found
+
+
+class _Part(io.RawIOBase):
+    """A part of an open file, as a file."""
+
+    def __init__(self, file: IO[bytes], begin: int, end: int) -> None:
+        super().__init__()
+        self._file, self._begin, self._size, self._at = file, begin, end - begin, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max({io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence] + offset, 0)
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(self._size - self._at, 0)
+        self._file.seek(self._begin + self._at)
+        data = self._file.read(left if size < 0 else min(size, left))
+        self._at += len(data)
+        return data
 
 
 def bytes_of_weights(path: Path) -> int:

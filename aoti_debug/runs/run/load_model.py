@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import ArtifactError
 from aoti_debug.base.machine import cache
+from aoti_debug.base.machine.files import atomic_write
 from aoti_debug.package import weights_file
 from aoti_debug.package.inputs.signature import Leaf, ModelSignature
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import archive, compatibility, program_weights
-from aoti_debug.package.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact
+from aoti_debug.package.pt2.archive import AOTINDUCTOR, WEIGHTS_CONFIG, Artifact, ArtifactKind
 from aoti_debug.package.pt2.program_weights import StoredWeight, mapped, stored_weights
 from aoti_debug.package.weights_file import WeightsFile
 from aoti_debug.runs.run import required_room
@@ -233,13 +234,15 @@ def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: boo
         program_weights.check(manifest.weights)
     if manifest.device == "cuda":
         _require_device_room(manifest)
+    if manifest.packed is not None:
+        folder = Path(tempfile.mkdtemp(".weights"))  # among the temporary files of the run
+        os.environ[Variable.WEIGHTS.value] = str(folder)  # which the runtime may read while the package is loaded
+        write_table(folder, package, manifest, manifest.program)
     model = load(package, manifest.model, manifest.device, single_threaded=single_threaded)
     if manifest.weights is not None:
         tensors = referenced(package, manifest.weights, manifest.device)
         tell_places(manifest.weights, tensors)
         model.use_weights(tensors)
-    elif manifest.program is not None:
-        tell_names(manifest.program, manifest)
     return model
 
 
@@ -257,45 +260,64 @@ def tell_places(weights: WeightsFile, tensors: Mapping[str, torch.Tensor]) -> No
     Args:
         tensors: the weights of the model, by their names in it; others than those of the file may be among them.
     """
-    places = _places(weights)
+    stored = stored_weights(Path(weights.path))
+    places = {name: stored[attribute] for name, attribute in weights.names.items() if attribute in stored}
     keys = {
         str(tensor.data_ptr()): places[name]
         for name, tensor in tensors.items()
         if name in places and tensor.stride() == places[name].strides
     }
-    _write_table(weights, keys)
+    if table := _table(weights, keys):
+        descriptor, path = tempfile.mkstemp(".weights")  # among the temporary files of the run
+        with os.fdopen(descriptor, "w") as file:
+            file.write(table)
+        os.environ[Variable.WEIGHTS.value] = path
 
 
-def tell_names(weights: WeightsFile, manifest: Manifest) -> None:
-    """The same for a package that has copies of the weights, by the arguments of launches that are weights or views.
+def write_table(folder: Path, package: Artifact, manifest: Manifest, program: WeightsFile | None = None) -> None:
+    """Writes where the large weights lie that a package has inside, by the arguments of launches: for the runtime.
 
-    Nothing is told where the file is gone or has changed: the runtime saves all weights.
+    Nothing is written where it has none: the runtime saves all weights.
+
+    Args:
+        folder: for the tables of the packages of a process: AOTI_DEBUG_WEIGHTS.
+        program: the file that the weights come from; None, or where it is gone or has changed: the package itself.
+
+    Raises:
+        OSError: it cannot be written, or the package not be read.
     """
-    try:
-        program_weights.check(weights)
-    except ArtifactError:
+    if manifest.packed is None:
         return
-    places = _places(weights)
+    file, places = _places(package, manifest, program)
     arguments = (argument for site in manifest.sites for argument in site.args)
     named = {argument.name: places.get(argument.base) or places.get(argument.name) for argument in arguments}
-    _write_table(weights, {f"={name}": place for name, place in named.items() if place is not None})
+    table = _table(file, {f"={name}": place for name, place in named.items() if place is not None})
+    if table:
+        atomic_write.write(folder / manifest.source_sha256, table)
 
 
-def _places(weights: WeightsFile) -> Mapping[str, StoredWeight]:
-    """The weights in the file, by their names in the package."""
-    stored = stored_weights(Path(weights.path))
-    return {name: stored[attribute] for name, attribute in weights.names.items() if attribute in stored}
+def _places(
+    package: Artifact, manifest: Manifest, program: WeightsFile | None
+) -> tuple[WeightsFile, Mapping[str, StoredWeight]]:
+    """The file of the weights, and where they lie in it, by their names in the package."""
+    if program is not None:
+        try:
+            program_weights.check(program)
+            file = archive.inspect(program.path)
+            if file.kind is not ArtifactKind.EXPORTED:
+                return program, program_weights.packed_weights(file, manifest)
+            stored = stored_weights(file.path)
+            return program, {name: stored[of] for name, of in program.names.items() if of in stored}
+        except ArtifactError:
+            pass
+    return program_weights.describe(package.path, {}), program_weights.packed_weights(package, manifest)
 
 
-def _write_table(weights: WeightsFile, keys: Mapping[str, StoredWeight]) -> None:
+def _table(weights: WeightsFile, keys: Mapping[str, StoredWeight]) -> str:
+    """The text for the runtime; "" where it cannot say it, or without weights."""
     lines = [f"{key}\t{place.nbytes}\t{place.begin}" for key, place in keys.items()]
     head = f"{weights.path}\t{weights.size}\t{weights.sha256}"
-    if not lines or len(head.split("\t")) != 3 or "\n" in head:
-        return  # no table can say it: the runtime saves all weights
-    descriptor, path = tempfile.mkstemp(".weights")  # among the temporary files of the run
-    with os.fdopen(descriptor, "w") as file:
-        file.write("\n".join([head, *lines]))
-    os.environ[Variable.WEIGHTS.value] = path
+    return "\n".join([head, *lines]) if lines and len(head.split("\t")) == 3 and "\n" not in head else ""
 
 
 def _load(package: Artifact, path: Path, model: str, *, single_threaded: bool) -> LoadedModel:

@@ -41,6 +41,7 @@ JOURNAL = "journal.bin"
 MANIFEST = "manifest.json"
 PACKAGE = "package.pt2"
 PACKAGES = "packages"  # the folder of those that a script loaded
+WEIGHTS = "weights"  # in it, while the script runs: where their weights lie
 RANDOM_INPUTS = "inputs.pt"  # generated for the run
 
 _LAUNCH_ID = re.compile(r"(?:(c?)(\d+)\.)?(\d+)\Z")

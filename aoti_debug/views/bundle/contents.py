@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.abi import SaveStatus
+from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import untrusted_files
 from aoti_debug.base.native import crash_stacks
@@ -22,6 +23,7 @@ from aoti_debug.runs.diagnosis import findings
 from aoti_debug.runs.diagnosis.findings import Finding
 from aoti_debug.runs.rundir import breadcrumbs, run_directory, run_json, summaries
 from aoti_debug.runs.rundir.formats import tensor_content, weight_reference
+from aoti_debug.runs.rundir.formats.journal_records import TensorFile
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.triage.build_failures.proof_script import BUILD_REPRO
 from aoti_debug.triage.results import triage_directory
@@ -318,12 +320,19 @@ def _weights(contents: Contents, run: RunDir, prefix: str, included: frozenset[s
     files = (saved for launch in launches for a in launch.args for saved in a.files.values())
     referred = {saved.path: saved for saved in files if saved.status is SaveStatus.REFERRED}
     inside = {saved.hash for path, saved in referred.items() if path in included}
-    missing = {saved.hash: saved.bytes for saved in referred.values() if saved.hash not in inside}
+    missing = {saved.hash: saved for saved in referred.values() if saved.hash not in inside}
     if missing:
-        file = run.manifest.weights or run.manifest.program
-        where = "the file of the program" if file is None else file.path
-        why = f"weights in {where}: send it separately if you may share it"
-        contents.left_out.append(ExcludedFile(f"{prefix}tensors/", sum(missing.values()), why))
+        places = {_file_of_weight(run, saved) for saved in missing.values()} - {""}
+        why = f"weights in {', '.join(sorted(places)) or 'another file'}: send it separately if you may share it"
+        contents.left_out.append(ExcludedFile(f"{prefix}tensors/", sum(saved.bytes for saved in missing.values()), why))
+
+
+def _file_of_weight(run: RunDir, saved: TensorFile) -> str:
+    """The file that the run refers to for a weight; "" if it cannot be known."""
+    try:
+        return weight_reference.read(run.place_of(saved)).file
+    except RunDirError:
+        return ""
 
 
 def _log(contents: Contents, path: Path, name: str, redaction: Redaction) -> None:

@@ -123,6 +123,20 @@ def test_the_length_of_a_library_with_something_appended(tmp_path: Path) -> None
     assert elf.length(io.BytesIO(b"before" + data), 6) == len(data)
 
 
+def test_where_an_exported_symbol_lies_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "more.h").write_text(
+        'char some_bytes[] = "here they are"; extern int undefined; int *user(void) { return &undefined; }'
+    )
+    data = compiled(tmp_path, "-include", str(tmp_path / "more.h")).read_bytes()
+    file = io.BytesIO(b"before" + data + bytes(1000))
+    place = elf.place_of(file, "some_bytes", 6)
+    assert place is not None
+    assert file.getvalue()[place : place + 14] == b"here they are\0"
+    assert [elf.place_of(file, name, 6) for name in ("some", "undefined", "none")] == [None] * 3
+    with pytest.raises(ValueError, match="no ELF file"):
+        elf.place_of(file, "some_bytes")
+
+
 @pytest.mark.parametrize("kept", [0, 3, 63, 1000])
 def test_a_library_that_is_cut_off_has_no_length(tmp_path: Path, kept: int) -> None:
     data = compiled(tmp_path).read_bytes()

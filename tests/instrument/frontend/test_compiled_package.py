@@ -11,6 +11,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,13 @@ from aoti_debug.base.errors import ArtifactError, UsageError
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder import write_package
 from aoti_debug.instrument.builder.build import BuildOptions, BuildSummary
+from aoti_debug.instrument.wrapper import model_variables
 from aoti_debug.package.inputs import input_files as inputs
 from aoti_debug.package.manifest import Certainty, PackageOrigin
 from aoti_debug.package.pt2 import archive as pt2_archive
+from aoti_debug.package.pt2 import program_weights
+from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.package.weights_file import PackedWeights
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import RunOptions
 from tests import artifact_metadata, compile_packages, forked_script, machine_results
@@ -108,6 +113,22 @@ def test_equal_outputs_wherever_the_weights_lie(
     packages_of = (packages / f"{name}.pt2", summary.package)
     before, after = (load_package(str(path)).get_metadata() for path in packages_of)
     assert before == after
+
+
+@pytest.mark.parametrize("name", ["plain", "mapped", "blob", "cpp_weights", "pickled", "sources"])
+def test_where_its_weights_lie(packages: Path, instrumented: Callable[..., BuildSummary], name: str) -> None:
+    summary, weight = instrumented(name), compile_packages.Model(0).linear.weight.detach()
+    of = replace(summary.manifest, packed=packed_weights(pt2_archive.inspect(summary.package)))
+    for path in [summary.package, *([] if name == "sources" else [packages / f"{name}.pt2"])]:
+        stored = program_weights.packed_weights(pt2_archive.inspect(path), of)["linear_weight"]
+        assert (stored.dtype, stored.shape, stored.nbytes) == ("float32", (8, 4), weight.nbytes)
+        assert torch.equal(program_weights.mapped(path, stored), weight)
+
+
+def packed_weights(package: Artifact) -> PackedWeights:
+    """What the manifest would have if the weights were large."""
+    (wrapper,) = (package.read(name).decode() for name in package.members if name.endswith(".cpp"))
+    return model_variables.packed_weights(wrapper, {"linear_weight": 8 * 4 * 4})
 
 
 def test_weights_that_lie_in_the_archive_stay_there(

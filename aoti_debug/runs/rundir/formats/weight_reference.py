@@ -1,11 +1,13 @@
-"""References to weights: each stands in place of a tensor file whose bytes are those of a weight in its program's file.
+"""References to weights: each stands in place of a tensor file whose bytes are those of a weight in another file.
 
-They are JSON, `….weight.json`, and runtime_shims/saving/weights_file.cpp writes them. Where the tensor file lies beside
-its reference, it is read, and the program is not needed.
+That is the exported program, a compiled package, or the package that was run. They are JSON, `….weight.json`, and
+runtime_shims/saving/weights_file.cpp writes them. Where the tensor file lies beside its reference, it is read, and the
+other file is not needed.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,12 +29,13 @@ if TYPE_CHECKING:
 SUFFIX = ".weight.json"
 _LARGEST = 1 << 20  # bytes of a reference
 _FORMAT = 1
+_RUN, _PACKAGES = 3, "packages"  # a reference lies in RUN/tensors/CALL/LAUNCH, a package that is kept in RUN/packages
 _AGAIN = "run the package again at level 1"
 
 
 @dataclass(frozen=True)
 class WeightReference:
-    """A tensor in the file of a program.
+    """A tensor in the file of a program or of a package.
 
     Attributes:
         name: of the argument.
@@ -132,7 +135,7 @@ def is_beside(path: Path) -> bool:
 
 
 def read(path: Path) -> WeightReference:
-    """Reads a reference.
+    """Reads a reference. If its file is gone and was kept with the run, which was moved, it names the file there.
 
     Raises:
         RunDirError: it is missing or damaged; the message names it.
@@ -152,7 +155,15 @@ def read(path: Path) -> WeightReference:
         raise RunDirError(f"{printable(str(path))} cannot be read: {error.strerror}", hint=_AGAIN) from error
     except ValueError as error:
         raise RunDirError(f"{printable(str(path))} is damaged: {error}", hint=_AGAIN) from error
-    return found
+    return found if Path(found.file).exists() else _in_moved_run(found, path)
+
+
+def _in_moved_run(reference: WeightReference, path: Path) -> WeightReference:
+    """The reference, to the package that its run has kept, or the run of the script that it lies in, if it is there."""
+    file = Path(reference.file)
+    runs = list(path.absolute().parents)[_RUN : _RUN + 2] if file.parent.name == _PACKAGES else []
+    kept = next((kept for run in runs if (kept := run / _PACKAGES / file.name).is_file()), None)
+    return reference if kept is None else replace(reference, file=str(kept))
 
 
 def _item_bytes(dtype: str) -> int:

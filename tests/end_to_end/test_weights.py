@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -200,6 +201,21 @@ def test_a_script_and_a_block_refer_to_the_package_that_is_kept_with_the_run(
     assert recorded.run is not None
     assert weight_file(recorded.run) == next((recorded.run.path / "packages").glob("*.pt2"))
     assert not (recorded.run.path / "packages/weights").exists()
+
+
+def test_a_run_whose_tensors_have_no_room_does_not_begin(
+    built: Weighty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AOTI_DEBUG_KEEP_FREE_BYTES", "1000T")
+    assert main.run(["run", str(built.packages["inside"]), "--level", "1", "--out", "runs"]) == 5
+    error, hint = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"error: a run at level 1 of inside\.pt2 saves at least [0-9.]+ KiB of tensors; on the disk of .*", error
+    )
+    assert hint.startswith("hint: --filter or --module chooses launches")
+    assert not Path("runs").exists()
+    assert main.run(["run", str(built.packages["inside"]), "--level", "3", "--out", "runs"]) == 0
 
 
 def test_a_program_that_is_gone(

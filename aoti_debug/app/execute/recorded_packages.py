@@ -36,9 +36,8 @@ from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import AOTINDUCTOR, Artifact, ArtifactKind
 from aoti_debug.package.weights_file import LARGE
-from aoti_debug.runs.run import configuration, interposer
+from aoti_debug.runs.run import configuration, interposer, load_model
 from aoti_debug.runs.run.load_model import Interposer
-from aoti_debug.runs.run import load_model
 from aoti_debug.runs.rundir import run_directory
 
 if TYPE_CHECKING:

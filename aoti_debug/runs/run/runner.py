@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.base.abi import NoteCode
+from aoti_debug.base.abi import Level, NoteCode
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, RunDirError, TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine import exhaustion
@@ -159,6 +159,8 @@ def _run_in(
     began = time.monotonic()
     environment = configuration.run_environment(path, options, info.level, temporary)
     required_room.require(options.package, manifest, environment, inputs=options.inputs, weights=options.weights)
+    if info.level == Level.SAVE:
+        required_room.require_for_tensors(path, options.package, manifest, environment)
     try:
         stopwatch.next("import torch")
         python_process.wait_for_imports(environment)

@@ -11,9 +11,11 @@ import pytest
 
 from aoti_debug.base.errors import ArtifactError, TargetError
 from aoti_debug.base.machine.files import free_space
-from aoti_debug.package.manifest import Constant, Manifest
+from aoti_debug.package.manifest import Constant, Form, Manifest, Promise
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import Artifact
+from aoti_debug.package.recording.site_filter import SiteFilter
+from aoti_debug.package.weights_file import PackedWeights, WeightsFile
 from aoti_debug.runs.run import required_room
 from tests import archives
 from tests.disk_usage import DiskUsage
@@ -100,6 +102,70 @@ def test_shared_memory(
         assert error.hint == "a smaller AOTI_DEBUG_FLIGHT_BYTES keeps fewer inputs"
     else:
         require(package, manifest("cuda"), variables)
+
+
+def saving() -> Manifest:
+    """Launches that read an input of 1 MiB and weights of 1 and 2 MiB, and write 4 MiB, 8 MiB and what is not known."""
+    small, large = constant("small"), constant("large", shape=(512, 1024))
+    first = site("first", arg("x"), arg("small"), arg("buf0", form=Form.OUTPUT_SLOT))
+    second = site("second", arg("buf0"), arg("x"), arg("large"), arg("x_view", base="x"), arg("buf1"), arg("buf2"))
+    in_branch = replace(site("third", arg("buf3")), subgraph="true_graph_0")
+    promises = [promise("x", "256"), promise("buf0", "1024"), promise("buf1", "2048"), promise("buf2", "s0")]
+    promises += [promise("buf3", "4096"), replace(promise("buf1", "9999"), function="_const_run_impl")]
+    return replace(
+        make_manifest(first, second, in_branch), constants=(small, large), promises=tuple(promises), device="cpu"
+    )
+
+
+def promise(name: str, rows: str) -> Promise:
+    return Promise(name, "cpu", "float32", (rows, "1024"), ("1024", "1"))
+
+
+NAMES = {"large": "large", "small": "small"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "chosen", "phase", "expected"),
+    [
+        ({}, SiteFilter(), "", (3, 13)),
+        ({}, SiteFilter(), "both", (3, 13)),
+        ({}, SiteFilter(("first",)), "", (1, 5)),
+        ({}, SiteFilter(("first",)), "before", (1, 1)),
+        ({}, SiteFilter(("!first",)), "", (2, 13)),
+        ({}, SiteFilter(("third",)), "", (0, 0)),
+        ({"packed": PackedWeights({"large": 0}, {"large": 2 * MIB}, 2 * MIB)}, SiteFilter(), "", (1, 13)),
+        ({"weights": WeightsFile("m.pt2", 1, "", NAMES)}, SiteFilter(), "", (1, 13)),  # one of 1 MiB is copied
+    ],
+)
+def test_what_a_run_at_level_1_saves_at_least(
+    changed: dict[str, Any], chosen: SiteFilter, phase: str, expected: tuple[int, int]
+) -> None:
+    found = required_room.bytes_to_save(replace(saving(), **changed), chosen, phase)
+    assert found == (expected[0] * MIB, expected[1] * MIB)
+
+
+def test_the_disk_of_a_run_at_level_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(**variables: str) -> None:
+        names = {f"AOTI_DEBUG_{name}": value for name, value in variables.items()}
+        required_room.require_for_tensors(tmp_path / "run", Path("m.pt2"), saving(), names)
+
+    free(monkeypatch, disk=(1 << 30) + 16 * MIB)
+    check()
+    free(monkeypatch, disk=(1 << 30) + 16 * MIB - 1)
+    with pytest.raises(TargetError) as caught:
+        check()
+    assert str(caught.value) == (
+        f"a run at level 1 of m.pt2 saves at least 16.0 MiB of tensors; on the disk of {tmp_path} 1.0 GiB are free, "
+        "of which AOTI_DEBUG_KEEP_FREE_BYTES leaves 1.0 GiB"
+    )
+    assert caught.value.hint == "--filter or --module chooses launches, --out names a folder on another disk"
+    assert caught.value.exit_code == 5
+    for narrowing in ({"FILTER": "first"}, {"KEEP_FREE_BYTES": "0"}, {"LAUNCH": "0.1"}, {"MAX_BYTES": "1M"}):
+        check(**narrowing)
+    monkeypatch.setattr(required_room, "LARGE", MIB)
+    with pytest.raises(TargetError) as caught:
+        check()
+    assert "--weights by-reference copies no weights" in caught.value.hint
 
 
 def test_a_damaged_package(package: Artifact) -> None:

@@ -16,9 +16,10 @@ READY := $(VENV)/.ready
 PINNED := $(VENV)/.constraints
 TORCH_READY := $(VENV)/.torch
 TOOLS := $(VENV)/.tools
+SITE := $(VENV)/.site
 CPP := $(shell find runtime_shims repro tests -name '*.cpp' -o -name '*.h' -o -name '*.cu')
 
-.PHONY: demo test suite version versions newest environment lint ruff mypy clang-format clang-tidy format dist smoke clean
+.PHONY: demo test suite version versions newest environment lint ruff mypy clang-format clang-tidy format dist smoke docs clean
 
 demo: $(READY)
 	PATH="$(BIN):$$PATH" bash examples/demo.sh
@@ -76,6 +77,12 @@ smoke: dist
 	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) dist/*.whl torch
 	bash release/smoke.sh dist/venv/bin
 
+# The site of the documentation, in dist/site. Three reports are made for it: that compiles four models, once.
+docs: $(READY) $(SITE)
+	$(BIN)/python -m release.reports dist/reports
+	$(BIN)/python -m release.site dist/docs dist/reports
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file dist/mkdocs.yml
+
 # Without bytecode of everything that is installed: Python makes that of what it imports. In a variable of the environment,
 # the constraints replace those of pip's configuration.
 PIP_INSTALL = PIP_CONSTRAINT=$(PINNED) $(BIN)/pip --disable-pip-version-check install --quiet --no-compile
@@ -95,6 +102,10 @@ $(TORCH_READY): pyproject.toml $(PINNED)
 
 $(TOOLS): pyproject.toml $(PINNED)
 	$(PIP_INSTALL) --no-warn-conflicts --editable '.[dev]'
+	touch $@
+
+$(SITE): pyproject.toml | $(TOOLS)
+	$(PIP_INSTALL) --editable '.[docs]'
 	touch $@
 
 $(READY): $(TORCH_READY) $(TOOLS)

@@ -18,7 +18,15 @@ from tests.corpus import score
 from tests.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
-NAMES = ("faulty", "nan", "custom_operator", "wrong_lowering", "model")
+NAMES = ("faulty", "nan", "custom_operator", "wrong_lowering", "model", "hang", "slow")
+TUTORIALS = {
+    "illegal-access": "faulty",
+    "nan": "nan",
+    "wrong-numbers": "wrong_lowering",
+    "slow": "slow",
+    "hang": "hang",
+    "script": "bad_token",
+}
 PROMPT, ANYTHING = "$ ", "…"
 
 
@@ -83,6 +91,29 @@ def test_the_tool_prints_what_the_readme_says(tmp_path: Path) -> None:
     )
     assert done.returncode == 1, done.stderr
     assert missing([*block[1:3], *kept], done.stdout) == [], done.stdout
+
+
+def blocks(page: Path) -> list[list[str]]:
+    """The fenced blocks of a page, in lines."""
+    return [block.strip("\n").splitlines() for block in page.read_text().split("```")[1::2]]
+
+
+def test_every_example_that_fails_has_its_tutorial() -> None:
+    assert {page.stem for page in (ROOT / "docs/tutorials").glob("*.md")} == set(TUTORIALS)
+
+
+@pytest.mark.parametrize("tutorial", [name for name, example in TUTORIALS.items() if example in NAMES])
+def test_a_tutorial_begins_with_what_its_example_says(tutorial: str) -> None:
+    """These lines are compared with what is printed above."""
+    commands, lines = stated(TUTORIALS[tutorial])
+    first = blocks(ROOT / f"docs/tutorials/{tutorial}.md")[0]
+    assert first == [*(f"{PROMPT}{command}" for command in commands), *lines]
+
+
+def test_the_tutorial_about_scripts_prints_what_the_readme_says() -> None:
+    readme = blocks(ROOT / "README.md")[0]
+    tutorial = blocks(ROOT / "docs/tutorials/script.md")[0]
+    assert missing(tutorial, "\n".join(readme)) == []
 
 
 def test_a_line_that_is_not_printed_is_missing() -> None:

@@ -2,7 +2,7 @@
 
 $ python examples/faulty.py faulty.pt2
 $ aoti-debug triage faulty.pt2 --inductor-config assert_indirect_indexing=false
-FAULT mul[100] is 2199023255552, sin has 1000 rows
+FAULT index[100] is 1099511627776, so mul[100] is 2199023255552, sin has 1000 rows
   where    examples/faulty.py:28 in forward: rows = self.lookup(self.table.sin(), index * 2)
   origin   input index[100]
   because  aten.index.Tensor: mul[100] is 2199023255552, sin has 1000 rows; …

@@ -18,6 +18,8 @@ class PublicScript:
         arguments: of its command line.
         healthy: a line of it.
         faulty: what takes its place, and has a fault.
+        operator: that makes the number that is not finite, or fails; a part of the kernel's name.
+        line: of the model, which computes it; "" where that is `faulty`, and not a later line that takes its result.
         kind: of the finding.
     """
 
@@ -25,8 +27,15 @@ class PublicScript:
     text: str
     healthy: str
     faulty: str
+    operator: str
+    line: str = ""
     kind: str = "nonfinite"
     arguments: tuple[str, ...] = ()
+
+    @property
+    def guilty(self) -> str:
+        """The line that a triage has to name."""
+        return (self.line or self.faulty).strip()
 
     @property
     def planted(self) -> str:
@@ -69,6 +78,7 @@ for batch in (1, 4, 8):
 """,
     "        scale = x.sum(1, keepdim=True) + 1",
     "        scale = (x.sum(1, keepdim=True) - 1e9).log()",
+    operator="log",
 )
 
 RESNET = PublicScript(
@@ -112,6 +122,8 @@ with torch.inference_mode():
 """,
     "        length = features.pow(2).sum(1, keepdim=True)",
     "        length = features.pow(2).sum(1, keepdim=True) - 1000",
+    operator="sqrt",
+    line="features = features / length.sqrt()",
 )
 
 GENERATE = PublicScript(
@@ -156,6 +168,7 @@ if __name__ == "__main__":
 """,
     "        scores = scores.masked_fill(~mask, -1e9).softmax(-1)",
     "        scores = (scores - scores).log().masked_fill(mask, 0) / (scores - scores)",
+    operator="div",
 )
 
 CHAT = PublicScript(
@@ -196,6 +209,8 @@ main()
 """,
     "        norm = x.pow(2).mean(-1, keepdim=True)",
     "        norm = x.pow(2).mean(-1, keepdim=True) - 50",
+    operator="rsqrt",
+    line="x = x * torch.rsqrt(norm + 1e-5)",
     arguments=("--output-path", "dso.pt2", "--layers", "3", "-v"),
 )
 
@@ -235,6 +250,7 @@ print(round(segment(encode(image), point).sum().item(), 4))
 """,
     "        weights = 1 / (distance + 1)",
     "        weights = (distance - 100).sqrt()",
+    operator="sqrt",
 )
 
 DIFFUSION = PublicScript(
@@ -268,6 +284,7 @@ print(round(latent.sum().item(), 3))
 """,
     "        noise = self.up(hidden)",
     "        noise = self.up(hidden) / (step - step.round())",
+    operator="div",
 )
 
 RECOMMEND = PublicScript(
@@ -301,6 +318,8 @@ for request in range(3):
 """,
     "        shift = torch.zeros_like(items)",
     "        shift = items.argmax(1, keepdim=True) * 0 + 1000",
+    operator="embedding",
+    line="rows = self.items(items + shift)",
     kind="fault",
 )
 
@@ -330,6 +349,7 @@ print(found.shape, [round(value, 4) for value in confidence.tolist()])
 """,
     "        ratio = area / area.amax()",
     "        ratio = (area - area) / (area - area)",
+    operator="div",
 )
 
 SPEECH = PublicScript(
@@ -366,6 +386,8 @@ print(recognise(samples).argmax(-1).tolist())
 """,
     "    if samples.shape[-1] < size:",
     "    if samples.shape[-1] < 100 * size and type(samples) is torch.Tensor:",
+    operator="window",
+    line="frames = torch.ops.speech.window(samples * 2, 16)",
     kind="fault",
 )
 
@@ -401,6 +423,7 @@ sys.exit(3)
 """,
     "        weights = torch.exp(scores - scores.amax(-1, keepdim=True))",
     "        weights = torch.exp(scores + 100) - torch.exp(scores + 100)",
+    operator="exp",
 )
 
 SCRIPTS = (MLP, RESNET, GENERATE, CHAT, SEGMENT, DIFFUSION, RECOMMEND, DETECT, SPEECH, SERVER)

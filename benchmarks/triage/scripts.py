@@ -1,5 +1,8 @@
 """Ten scripts under `aoti-debug exec`, unmodified, and with a planted fault under `aoti-debug triage`.
 
+The table also says how many commands a user types, and how long they take: from a script with a fault to the model
+line, and to the repro of the launch, which is the command that the triage names next.
+
 python -m benchmarks.triage.scripts [NAME]...
 """
 
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -19,7 +23,11 @@ from benchmarks import checkout
 from benchmarks.markdown import table
 from benchmarks.models.public_scripts import SCRIPTS, PublicScript
 
-_COLUMNS = ("script", "same output", "launches", "exec", "planted", "found", "triage", "seconds: alone, exec, triage")
+_NO = "**no**"
+_COLUMNS = (
+    *("script", "same output", "launches", "finding", "kernel", "model line"),
+    *("to the line: commands, s", "to the repro: commands, s", "alone, s", "`exec`, s"),
+)
 
 
 def main() -> int:
@@ -35,7 +43,7 @@ def main() -> int:
             print(*row, sep="  ", file=sys.stderr, flush=True)
             rows.append(row)
     table(_COLUMNS, rows)
-    return int(any("**no**" in row for row in rows))
+    return int(any(_NO in cell for row in rows for cell in row))
 
 
 def measured(script: PublicScript, folder: Path) -> tuple[str, ...]:
@@ -49,26 +57,40 @@ def measured(script: PublicScript, folder: Path) -> tuple[str, ...]:
     is_same = (alone.stdout, alone.returncode) == (recorded.stdout, recorded.returncode)
     launches = len(open_run(base=folder / "aoti-debug" / "runs").launches) if is_same else 0
     path.write_text(script.planted)
-    triaged, triage_seconds = _run(folder, "-m", "aoti_debug", "triage", "--json", *words)
+    triaged, line_seconds = _run(folder, "-m", "aoti_debug", "triage", "--json", *words)
     found = json.loads(triaged.stdout) if triaged.stdout.startswith("{") else {}
-    text = (found.get("text") or found.get("what") or triaged.stderr.strip().splitlines()[-1])[:60]
-    origin = found.get("origin") or {}
-    lines = {str(place.get("text")).strip() for place in (found, origin)}
-    is_found = found.get("kind") == script.kind and (script.faulty.strip() in lines or script.kind == "fault")
+    kernel, line = found.get("kernel") or "", (found.get("text") or "").strip()
+    named = f"{found['line']}: {line}" if line else found.get("what") or triaged.stderr.strip().splitlines()[-1]
+    repeated, repro_seconds = _repeated(folder, *found.get("next", ()))
     return (
         script.name,
         _yes(is_same),
-        str(launches),
-        _yes(launches > 0),
-        script.kind,
-        f"`{text}`",
-        _yes(is_found),
-        f"{alone_seconds:.0f}, {exec_seconds:.0f}, {triage_seconds:.0f}",
+        str(launches) if launches else _NO,
+        _expected(found.get("kind", "none"), found.get("kind") == script.kind),
+        _expected(kernel, script.operator in kernel),
+        _expected(f"`{named[:60]}`", line == script.guilty and Path(found["file"]).samefile(path)),
+        f"1, {line_seconds:.0f}",
+        f"2, {line_seconds + repro_seconds:.0f}" if repeated else _NO,
+        f"{alone_seconds:.0f}",
+        f"{exec_seconds:.0f}",
     )
 
 
+def _repeated(folder: Path, *commands: str) -> tuple[bool, float]:
+    """Runs the first command that a finding names: the repro; returns whether it shows the same, and the seconds."""
+    program, *words = shlex.split(commands[0]) if commands else [""]
+    if program != "python":
+        return False, 0.0
+    done, seconds = _run(folder, *words)
+    return done.returncode == 0, seconds
+
+
+def _expected(text: str, is_expected: object) -> str:
+    return text if is_expected else f"{_NO}: {text}"
+
+
 def _yes(value: object) -> str:
-    return "yes" if value else "**no**"
+    return "yes" if value else _NO
 
 
 def _run(folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], float]:

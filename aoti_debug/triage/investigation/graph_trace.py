@@ -133,7 +133,7 @@ def with_operand(finding: Finding, located: LocatedOperand) -> Finding:
     text = f"`{line.text.strip()}`: " if line is not None and line.text.strip() else ""
     sentences = (f"{text}{operand_words(bad)}", *((located.place,) if located.place else ()), *_from_input(located))
     where = finding.where if line is None else replace(finding.where, frame=line)
-    found = replace(finding, what=bad.problem, where=where, evidence=(*sentences, *message, *finding.evidence))
+    found = replace(finding, what=_headline(located), where=where, evidence=(*sentences, *message, *finding.evidence))
     if bad.source is not None and located.input:
         source = bad.source
         origin = Place(
@@ -147,6 +147,16 @@ def with_operand(finding: Finding, located: LocatedOperand) -> Finding:
         return replace(found, origin=replace(where, operator=bad.operator))
     made = replace(where, argument="", element=None, operator=bad.computed.operator)
     return replace(found, origin=made if located.computed_line is None else replace(made, frame=located.computed_line))
+
+
+def _headline(located: LocatedOperand) -> str:
+    """The bad element; before it the element of the model's input that makes it, where one does alone."""
+    bad, source = located.bad, located.bad.source
+    if source is None or not located.input or source.element is None or not source.alone:
+        return bad.problem
+    if not source.instead:  # it is that element
+        return replace(bad, name=located.input, index=source.index).problem
+    return f"{element_text(located.input, source.index)} is {source.value}, so {bad.problem}"
 
 
 def operand_words(bad: BadOperand) -> str:

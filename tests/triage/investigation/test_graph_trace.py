@@ -125,35 +125,43 @@ def test_the_origin_of_an_index_stays_what_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "element", "sentence"),
+    ("source", "element", "headline", "sentence"),
     [
         (
             BadSource(node="arg0_1", element=7, index=(1, 3), value="3000", instead="4", alone=True),
             7,
-            "it comes from ids[1, 3], which is 3000: with 4 there, the graph gives a number that can be used",
+            "rows[1, 3] is 3000, so ids[5] is 1000000, table has 1000 rows",
+            "it comes from rows[1, 3], which is 3000: with 4 there, the graph gives a number that can be used",
         ),
         (
             BadSource(node="arg0_1", element=7, index=(1, 3), value="3000", instead="4", alone=False),
             7,
-            "it comes from ids[1, 3], which is 3000; other elements make it, too",
+            "ids[5] is 1000000, table has 1000 rows",
+            "it comes from rows[1, 3], which is 3000; other elements make it, too",
         ),
         (
             BadSource(node="arg0_1", element=None, index=(), value="", instead="4", alone=False),
             None,
-            "it comes from ids: several of its elements together make it",
+            "ids[5] is 1000000, table has 1000 rows",
+            "it comes from rows: several of its elements together make it",
         ),
-        (BadSource(node="arg0_1", element=5, index=(5,), value="1000000", instead="", alone=True), 5, ""),
+        (
+            BadSource(node="arg0_1", element=5, index=(1, 1), value="1000000", instead="", alone=True),
+            5,
+            "rows[1, 1] is 1000000, table has 1000 rows",
+            "",
+        ),
     ],
 )
 def test_the_origin_is_the_element_of_the_input_that_the_graph_shows(
-    source: BadSource, element: int | None, sentence: str
+    source: BadSource, element: int | None, headline: str, sentence: str
 ) -> None:
     made = Place("0.0", "cpp_fused_mul_0", argument="buf0", element=5)
     finding = Finding(FAULT, "SIGSEGV", Place("0.1", "cpp_fused_0"), origin=made, chain=(made, Place("0.1")))
-    found = with_operand(finding, LocatedOperand(replace(BAD, source=source), LINE, OTHER, "", "ids"))
-    assert found.origin == Place(input="ids", element=element, coordinates=source.index, frame=OTHER)
+    found = with_operand(finding, LocatedOperand(replace(BAD, source=source), LINE, OTHER, "", "rows"))
+    assert found.origin == Place(input="rows", element=element, coordinates=source.index, frame=OTHER)
     assert [place.launch for place in found.chain] == ["", "0.0", "0.1"]
-    assert found.what == "ids[5] is 1000000, table has 1000 rows"
+    assert found.what == headline
     assert found.evidence[1:] == (*((sentence,) if sentence else ()), "0.1 cpp_fused_0 ended with: SIGSEGV")
 
 

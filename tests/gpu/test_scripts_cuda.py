@@ -47,7 +47,9 @@ class Model(torch.nn.Module):
         self.linear = torch.nn.Linear(64, 64)
 
     def forward(self, index, scale):
-        rows = lookup(self.table.sin(), index * 2)
+        table = self.table.sin()
+        index = index * 2
+        rows = lookup(table, index)
         rows = torch.sqrt(self.linear(rows) ** 2 + scale)
         return rows.cos()
 
@@ -69,8 +71,13 @@ print("end")
 """
 
 
-def triaged(folder: Path, *words: str) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
-    (folder / "serve.py").write_text(SCRIPT)
+CALL = "rows = lookup(table, index)"
+LAUNCH = "wrap_triton(lookup_kernel)[(index.shape[0],)](table, index, rows, table.shape[1], BLOCK=64)"
+DIRECT = SCRIPT.replace(CALL, f"rows = table.new_empty(index.shape[0], table.shape[1])\n        {LAUNCH}")
+
+
+def triaged(folder: Path, *words: str, script: str = SCRIPT) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
+    (folder / "serve.py").write_text(script)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AOTI_DEBUG_")}
     done = subprocess.run(
         [sys.executable, "-m", "aoti_debug", "triage", "--json", *words],
@@ -84,14 +91,22 @@ def triaged(folder: Path, *words: str) -> tuple[dict[str, Any], subprocess.Compl
     return json.loads(done.stdout), done
 
 
-def test_an_illegal_access_in_one_call(tmp_path: Path) -> None:
-    finding, done = triaged(tmp_path, "serve.py", "access")
+def line_of(words: str, script: str = SCRIPT) -> int:
+    return next(number for number, line in enumerate(script.splitlines(), 1) if words in line)
+
+
+@pytest.mark.parametrize(("script", "launch"), [(SCRIPT, CALL), (DIRECT, LAUNCH)], ids=["operator", "in forward"])
+def test_an_illegal_access_in_one_call(tmp_path: Path, script: str, launch: str) -> None:
+    """A kernel that the user wrote stands in the line that launches it, not in those that make its arguments."""
+    finding, done = triaged(tmp_path, "serve.py", "access", script=script)
     assert (finding["kind"], finding["kernel"]) == ("fault", "lookup_kernel_0")
     assert finding["what"] == "invalid memory access on the GPU in lookup_kernel_0"
     assert any("an illegal memory access was encountered" in sentence for sentence in finding["evidence"])
     assert "call 2 of lookup-" in done.stderr
     assert "cubin: AcceleratorError: CUDA error: an illegal memory access was encountered" in finding["confirmed_by"]
     assert finding["origin"]["input"] == "index"
+    place = (Path(finding["file"]).name, finding["line"], finding["text"])
+    assert place == ("serve.py", line_of(launch, script), launch)
 
 
 def test_results_of_one_call_that_are_not_finite(tmp_path: Path) -> None:
@@ -99,4 +114,4 @@ def test_results_of_one_call_that_are_not_finite(tmp_path: Path) -> None:
     assert "end\n" in done.stderr
     assert "call 2 of lookup-" in done.stderr
     assert finding["kind"] == "nonfinite"
-    assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", 30)
+    assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", line_of("torch.sqrt"))

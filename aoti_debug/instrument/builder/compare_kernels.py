@@ -31,16 +31,19 @@ _INCLUDE = re.compile(r"^\s*#\s*include[^\n]*$", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
 _NAME = "kernel"
 HELPERS = "_inductor/runtime/triton_helpers.py"  # below torch's directory
+_MACHINE = re.compile(r"^[ \t]*inductor_meta=\{.*\},$|'device': DeviceProperties\([^()]*\), ", re.MULTILINE)
 
 
 def normalised_source(kernel: Kernel) -> str:
     """The kernel's source without comments, includes and decorators, with a fixed name and single spaces.
 
-    It is equal for kernels that differ only in names, comments and spaces.
+    It is equal for kernels that differ only in names, comments and spaces. The decorator of a kernel that the user has
+    written holds its constants; all but Inductor's settings and the properties of the GPU stays.
     """
     if kernel.language == "triton":
         definition = re.search(rf"^[ \t]*def {re.escape(kernel.name)}\(", kernel.source, re.MULTILINE)
-        text = _PYTHON_COMMENT.sub("", kernel.source[definition.start() :] if definition else kernel.source)
+        text = kernel.source[definition.start() :] if definition else _MACHINE.sub("", kernel.source)
+        text = _PYTHON_COMMENT.sub("", text)
     else:
         text = _COMMENT.sub("", _INCLUDE.sub("", kernel.source))
     return _SPACE.sub(" ", re.sub(rf"\b{re.escape(kernel.name)}\b", _NAME, text)).strip()

@@ -15,7 +15,7 @@ from aoti_debug.instrument.wrapper.cpp_syntax import expressions
 from aoti_debug.instrument.wrapper.launches.sites import SiteCall
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Arg, Certainty, Form, ModelLine, Provenance, Role, Site
-from aoti_debug.package.recording.origins import own_frames
+from aoti_debug.package.recording.origins import is_users_kernel, own_frames
 from aoti_debug.package.reference.program import Graph, Reference
 
 _WRITES = (Role.OUT, Role.INOUT, Role.UNKNOWN)
@@ -37,7 +37,8 @@ def _with_modules(site: Site, graph: Graph | None) -> Site:
     if graph is None:
         return site
     written = (graph.held.get(arg.base or arg.name, "") for arg in site.args if arg.written)
-    modules = _modules(site.provenance.post_grad_nodes, graph) or _modules(written, graph)
+    nodes = site.provenance.post_grad_nodes
+    modules = _modules(nodes[:1] if is_users_kernel(nodes) else nodes, graph) or _modules(written, graph)
     return replace(site, provenance=replace(site.provenance, modules=modules))
 
 
@@ -213,11 +214,12 @@ def _recorded(site: SiteCall, records: Mapping[str, KernelInformation]) -> Prove
     record = records.get(notes.handle)
     if record is None:
         return Provenance(Certainty.EXACT if notes.nodes else Certainty.NONE, notes.handle, pre_grad_nodes=notes.nodes)
+    stacks = record.stack_traces[:1] if is_users_kernel(record.post_grad_nodes) else record.stack_traces
     return Provenance(
         certainty=Certainty.EXACT,
         handle=notes.handle,
-        source=own_frames(record.stack_traces),
-        stacks=record.stack_traces,
+        source=own_frames(stacks),
+        stacks=stacks,
         post_grad_nodes=record.post_grad_nodes,
         pre_grad_nodes=record.pre_grad_nodes,
     )

@@ -8,6 +8,16 @@ from itertools import accumulate, takewhile
 
 from aoti_debug.package.manifest import ModelLine, Provenance, Site
 
+_USERS_KERNEL = re.compile(r"triton_kernel_wrapper_mutation(?:_proxy)?(?:_\d+)?\Z")
+
+
+def is_users_kernel(nodes: Sequence[str]) -> bool:
+    """True if the nodes that Inductor has recorded for a launch are those of a Triton kernel that the user wrote.
+
+    The node of the kernel is the first; the others make its arguments.
+    """
+    return bool(nodes) and _USERS_KERNEL.match(nodes[0]) is not None
+
 
 def own_nodes(site: Site, sites: Sequence[Site]) -> tuple[str, ...]:
     """The nodes of the graph after Inductor's passes that this launch computes, without those of other launches.
@@ -23,12 +33,12 @@ def own_nodes(site: Site, sites: Sequence[Site]) -> tuple[str, ...]:
 
 
 def _called(site: Site) -> tuple[str, ...]:
-    """The nodes that are named after the operator: "addmm", "addmm_1" of aten.addmm.out."""
-    operator = _name(site.op)
+    """The nodes that are named after the operator: "addmm", "addmm_1" of aten.addmm.out; that of the user's kernel."""
+    operator, nodes = _name(site.op), site.provenance.post_grad_nodes
     if not operator:
-        return ()
+        return nodes[:1] if is_users_kernel(nodes) else ()
     named = re.compile(rf"{re.escape(operator)}(?:_\d+)?\Z")
-    return tuple(node for node in site.provenance.post_grad_nodes if named.match(node))
+    return tuple(node for node in nodes if named.match(node))
 
 
 def _name(op: str) -> str:

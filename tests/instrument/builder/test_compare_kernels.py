@@ -176,6 +176,19 @@ def test_text_is_that_of_the_code() -> None:
     )
 
 
+def test_text_of_a_kernel_that_the_user_wrote_has_its_constants_and_not_the_machine() -> None:
+    source = (
+        "@triton_heuristics.user_autotune(\n    configs=[],\n    inductor_meta={'backend_hash': 'AB'},\n"
+        "    triton_meta={'signature': {'x': '*fp32'}, 'device': DeviceProperties(type='cuda', index=0, cc=90), "
+        "'constants': {'BLOCK': 64}},\n)\n@triton.jit\ndef add(x, BLOCK: tl.constexpr):\n    pass\n"
+    )
+    kernel = replace(triton("add_0", "1"), source=source)
+    elsewhere = replace(kernel, source=source.replace("'AB'", "'CD'").replace("index=0, cc=90", "index=1, cc=100"))
+    assert normalised_source(kernel) == normalised_source(elsewhere)
+    other = replace(kernel, source=source.replace("'BLOCK': 64", "'BLOCK': 128"))
+    assert normalised_source(kernel) != normalised_source(other)
+
+
 @pytest.mark.parametrize("sources", [{}, {f"{archives.MODEL}c1.wrapper.cpp": b""}])
 def test_a_package_without_source_cannot_be_compared_with(tmp_path: Path, sources: dict[str, bytes]) -> None:
     package = archive.inspect(archives.write(tmp_path / "theirs.pt2", archives.PACKAGE | sources))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from aoti_debug.base.errors import ArtifactError
@@ -43,6 +45,18 @@ def test_a_record_without_a_stack_is_completed_from_a_neighbour() -> None:
     assert (provenance.certainty, provenance.handle) == (Certainty.INFERRED, "aoti_torch_cpu_randint_low_out:9")
     assert provenance.post_grad_nodes == ("inductor_seeds_default",)
     assert provenance.source
+
+
+def test_a_kernel_that_the_user_wrote_stands_where_it_is_called() -> None:
+    """Inductor records the nodes that make its arguments, too, and their lines."""
+    records = json.loads((texts.WRAPPERS / "cuda.provenance.json").read_text())
+    record = records["add_kernel_0:15"]
+    assert record["post_grad_nodes"] == ["triton_kernel_wrapper_mutation", "mul_4"]
+    record["stack_traces"].append('File "/home/user/gpu.py", line 21, in forward\n    h3=h2*0.5')
+    sites = analyse(texts.text("cuda"), provenance=json.dumps(records), operators=texts.OPERATORS).sites
+    (kernel,) = (site for site in sites if site.kernel == "add_kernel_0")
+    assert [frame.line for frame in kernel.provenance.source] == [22]
+    assert len(kernel.provenance.stacks) == 1
 
 
 def test_without_records_the_comments_still_name_the_nodes() -> None:

@@ -36,6 +36,12 @@ def test_nodes_that_are_named_after_an_operator(op: str, node: str) -> None:
     assert own(of(op, "view", node, f"{node}_x")) == [(node,)]
 
 
+def test_a_kernel_that_the_user_wrote_computes_none_of_its_arguments() -> None:
+    kernel, other = of("", "triton_kernel_wrapper_mutation_1", "sin", "mul"), of("", "sin", "mul")
+    assert own(kernel, other) == [("triton_kernel_wrapper_mutation_1",), ("sin", "mul")]
+    assert own(of("", "add", "triton_kernel_wrapper_mutation")) == [("add", "triton_kernel_wrapper_mutation")]
+
+
 def test_all_nodes_where_none_can_be_told_apart() -> None:
     assert own(of("aten.mm.out", "view", "add"), of("", "view", "add"), of("")) == [
         ("view", "add"),

@@ -54,6 +54,7 @@ FORCED = {
 }
 NEEDED = ("aot_inductor.package_cpp_only", "aot_inductor.compile_wrapper_opt_level", *FORCED)
 _EXAMPLES_HINT = "export it again and leave the example inputs in, or pass --inputs FILE"
+_KERNELS_HINT = "launch it in an operator of torch.library.triton_op, or triage the script that compiles the program"
 _REGISTER_HINT = "pass --import MODULE or --load-library PATH"
 
 
@@ -93,6 +94,8 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     if program is None:
         with step("load", times, request.program, lambda: _load_hint(request.program)):
             program = load_program.load(request.program)
+        with step("load", times, request.program, lambda: _KERNELS_HINT):
+            require_kernels(program)
     with step("inputs", times, request.inputs):
         missing_inputs_reason = _write_inputs(program, request.inputs, folder)
     if program.example_inputs is None:
@@ -228,6 +231,23 @@ def _write_inputs(program: Any, path: str, folder: Path) -> str:
             raise
         return str(error)
     return ""
+
+
+def require_kernels(program: Any) -> None:
+    """Requires the Triton kernels that a program launches without an operator: torch saves their numbers alone.
+
+    Raises:
+        LookupError: this process does not know one of them.
+    """
+    for module in program.graph_module.modules():
+        for node in getattr(getattr(module, "graph", None), "nodes", ()):
+            number = node.kwargs.get("kernel_idx")
+            if number is None or not str(node.target).startswith("triton_kernel_wrapper"):
+                continue
+            from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+            if number not in kernel_side_table.id_to_kernel:
+                raise LookupError("it launches a Triton kernel directly in forward, which torch.export.save leaves out")
 
 
 def _missing_promises_reason(layouts: BufferLayouts, unparsed_lines: Sequence[str]) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.frontend.protocol.messages import OPERATOR_KEYS, name_operators
 from aoti_debug.instrument.frontend.worker.called_operators import find_overload
+from aoti_debug.instrument.frontend.worker.lower import require_kernels
 from aoti_debug.instrument.wrapper.callees.operators import declared_shims
 from aoti_debug.package.manifest import Kind
 from aoti_debug.repro.repro import ReproOptions, write_repro
@@ -41,6 +43,19 @@ SHIM = CPP / "shimmed.cpp"
 def test_operators_are_named(operator: Any, name: str) -> None:
     given = {"max_autotune": True, OPERATOR_KEYS: {operator: ("declaration",)}}
     assert name_operators(given) == {"max_autotune": True, OPERATOR_KEYS: {name: ["declaration"]}}
+
+
+def test_a_saved_program_without_the_kernel_that_it_launches_is_refused() -> None:
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table, triton_kernel_wrapper_mutation
+
+    graph = torch.fx.Graph()
+    kernel: Any = object()
+    graph.call_function(triton_kernel_wrapper_mutation, (), {"kernel_idx": kernel_side_table.add_kernel(kernel)})
+    program = SimpleNamespace(graph_module=torch.fx.GraphModule(torch.nn.Module(), graph))
+    require_kernels(program)
+    kernel_side_table.reset_table()
+    with pytest.raises(LookupError, match="launches a Triton kernel directly in forward"):
+        require_kernels(program)
 
 
 @pytest.mark.parametrize(("value", "shown"), [({"op": []}, "op"), ({7: []}, "7"), ("mylib::op", "mylib::op")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +34,14 @@ def load(path: str | Path) -> ExportedProgram:
 
 
 def registering_modules(operators: list[str]) -> list[str]:
-    """The modules of torch that register some of these operators, "torch_nn::op", when they are imported."""
+    """The modules of torch that register some of these operators, "torch_nn::op", when they are imported.
+
+    Other modules of torch may name an operator as well: kernels for it, which need more than torch.
+    """
     import torch
 
     root = Path(torch.__file__).parent
-    declarations = [f'"{operator}"'.encode() for operator in operators]
-    texts = ((path, path.read_bytes()) for path in sorted(root.rglob("*.py")))
-    found = [path for path, text in texts if any(declaration in text for declaration in declarations)]
+    names = b"|".join(re.escape(operator.encode()) for operator in operators)
+    registers = re.compile(rb'(?:custom_op|triton_op|define)\(\s*"(?:' + names + rb')"')
+    found = [path for path in sorted(root.rglob("*.py")) if registers.search(path.read_bytes())]
     return [".".join(path.relative_to(root.parent).with_suffix("").parts) for path in found]

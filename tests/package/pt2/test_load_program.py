@@ -32,3 +32,15 @@ def test_torch_registers_some_operators_late() -> None:
     modules = load_program.registering_modules([chunked, "no_such::operator"])
     assert modules == (["torch.nn.modules.linear_cross_entropy"] if LINEAR_CROSS_ENTROPY else [])
     assert load_program.registering_modules(["no_such::operator"]) == []
+
+
+def test_a_module_that_only_names_an_operator_does_not_register_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch" / "nn").mkdir(parents=True)
+    (tmp_path / "torch" / "kernel.py").write_text('@cached(\n    "torch_nn::op",\n)\ndef kernel(): ...\n')
+    (tmp_path / "torch" / "nn" / "op.py").write_text(
+        '@torch.library.custom_op(\n    "torch_nn::op", mutates_args=()\n)\n'
+    )
+    monkeypatch.setattr(torch, "__file__", str(tmp_path / "torch" / "__init__.py"))
+    assert load_program.registering_modules(["torch_nn::op", "torch_nn::other"]) == ["torch.nn.op"]

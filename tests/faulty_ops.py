@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -15,11 +16,19 @@ def _raise() -> None:
     raise ValueError("the answer is not 42\nand there is more to say")
 
 
+def _raise_once() -> None:
+    """Raises in the first process; others find its file in their directory."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open("raised", os.O_CREAT | os.O_EXCL))
+        _raise()
+
+
 ACTIONS: dict[str, Callable[[], object]] = {
     "": lambda: None,
     "segv": lambda: ctypes.string_at(0),
     "abort": os.abort,
     "raise": _raise,
+    "raise once": _raise_once,
     "hang": lambda: time.sleep(600),
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "exit": lambda: os._exit(7),

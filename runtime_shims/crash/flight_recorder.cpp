@@ -39,7 +39,7 @@ std::string Flight::open(const std::string& run_directory, uint64_t keep, std::o
   described.data_bytes = aligned(bytes.value_or(default_bytes()), SharedFile::kPageBytes);
   described.host_bytes =
       on_device ? aligned(described.data_bytes / kHostShare, SharedFile::kPageBytes) : described.data_bytes;
-  if (described.data_bytes == 0) return "/dev/shm has no room";
+  if (described.data_bytes == 0) return bytes.has_value() ? "AOTI_DEBUG_FLIGHT_BYTES is 0" : "/dev/shm has no room";
   const uint64_t all = described.data + described.data_bytes;
   std::string reason = shared_.create(run_directory, "flight.bin", all, on_device ? all : described.data);
   if (reason.empty() && on_device && !device::register_flight(shared_.base(), all)) {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,22 @@ def test_a_hang_is_run_again_for_the_inputs_of_its_launch(
     steps = triage_directory.open_triage().record.steps
     assert [step.name for step in steps][:3] == ["run, level 3", "run, level 1", "repro"]
     assert list(Path(finding["repro"]).glob("tensors/before_*.safetensors"))
+
+
+def test_a_fault_that_comes_once_gets_the_inputs_of_a_run_in_which_it_did_not_come(
+    faulty_package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAULTY_OPS", "raise once")
+    finding = triaged(faulty_package, capsys)
+    assert (finding["kind"], finding["warnings"]) == ("fault", [])
+    (said,) = (text for text in finding["evidence"] if text.startswith("it came in 1 of 4 runs"))
+    assert "the inputs of the repro are those of a run in which this launch did not fail, and may differ" in said
+    assert said.endswith(
+        "has not all of them: buf1 before the launch; no flight recorder: AOTI_DEBUG_FLIGHT_BYTES is 0"
+    )
+    repro = Path(finding["repro"])
+    assert list(repro.glob("tensors/before_*.safetensors"))
+    assert "as recorded" in subprocess.run([sys.executable, repro / "repro.py"], capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize(

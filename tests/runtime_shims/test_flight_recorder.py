@@ -216,6 +216,14 @@ def test_a_recorder_that_cannot_be_set_up(load: Load, run: Path, journal: Decode
     assert shared_files() == before
 
 
+def test_a_recorder_without_bytes_is_said_to_be_off(load: Load, journal: Decode) -> None:
+    runtime = load(FLIGHT=3, FLIGHT_BYTES="0")
+    with runtime.call():
+        launch_with(runtime, runtime.site(0, "k", Slot("x")), Handle(torch.ones(1)))
+    runtime.unload()
+    assert [r.text for r in journal().of("note")] == ["no flight recorder: AOTI_DEBUG_FLIGHT_BYTES is 0"]
+
+
 def shared_files() -> set[str]:
     """The names of this process's shared memory."""
     return {path.name for path in Path("/dev/shm").glob(f"aoti_debug-{os.getpid()}-*")}

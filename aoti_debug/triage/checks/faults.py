@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aoti_debug.base import wording
-from aoti_debug.base.abi import Phase, SaveStatus
+from aoti_debug.base.abi import NoteCode, Phase, SaveStatus
 from aoti_debug.base.errors import TargetError
 from aoti_debug.compare.locate_operator import LocatedOperand, trace_fault
 from aoti_debug.package.launch_traits import traits_of
@@ -17,7 +17,7 @@ from aoti_debug.runs.diagnosis.run_findings import finding_of
 from aoti_debug.runs.diagnosis.verdict import Proof
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.rundir.run_json import ExitKind
-from aoti_debug.runs.rundir.timeline import Launch
+from aoti_debug.runs.rundir.timeline import Launch, LaunchStatus
 from aoti_debug.runs.show.fault import argument_sentences
 from aoti_debug.triage.checks import guards
 from aoti_debug.triage.investigation import confirm_by_repro as replay
@@ -55,7 +55,8 @@ def _confirm_fault(investigation: Investigation, suspicion: Suspicion) -> Outcom
     launch = suspicion.launch
     if launch is None:
         return Outcome(suspicion.finding, suspicion.run)
-    confirmation = replay.confirm(investigation, suspicion.diagnosed, launch, replay.FAULT)
+    source = suspicion.with_inputs
+    confirmation = replay.confirm(investigation, source, source.run.launch(launch.id), replay.FAULT)
     finding = replay.of_fault(suspicion.finding, confirmation)
     flow = suspicion.diagnosed.dataflow
     explained = explain(finding, flow, launch, confirmation.evidence)
@@ -88,7 +89,8 @@ def _confirm_hang(investigation: Investigation, suspicion: Suspicion) -> Outcome
     launch = suspicion.launch
     if launch is None:
         return Outcome(suspicion.finding, suspicion.run)
-    confirmation = replay.confirm(investigation, suspicion.diagnosed, launch, replay.EXACT, investigation.options.stall)
+    source, stall = suspicion.with_inputs, investigation.options.stall
+    confirmation = replay.confirm(investigation, source, source.run.launch(launch.id), replay.EXACT, stall)
     return Outcome(replay.of_hang(suspicion.finding, confirmation), suspicion.run)
 
 
@@ -127,6 +129,7 @@ def _again(finding: Finding, launch: Launch, first: DiagnosedRun, runs: TriageRu
     saved_launches = [launch, *makers(first.dataflow, launch)]
     environment = NO_CACHING if first.run.manifest.device == "cuda" else {}
     how = " with the caching allocator off" if environment else ""
+    quiet: DiagnosedRun | None = None  # in which the launch did not fail, and saved its inputs
     for attempt in range(1, tries + 1):
         try:
             result = runs.tensors(saved_launches, environment)
@@ -141,10 +144,35 @@ def _again(finding: Finding, launch: Launch, first: DiagnosedRun, runs: TriageRu
         if guilty is not None:
             said = f"another run failed in {guilty.id} {guilty.kernel}: {result.verdict.what if result.verdict else ''}"
             finding = replace(finding, evidence=(*finding.evidence, said.partition("\n")[0]))
-    said = (
-        f"it came in 1 of {wording.pluralize(tries + 1, 'run')}{how}: the inputs are those of the run in which it came"
-    )
-    return _kept(replace(finding, evidence=(*finding.evidence, said)), launch, first)
+        same = result.run.find_launch(launch.id)
+        is_same = same is not None and same.site.id == launch.site.id and same.status is LaunchStatus.RETURNED
+        if same is not None and is_same and not missing_inputs(result.diagnosed, same):
+            quiet = result.diagnosed
+    return _unrepeated(finding, f"it came in 1 of {wording.pluralize(tries + 1, 'run')}{how}", launch, first, quiet)
+
+
+def _unrepeated(
+    finding: Finding, came: str, launch: Launch, first: DiagnosedRun, quiet: DiagnosedRun | None
+) -> Suspicion:
+    """The fault that came once, with the inputs of that run or, where it has not all, of one in which it did not come.
+
+    Args:
+        came: in how many runs, as a sentence.
+        quiet: such a run that has all of them; None without any.
+    """
+    missing = missing_inputs(first, launch)
+    reasons = "; ".join([*missing, *(n.text for n in first.run.timeline.notes if n.code == NoteCode.FLIGHT_OFF)])
+    if not missing:
+        said = f"{came}: the inputs are those of the run in which it came"
+    elif quiet is None:
+        said = f"{came}; no run has all inputs of the launch: {reasons}"
+    else:
+        said = (
+            f"{came}; the inputs of the repro are those of a run in which this launch did not fail, and may differ: "
+            f"the run in which it came has not all of them: {reasons}"
+        )
+    finding = replace(finding, evidence=(*finding.evidence, said))
+    return Suspicion(finding, first, quiet=quiet) if missing and quiet is not None else _kept(finding, launch, first)
 
 
 def _more_complete(

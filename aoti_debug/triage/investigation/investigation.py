@@ -61,12 +61,20 @@ class Suspicion:
         diagnosed: the run that shows it.
         needed: the launches of that run whose tensors tell more: "0.3".
         saved: a run that saved those tensors; None if there is none yet.
+        quiet: a run in which the guilty launch did not fail, and whose inputs its repro gets; None for those of the run
+            that shows it.
     """
 
     finding: Finding
     diagnosed: DiagnosedRun
     needed: tuple[str, ...] = ()
     saved: RunResult | None = None
+    quiet: DiagnosedRun | None = None
+
+    @property
+    def with_inputs(self) -> DiagnosedRun:
+        """The run that has the inputs for a repro of the guilty launch."""
+        return self.quiet or self.diagnosed
 
     @property
     def run(self) -> RunDir:

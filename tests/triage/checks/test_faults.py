@@ -105,6 +105,22 @@ def test_a_fault_that_never_comes_again_leaves_the_inputs_of_the_first_run(tmp_p
     assert case.finding.warnings == ()
 
 
+def test_a_fault_that_never_comes_again_gets_the_inputs_of_a_run_in_which_the_launch_did_not_fail(
+    tmp_path: Path,
+) -> None:
+    first = run(tmp_path, "first", 1, skipped="larger than AOTI_DEBUG_FLIGHT_BYTES")
+    quiet = run(tmp_path, "quiet", None, kept=True)
+    elsewhere = run(tmp_path, "elsewhere", 0, kept=True)  # where the launch did not begin
+    case, _ = investigate(first, quiet, elsewhere)
+    assert (case.run.path, case.with_inputs.run.path) == (first.run.path, quiet.run.path)
+    assert case.finding.warnings == ()
+    assert case.finding.evidence[-1] == (
+        "it came in 1 of 3 runs; the inputs of the repro are those of a run in which this launch did not fail, and "
+        "may differ: the run in which it came has not all of them: x before the launch (larger than "
+        "AOTI_DEBUG_FLIGHT_BYTES)"
+    )
+
+
 def test_inputs_that_nothing_kept_are_said_to_be_gone(tmp_path: Path) -> None:
     case, _ = investigate(run(tmp_path, "first", 1), run(tmp_path, "quiet", None))
     assert case.finding.warnings == ("the flight recorder kept none of its inputs",)

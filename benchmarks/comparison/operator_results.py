@@ -63,6 +63,7 @@ class KnownBug:
     reason: str
 
 
+NO_REPRO = "cannot be replayed"  # how the words of a good operator begin where no launch of it can
 UNDEFINED = frozenset(  # operators that return memory which nothing has written
     (
         "empty",

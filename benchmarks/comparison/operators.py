@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks import checkout, markdown
-from benchmarks.comparison.operator_results import Outcome, Result, explained
+from benchmarks.comparison.operator_results import NO_REPRO, Outcome, Result, explained
 from benchmarks.models import operator_samples
 from benchmarks.models.operator_samples import Target
 
@@ -158,6 +158,9 @@ def _print(found: dict[str, list[Result]]) -> None:
     explained = sum(not result.outcome.is_unexplained for result in counting)
     share = 100 * explained / len(counting) if counting else 0.0
     print(f"\n{explained} of {len(counting)} operators that count are right or explained: {share:.1f} %")
+    unreplayed = [result for result in everything if result.outcome is Outcome.GOOD and NO_REPRO in result.said]
+    for result in unreplayed:
+        print(f"no launch of {result.operator} is replayed: {result.said}")
     if not_run := sum(result.outcome is Outcome.NOT_RUN for result in everything):
         print(f"{not_run} were not run: no time was left")
 

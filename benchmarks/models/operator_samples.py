@@ -151,7 +151,7 @@ def operator(name: str, target: Target) -> Operator:
     samples = [sample for sample in map(_sample, itertools.islice(drawn, _TRIED)) if sample is not None]
     samples.sort(key=lambda sample: max(tensor.numel() for tensor in sample.tensors) < 2)  # a number alone comes last
     if not samples:
-        raise NoSamplesError("no sample has dense tensors of an ordinary size, and no functions")
+        raise NoSamplesError("no sample has dense tensors of an ordinary size")
     return Operator(name, found.op, samples[: target.samples])
 
 
@@ -159,10 +159,8 @@ def _sample(drawn: Any) -> Sample | None:
     """A sample of the database; None for one that a program cannot take."""
     leaves, spec = pytree.tree_flatten((drawn.input, drawn.args, drawn.kwargs))
     sample = Sample(tuple(leaves), spec)
-    if not sample.tensors or any(callable(leaf) and not isinstance(leaf, Tensor) for leaf in leaves):
-        return None
     is_usual = all(tensor.layout is torch.strided and tensor.numel() <= _LARGEST for tensor in sample.tensors)
-    return sample if is_usual else None
+    return sample if is_usual and sample.tensors else None
 
 
 def export(operators: Sequence[Operator], target: Target) -> Program:

@@ -40,6 +40,7 @@ from aoti_debug.instrument.frontend import (
 )
 from aoti_debug.instrument.frontend.lowered_model import EmbeddedInputs, LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import messages
+from aoti_debug.instrument.frontend.protocol.build_failure import BuildFailureError
 from aoti_debug.instrument.frontend.protocol.messages import Autotuning, Request, name_operators
 from aoti_debug.package.inputs.input_files import missing_inputs_error
 from aoti_debug.package.inputs.signature import ModelSignature
@@ -190,7 +191,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
     stages = Steps(_Reports(progress) if progress else None)
     checked = check(options)
     tools = Toolchain(find_compiler(), find_torch())
-    with cache.scratch() as work:
+    with _naming_model(checked), cache.scratch() as work:
         checked.require_room(work)
         stage = stages.step("lower" if checked.compiled is None else "unpack")
         with stage, runtime_objects.compiled_meanwhile(tools):
@@ -308,6 +309,17 @@ def _compilation(
         kernels = compilation.add_kernels()
         compilation.add_runtime()
         yield compilation, kernels
+
+
+@contextmanager
+def _naming_model(checked: CheckedOptions) -> Iterator[None]:
+    """Names the file of the model in the hint of a build that fails."""
+    try:
+        yield
+    except BuildFailureError as error:
+        if not isinstance(checked.program, Artifact):
+            raise
+        raise error.of_model(checked.program.path) from error
 
 
 @contextmanager

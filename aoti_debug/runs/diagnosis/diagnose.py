@@ -346,23 +346,27 @@ def signal_text(name: str) -> str:
 
 
 def _next_commands(run: RunDir, finding: _Finding) -> tuple[str, ...]:
+    """Commands that can work: of a run of somebody else, or of a process that cannot be started again, they show it."""
+    shown = tuple(suggested_commands.show(run, launch.id) for launch in finding.suspects[:3])
     if run.level == 0:
-        return (suggested_commands.run_again(run.info, level=3),)
+        return suggested_commands.run_again(run, level=3) or (suggested_commands.show(run),)
     if finding.narrow:
-        return (suggested_commands.run_again(run.info, environment={finding.narrow: "1"}),)
+        return suggested_commands.run_again(run, environment={finding.narrow: "1"}) or shown
     if not finding.suspects:
-        return (suggested_commands.run_again(run.info, level=1),) if run.level != 1 else (suggested_commands.show(run),)
+        again = suggested_commands.run_again(run, level=1) if run.level != 1 else ()
+        return again or (suggested_commands.show(run),)
     first = finding.suspects[0]
     if run.manifest.without_source:
-        return tuple(suggested_commands.show(run, launch.id) for launch in finding.suspects[:3])
+        return shown
+    environment: dict[str, str] = {}
     if len(finding.suspects) == 1 and traits_of(first.site.kind).replay:
-        if _has_inputs(first) or run.can_be_repeated:
+        if run.is_made_here and (_has_inputs(first) or run.can_be_repeated):
             return (suggested_commands.repro(run, first),)
-        again = suggested_commands.run_again(run.info, level=1, environment={Variable.LAUNCH.value: first.id})
-        return (again, suggested_commands.show_newest(first.id))
-    if run.level == 1:
-        return tuple(suggested_commands.show(run, launch.id) for launch in finding.suspects[:3])
-    return (suggested_commands.run_again(run.info, level=1), suggested_commands.show_newest(first.id))
+        environment = {Variable.LAUNCH.value: first.id}
+    elif run.level == 1:
+        return shown
+    again = suggested_commands.run_again(run, level=1, environment=environment)
+    return (*again, suggested_commands.show_newest(first.id)) if again else shown
 
 
 def _has_inputs(launch: Launch) -> bool:

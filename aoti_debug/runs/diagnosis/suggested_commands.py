@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aoti_debug.base.abi import Variable
 from aoti_debug.runs.rundir import recorded_runs
 from aoti_debug.runs.rundir.run_directory import PACKAGE, RunDir
-from aoti_debug.runs.rundir.run_json import EMBEDDED, RunInfo
+from aoti_debug.runs.rundir.run_json import EMBEDDED
 from aoti_debug.runs.rundir.timeline import Launch
 
+_FED = ("ipykernel", "multiprocessing.", "execnet", "sys.stdin")  # in the command of what another process tells to do
+_INTERPRETERS = ("python", "ipython", "jupyter")
 
-def run_again(info: RunInfo, *, level: int | None = None, environment: Mapping[str, str] | None = None) -> str:
-    """The command that repeats a run, at another level or with other environment variables."""
+
+def run_again(
+    run: RunDir, *, level: int | None = None, environment: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """The command that repeats a run, at another level or with other environment variables.
+
+    None for a run of somebody else, and for a process that no command line starts again: a notebook, a worker.
+    """
+    info = run.info
+    if not run.is_made_here or not _can_be_typed(info.command):
+        return ()
     words, variables = list(info.command), dict(environment or {})
     if level is not None and info.host == "embedded":
         variables[Variable.LEVEL.value] = str(level)
     elif level is not None:
         words = [*_without_option(words, "--level"), "--level", str(level)]
-    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(words)])
+    return (" ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(words)]),)
+
+
+def _can_be_typed(command: Sequence[str]) -> bool:
+    if not command or any(text in word for word in command for text in _FED):
+        return False
+    is_interpreter = Path(command[0]).name.startswith(_INTERPRETERS)
+    return not is_interpreter or any(word in ("-c", "-m") or not word.startswith("-") for word in command[1:])
 
 
 def repro(run: RunDir, launch: Launch) -> str:
@@ -31,10 +49,10 @@ def repro(run: RunDir, launch: Launch) -> str:
 def why_nonfinite(run: RunDir) -> tuple[str, ...]:
     """The commands that say why outputs are not finite: a triage of the package with the inputs of the run."""
     info = run.info
-    if run.package is None or info.host == EMBEDDED:
+    if run.package is None or info.host == EMBEDDED or not run.is_made_here:
         return (show(run),)
-    words = ["aoti-debug", "triage", _path(run.package)]
-    words += ["--inputs", _path(run.inputs)] if run.inputs is not None else []
+    words = ["aoti-debug", "triage", word_of(run.package)]
+    words += ["--inputs", word_of(run.inputs)] if run.inputs is not None else []
     words += [word for module in info.imports for word in ("--import", module)]
     words += [word for path in info.libraries for word in ("--load-library", path)]
     return (shlex.join(words),)
@@ -60,11 +78,14 @@ def package(run: RunDir) -> str:
     link = run.path / PACKAGE
     if link.is_symlink():
         return shlex.quote(str(link.readlink()).removeprefix(f"{Path.cwd()}/"))
-    return shlex.quote(next((word for word in run.info.command if word.endswith(".pt2")), "PACKAGE.pt2"))
+    named = next((word for word in run.info.command if word.endswith(".pt2")), "")
+    return shlex.quote(named or ("PACKAGE.pt2" if run.package is None else word_of(run.package)))
 
 
-def _path(path: Path) -> str:
-    """A path, relative if it lies below the current directory."""
+def word_of(path: Path | str) -> str:
+    """A word of a command: a path is relative if it lies below the current directory."""
+    if isinstance(path, str):
+        return path
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 

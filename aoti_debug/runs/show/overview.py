@@ -262,7 +262,8 @@ def table(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) -> li
     lines += replay_lines(run, part.shown, width)
     if measurer.exhausted:
         lines.append(
-            f"magnitudes stop after {wording.byte_size(BUDGET)} of tensors; aoti-debug show LAUNCH reads the others"
+            f"magnitudes stop after {wording.byte_size(BUDGET)} of tensors; "
+            f"aoti-debug show {part.shown[-1].id} reads those of that launch"
         )
     if len(part.shown) < part.total:
         first, last = part.start + 1, part.start + len(part.shown)

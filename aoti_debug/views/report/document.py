@@ -283,8 +283,9 @@ def _commands(subject: ReportSubject) -> tuple[tuple[str, str], ...]:
     lines = [(subject.command_line, f"repeats the {subject.what}")] if subject.command else []
     run = subject.run
     if run is not None:
-        if subject.triage is not None and run.info.command:
-            lines.append((suggested_commands.run_again(run.info), "repeats only the run that is shown here"))
+        if subject.triage is not None:
+            again = suggested_commands.run_again(run)
+            lines += [(command, "repeats only the run that is shown here") for command in again]
         lines.append((suggested_commands.show(run), "shows its launches on the terminal"))
     return tuple(lines)
 

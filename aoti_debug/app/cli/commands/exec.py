@@ -127,8 +127,7 @@ def outcome_lines(executed: ExecutedScript, columns: int) -> list[str]:
     if result.verdict is not None:
         lines += ["", *verdict_lines(result.verdict, columns)]
     lines += observed_lines(result.run, overruns.find(result.run), columns)
-    if executed.failed is not None:
-        inputs = [] if executed.failed.inputs is None else ["--inputs", str(executed.failed.inputs)]
-        command = shlex.join(["aoti-debug", "triage", str(executed.failed.package), *inputs])
-        lines.append(f"  next     {command}")
+    if executed.failed is not None and executed.failed.inputs is not None:  # the package holds none
+        package, inputs = map(suggested_commands.word_of, (executed.failed.package, executed.failed.inputs))
+        lines.append(f"  next     {shlex.join(['aoti-debug', 'triage', package, '--inputs', inputs])}")
     return lines

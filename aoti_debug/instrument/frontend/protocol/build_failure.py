@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import sysconfig
 from collections.abc import Sequence
 from enum import Enum
@@ -19,7 +20,8 @@ from aoti_debug.package.reference.program import MODEL, Reference
 
 POSITION = "position.json"  # these lie in the folder of a lowering
 LOWERED_GRAPHS = "lowered_graphs.json"
-HINT = "aoti-debug triage MODEL.pt2 names what is to blame, and goes on without it"
+_MODEL = "MODEL.pt2"
+HINT = f"aoti-debug triage {_MODEL} names what is to blame, and goes on without it"
 _MAX_FRAMES = 12
 _OWN = Path(__file__).parents[3]
 _INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -125,6 +127,10 @@ class BuildFailureError(ToolchainError):
     def __init__(self, message: str, failure: BuildFailure, *, hint: str) -> None:
         super().__init__(message, hint=hint)
         self.failure = failure
+
+    def of_model(self, file: Path) -> BuildFailureError:
+        """The error with the file of the model in the command of its hint."""
+        return BuildFailureError(str(self), self.failure, hint=self.hint.replace(_MODEL, shlex.quote(str(file))))
 
 
 def innermost_exception(raised: str) -> str:

@@ -13,6 +13,7 @@ from aoti_debug.base.errors import ToolchainError
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.instrument.frontend.protocol import build_failure
 from aoti_debug.instrument.frontend.protocol.build_failure import (
+    BuildFailure,
     BuildFailureError,
     BuildStage,
     Ending,
@@ -76,6 +77,15 @@ HANGS = """Stack (most recent call first):
   File "/home/u/passes.py", line 5 in endless
   File "/torch/observer.py", line 97 in apply_graph_pass
 """
+
+
+def test_the_hint_names_the_file_of_the_model(tmp_path: Path) -> None:
+    failure = BuildFailure(Position(BuildStage.LOWERING, "aten.relu.default"), Ending.EXCEPTION, "no", (), None, ())
+    error = build_failure.BuildFailureError("it failed", failure, hint=f"at work was this; {build_failure.HINT}")
+    named = error.of_model(tmp_path / "my model.pt2")
+    command = f"aoti-debug triage '{tmp_path}/my model.pt2' names what is to blame, and goes on without it"
+    assert named.hint == f"at work was this; {command}"
+    assert (str(named), named.failure) == ("it failed", failure)
 
 
 def test_an_exception_ends_in_its_innermost_frame() -> None:

@@ -2,10 +2,10 @@
 
 $ python examples/hang.py hang.pt2
 $ aoti-debug triage hang.pt2 --import examples.hang --timeout 10
-HANG no end: no progress for 10 s
+HANG examples::exchange.default did not end: no progress for 10 s
   where    examples/hang.py:36 in forward: return exchange(x.sin()).cos()
            0.1  examples::exchange.default
-  because  launch 0.1 began and never returned (shown by operator)
+  because  0.1 examples::exchange.default ended with: no end: no progress for 10 s (shown by operator)
 """
 
 from __future__ import annotations

@@ -35,13 +35,15 @@ TOP = {
 }
 SOURCES = "source"  # folder of files that pages link to and that are no pages
 GENERATED = {
-    "reference/commands.md": "Commands",
-    "reference/python.md": "Python",
-    "reference/json.md": "JSON",
+    "reference/commands.md": "Help texts",
+    "reference/python.md": "Python functions",
+    "reference/json.md": "JSON documents",
     "reports.md": "Three reports",
 }
 _CODE = re.compile(r"(^ *```[^\n]*\n.*?^ *```[^\n]*$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
-_LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+_LINK = re.compile(
+    r"(?:(?<=\[)([\w./-]+\.md))?(\]\()([^)\s]+)(\))"
+)  # a text that is the name of a page is its own group
 _ITEM = re.compile(r" *(?:[*-]|\d+\.) ")
 _NESTED = re.compile(r" {2,3}(?=[*-] )")
 
@@ -67,7 +69,7 @@ def page(markdown: str, source: str) -> tuple[str, set[str]]:
     here = posixpath.dirname(site_path(source))
 
     def moved(match: re.Match[str]) -> str:
-        before, link, after = match.groups()
+        named, before, link, after = match.groups()
         if re.match(r"[a-z]+:|#", link):
             return match[0]
         name, mark, anchor = link.partition("#")
@@ -75,11 +77,17 @@ def page(markdown: str, source: str) -> tuple[str, set[str]]:
         if (ROOT / target).is_dir():
             target = f"{target}/README.md"
         linked.add(target)
-        return f"{before}{posixpath.relpath(site_path(target), here or '.')}{mark}{anchor}{after}"
+        shown = "" if named is None else _title(ROOT / target)
+        return f"{shown}{before}{posixpath.relpath(site_path(target), here or '.')}{mark}{anchor}{after}"
 
     parts = _CODE.split(markdown)
     prose = [part if number % 2 else _LINK.sub(moved, part) for number, part in enumerate(parts)]
     return "\n".join(_lists("".join(prose).split("\n"))) + "\n", linked
+
+
+def _title(path: Path) -> str:
+    """The heading of a page."""
+    return path.read_text().partition("\n")[0].removeprefix("# ")
 
 
 def _lists(lines: list[str]) -> Iterator[str]:
@@ -104,7 +112,7 @@ def navigation(readme: str) -> list[dict[str, list[dict[str, str] | str]]]:
         if line.startswith("## "):
             sections.append({line.removeprefix("## "): []})
         elif line.startswith("| ["):
-            links = [link for _, link, _ in _LINK.findall(line.split(" | ")[0])]
+            links = [link for _, _, link, _ in _LINK.findall(line.split(" | ")[0])]
             if not links:
                 raise LookupError(f"no page in: {line}")
             rows = next(iter(sections[-1].values()))
@@ -136,7 +144,12 @@ def python_page() -> str:
     """What `import aoti_debug` offers: signatures and docstrings."""
     import aoti_debug
 
-    lines = ["# Python", "", "[How they are used](../python.md). Each name is imported when it is first used.", ""]
+    lines = [
+        "# Python functions",
+        "",
+        "[How they are used](../python.md). Each name is imported when it is first used.",
+        "",
+    ]
     for name in aoti_debug.__all__:
         found = getattr(aoti_debug, name)
         if not callable(found):
@@ -183,7 +196,7 @@ def docstring_lines(text: str) -> Iterator[str]:
 def json_page() -> str:
     """The members of what each command prints with --json."""
     lines = [
-        "# JSON",
+        "# JSON documents",
         "",
         "`aoti-debug guide --json-schema NAME` prints a schema. Members may be added; none changes its",
         "meaning without a new `format`.",

@@ -71,6 +71,11 @@ def test_the_tool_prints_what_an_example_says(name: str, tmp_path: Path, monkeyp
     for command in commands:
         output = printed(command, tmp_path)
     assert missing(lines, output) == [], output
+    for page in (page for page, example in TUTORIALS.items() if example == name):
+        for command, *expected in blocks(ROOT / f"docs/tutorials/{page}.md")[1:]:
+            if command.startswith(f"{PROMPT}aoti-debug show"):
+                output = printed(command.removeprefix(PROMPT), tmp_path)
+                assert missing(expected, output) == [], output
 
 
 @pytest.mark.slow

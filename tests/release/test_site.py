@@ -31,6 +31,11 @@ def test_links_lead_to_where_pages_are_on_the_site() -> None:
     ]
 
 
+def test_a_link_with_the_name_of_a_page_shows_its_title() -> None:
+    moved, _ = site.page("See [triage.md](triage.md#verdicts), [its `x`](triage.md).", "docs/repro.md")
+    assert moved == "See [Triage](triage.md#verdicts), [its `x`](triage.md).\n"
+
+
 def test_a_list_has_an_empty_line_before_it() -> None:
     moved, _ = site.page("Text:\n* a\n  more\n   * nested\n* b\n\n```\nx\n* y\n```\n", "docs/a.md")
     assert moved == "Text:\n\n* a\n  more\n    * nested\n* b\n\n```\nx\n* y\n```\n\n"
@@ -42,7 +47,7 @@ def test_the_order_of_the_pages_is_that_of_the_list() -> None:
     assert names == ["Home", "Tutorials", "How to", "Reference", "Background", "Project"]
     pages = [page for section in sections for page in next(iter(section.values()))]
     assert pages[:3] == ["index.md", "pages.md", "tutorials/illegal-access.md"]
-    assert {"Python": "reference/python.md"} in pages
+    assert {"Python functions": "reference/python.md"} in pages
     assert "agents.md" in pages
     with pytest.raises(LookupError, match="no page in"):
         site.navigation("## A\n| [x] | y |\n")

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import is_live, print_lines, width
+from aoti_debug.app.cli.lines import is_live, print_json, print_lines, width
 from aoti_debug.app.cli.options import modules_and_lines
 from aoti_debug.app.cli.unmatched import unmatched_warning
 from aoti_debug.base import terminal_cells, wording
@@ -27,6 +28,7 @@ from aoti_debug.package.manifest import Form, Manifest, PackageOrigin, Unrecogni
 from aoti_debug.package.recording import levels, site_filter
 from aoti_debug.package.weights_file import WeightsPlace
 
+FORMAT = 1
 LABEL = 18  # columns
 MAX_UNRECOGNISED = 12  # calls
 ONLY_MODEL = "model"  # its name in a package with one model
@@ -90,6 +92,7 @@ STAGES = {
     type=options.FilePath(),
     help="Keep the generated C++ in this directory, original and instrumented.",
 )
+@options.json_output("build")
 def command(
     *,
     model: Path,
@@ -107,6 +110,7 @@ def command(
     user_code: UserCode,
     weights: str,
     keep_sources: Path | None,
+    as_json: bool,
 ) -> None:
     """Turn MODEL.pt2 into an instrumented package.
 
@@ -135,8 +139,36 @@ def command(
     )
     with _progress(LastDurations("build", str(model.resolve()))) as progress:
         summary = builder.build_report(chosen, progress)
-    print_lines(describe(summary, width()))
+    if as_json:
+        print_json(document(summary))
+    else:
+        print_lines(describe(summary, width()))
     print_lines(unmatched_warning(summary.unmatched), err=True)
+
+
+def document(summary: BuildSummary) -> dict[str, Any]:
+    """A build as a JSON object (docs/build.schema.json)."""
+    manifest = summary.manifest
+    return {
+        "format": FORMAT,
+        "package": str(summary.package.absolute()),
+        "bytes": summary.bytes,
+        "built_from": manifest.source.value,
+        "model": manifest.model,
+        "device": manifest.device,
+        "torch_version": manifest.torch_version,
+        "level": levels.written(manifest.level),
+        "sites": [{"kernel": site.kernel, "kind": site.kind.value} for site in manifest.sites],
+        "unparsed": [
+            {"line": call.line, "function": call.function, "text": call.text, "reason": call.reason or None}
+            for call in manifest.unrecognised
+        ],
+        "joined_sites": summary.joined_sites,
+        "missing_inputs": summary.missing_inputs_reason or None,
+        "unmatched": [pattern.pattern for pattern in summary.unmatched],
+        "seconds": summary.seconds,
+        "stages": dict(summary.stages),
+    }
 
 
 def describe(summary: BuildSummary, columns: int) -> list[str]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines, width
+from aoti_debug.app.cli.lines import print_json, print_lines, width
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.terminal_cells import shorten_middle
 from aoti_debug.views.bundle.bundle import Bundle, BundleOptions, write_bundle
 from aoti_debug.views.report import report
 from aoti_debug.views.report.redaction import RedactedPart
 
+FORMAT = 1
 _SIZE = 11  # columns
 
 
@@ -42,13 +44,31 @@ _SIZE = 11  # columns
     multiple=True,
     help="Leave out source of kernels and of the model, call stacks, the repro.",
 )
-def command(what: str | None, output: Path | None, parts: tuple[RedactedPart, ...]) -> None:
+@options.json_output("bundle")
+def command(*, what: str | None, output: Path | None, parts: tuple[RedactedPart, ...], as_json: bool) -> None:
     """Pack a run, or a triage, into one archive to send; without a name the newest of both.
 
     It holds verdict, report, repro, manifest, journal, logs and versions; never the package and its weights. What is
     inside, and what was left out, is listed.
     """
-    print_lines(bundle_lines(write_bundle(report.find(what), BundleOptions(output, left_out=parts)), width()))
+    written = write_bundle(report.find(what), BundleOptions(output, left_out=parts))
+    if as_json:
+        print_json(document(written))
+    else:
+        print_lines(bundle_lines(written, width()))
+
+
+def document(written: Bundle) -> dict[str, Any]:
+    """The archive as a JSON object (docs/bundle.schema.json)."""
+    contents = written.contents
+    return {
+        "format": FORMAT,
+        "archive": str(written.path.absolute()),
+        "bytes": written.bytes,
+        "folder": contents.root,
+        "files": [{"name": item.name, "bytes": item.size} for item in contents.items],
+        "left_out": [{"name": left.name, "bytes": left.size, "why": left.why} for left in contents.left_out],
+    }
 
 
 def bundle_lines(written: Bundle, columns: int) -> list[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine import cache
 from aoti_debug.views.results.made_results import Unwanted, delete, made_results, unwanted
+
+FORMAT = 1
 
 
 @click.command("clean")
@@ -21,8 +23,16 @@ from aoti_debug.views.results.made_results import Unwanted, delete, made_results
 @click.option("--keep", metavar="N", type=click.IntRange(min=1), help="Delete all but the newest N of each kind.")
 @click.option("--cache", "of_cache", is_flag=True, help="Empty the cache of this user: the next builds take longer.")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+@options.json_output("clean")
 def command(
-    *, names: tuple[str, ...], all_: bool, older_than: float | None, keep: int | None, of_cache: bool, dry_run: bool
+    *,
+    names: tuple[str, ...],
+    all_: bool,
+    older_than: float | None,
+    keep: int | None,
+    of_cache: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Delete what commands have made here: each NAME that `aoti-debug list` prints, or what the options choose.
 
@@ -40,22 +50,25 @@ def command(
         raise UsageError(
             "nothing is chosen", hint="--all, --older-than DAYS, --keep N, --cache, or names: aoti-debug list"
         )
-    lines, freed = [], 0
-    if names or given:
-        found = unwanted(made_results(), Unwanted(names, older_than or 0.0, keep or 0))
-        used = {result for result in found if result.is_in_use}
-        lines += [f"{result.name}  in use: not deleted" for result in found if result in used]
-        free = [result for result in found if result not in used]
-        sizes = {result: result.bytes for result in free}
-        lines += [f"{result.name}  {wording.byte_size(size)}" for result, size in sizes.items()]
-        freed += sum(sizes.values())
-        if not dry_run:
-            delete(free)
-    if of_cache:
-        entries = cache.cached_entries(cache.directory())
-        size = sum(entry.bytes for entry in entries)
-        lines.append(f"cache  {wording.byte_size(size)}")
-        freed += size
-        for entry in () if dry_run else entries:
+    found = unwanted(made_results(), Unwanted(names, older_than or 0.0, keep or 0)) if names or given else []
+    used = [result for result in found if result.is_in_use]
+    sizes = {result: result.bytes for result in found if result not in used}
+    entries = cache.cached_entries(cache.directory()) if of_cache else []
+    cached = sum(entry.bytes for entry in entries)
+    freed = sum(sizes.values()) + cached
+    if not dry_run:
+        if names or given:
+            delete(sizes)
+        for entry in entries:
             cache.delete_entry(entry)
+    if as_json:
+        deleted = [{"name": result.name, "bytes": size} for result, size in sizes.items()]
+        in_use, of = [result.name for result in used], cached if of_cache else None
+        print_json(
+            {"format": FORMAT, "dry_run": dry_run, "deleted": deleted, "in_use": in_use, "cache": of, "bytes": freed}
+        )
+        return
+    lines = [f"{result.name}  in use: not deleted" for result in used]
+    lines += [f"{result.name}  {wording.byte_size(size)}" for result, size in sizes.items()]
+    lines += [f"cache  {wording.byte_size(cached)}"] if of_cache else []
     print_lines([*lines, f"{wording.byte_size(freed)} {'would be deleted' if dry_run else 'deleted'}"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import open_page, print_lines
+from aoti_debug.app.cli.lines import open_page, print_json, print_lines
 from aoti_debug.app.cli.ranks import write_ranks_pages
 from aoti_debug.base import wording
 from aoti_debug.runs.ranks.ranks_analysis import analyse
@@ -17,12 +17,15 @@ from aoti_debug.views.report import report
 from aoti_debug.views.report.subject import ReportSubject
 from aoti_debug.views.summaries import page
 
+FORMAT = 1
+
 
 @click.command("report")
 @click.argument("what", metavar="[RUN|TRIAGE]", required=False, shell_complete=options.completing("runs"))
 @options.page_output("The file to write.  [default: report/index.html in the directory of the run or triage]")
 @options.opens()
-def command(*, what: str | None, output: Path | None, opens: bool) -> None:
+@options.json_output("report")
+def command(*, what: str | None, output: Path | None, opens: bool, as_json: bool) -> None:
     """Write one HTML file that shows a run, or a triage; without a name the newest of both.
 
     Of a run of several ranks, writes one page of all and one for each rank.
@@ -36,19 +39,20 @@ def command(*, what: str | None, output: Path | None, opens: bool) -> None:
         analysis = analyse(open_ranks(ranks))
         written = write_ranks_pages(analysis, output)
         count = wording.pluralize(len(analysis.run.recorded), "rank")
-        print_lines([wording.short_path(written), f"  run of {count} {ranks.name}, a page for each"])
+        lines = [wording.short_path(written), f"  run of {count} {ranks.name}, a page for each"]
+        shown, name = "ranks", ranks.name
     else:
-        written = _write(what, output)
+        subject = report.find(what)
+        written = report.write(subject, output, _summaries_page(subject) if output is None else "")
+        shown, name = subject.what, subject.name
+        lines = page_lines(written, f"{shown} {name}", written.stat().st_size)
+    if as_json:
+        page_bytes = written.stat().st_size
+        print_json({"format": FORMAT, "page": str(written.absolute()), "of": shown, "name": name, "bytes": page_bytes})
+    else:
+        print_lines(lines)
     if opens:
         open_page(written)
-
-
-def _write(what: str | None, output: Path | None) -> Path:
-    """Writes the page of a run or a triage, and says where."""
-    subject = report.find(what)
-    path = report.write(subject, output, _summaries_page(subject) if output is None else "")
-    print_lines(page_lines(path, f"{subject.what} {subject.name}", path.stat().st_size))
-    return path
 
 
 def page_lines(path: Path, subject: str, size: int) -> list[str]:

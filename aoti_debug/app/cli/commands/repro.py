@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aoti_debug.app.cli import options
-from aoti_debug.app.cli.lines import print_lines
+from aoti_debug.app.cli.lines import print_json, print_lines
 from aoti_debug.app.cli.ranks import one_rank
 from aoti_debug.base import wording
+from aoti_debug.base.errors import EXIT_CLEAN
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.repro.repro import ReproOptions, write_repro
+from aoti_debug.repro.repro import Repro, ReproOptions, write_repro
 from aoti_debug.runs.rundir import recorded_runs
 
 if TYPE_CHECKING:
     from aoti_debug.compare.fx_repro.fx_repro import FxRepro
+
+
+FORMAT = 1
 
 
 def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int:
@@ -58,6 +62,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str) -> int
 @click.option("--issue", is_flag=True, help="As --fx, with an issue text for PyTorch: script, observed, versions.")
 @click.option("--force", is_flag=True, help="Replace an earlier repro.")
 @options.trust
+@options.json_output("repro")
 def command(
     *,
     kernel: str,
@@ -71,6 +76,7 @@ def command(
     issue: bool,
     force: bool,
     trusted: bool,
+    as_json: bool,
 ) -> None:
     """Write a folder that replays one launch alone, from its saved tensors.
 
@@ -103,14 +109,59 @@ def command(
     )
     asked = {"--fx": fx, "--minifier": minifier, "--issue": issue}
     if not any(asked.values()):
-        print_lines(str(write_repro(chosen, _say)).splitlines())
+        written = write_repro(chosen, _say)
+        if as_json:
+            print_json(document(written))
+        else:
+            print_lines(str(written).splitlines())
         return
     from aoti_debug.compare.fx_repro.fx_repro import (  # all that compares launches with the program
         FxExtra,
         write_fx_repro,
     )
 
-    print_lines(fx_lines(write_fx_repro(chosen, [extra for extra in FxExtra if asked[extra.value]], _say)))
+    graph = write_fx_repro(chosen, [extra for extra in FxExtra if asked[extra.value]], _say)
+    if as_json:
+        print_json(fx_document(graph))
+    else:
+        print_lines(fx_lines(graph))
+
+
+def document(written: Repro) -> dict[str, Any]:
+    """A repro as a JSON object (docs/repro.schema.json)."""
+    return {
+        "format": FORMAT,
+        "path": str(written.path.absolute()),
+        "script": str(written.script.absolute()),
+        "launch": written.launch,
+        "kernel": written.kernel,
+        "run": str(written.run),
+        "tensors": written.tensors,
+        "bytes": written.bytes,
+        "fault": written.fault or None,
+        "graph": None,
+    }
+
+
+def fx_document(written: FxRepro) -> dict[str, Any]:
+    """A repro of the program's graph as the same JSON object."""
+    return {
+        "format": FORMAT,
+        "path": str(written.path.absolute()),
+        "script": str(written.files[0].absolute()),
+        "launch": written.launch,
+        "kernel": None,
+        "run": str(written.run),
+        "tensors": written.inputs + written.outputs,
+        "bytes": None,
+        "fault": None,
+        "graph": {
+            "operators": written.calls,
+            "as_recorded": written.code == EXIT_CLEAN,
+            "printed": list(written.lines),
+            "files": [str(path.absolute()) for path in written.files],
+        },
+    }
 
 
 def _of_finding(run: str | None, launch: str | None) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from aoti_debug.package.manifest import (
 from aoti_debug.package.recording.site_filter import SiteFilter, unmatched
 from aoti_debug.package.weights_file import KernelMatch, WeightsFile
 from tests import archives, factories
+from tests.schema import DOCS, problems
 
 SCALAR = factories.arg("beta", Role.NONE, Form.SCALAR)
 OPAQUE = factories.arg("stream", Role.NONE, Form.OPAQUE)
@@ -51,6 +53,19 @@ def summary(manifest: Manifest, **fields: Any) -> BuildSummary:
 
 def described(built: BuildSummary) -> list[str]:
     return build.describe(built, 100)
+
+
+def test_json() -> None:
+    call = Unrecognised("run_impl", 12, "k(x)", reason="x")
+    package = replace(factories.make_manifest(ADDMM, RELU), unrecognised=(call,))
+    found = build.document(summary(package, missing_inputs_reason="the program has none"))
+    assert problems(found, json.loads((DOCS / "build.schema.json").read_text())) == []
+    assert found["sites"] == [
+        {"kernel": "aoti_torch_cpu_addmm_out", "kind": "shim_out"},
+        {"kernel": "cpp_fused_relu_0", "kind": "cpp"},
+    ]
+    assert found["unparsed"] == [{"line": 12, "function": "run_impl", "text": "k(x)", "reason": "x"}]
+    assert (found["level"], found["missing_inputs"]) == (3, "the program has none")
 
 
 def test_summary() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from aoti_debug.app.cli.main import run as aoti_debug
+from tests.schema import DOCS, problems
 from tests.views.report.subjects import run, triage
 
 
@@ -31,6 +34,17 @@ def test_it_says_what_was_left_out_and_why(capsys: pytest.CaptureFixture[str]) -
     assert "repro" not in inside
     assert "it holds values of tensors" in outside
     assert "stderr.log" in outside
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    triage(Path("aoti-debug/triages"))
+    assert aoti_debug(["bundle", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert problems(found, json.loads((DOCS / "bundle.schema.json").read_text())) == []
+    with zipfile.ZipFile(found["archive"]) as archive:
+        inside = {f"{found['folder']}/{file['name']}": file["bytes"] for file in found["files"]}
+        assert {item.filename: item.file_size for item in archive.infolist()} == inside
+    assert [left["name"] for left in found["left_out"]] == ["package.pt2"]
 
 
 def test_nothing_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,19 @@ def test_nothing_is_deleted_unless_it_is_chosen(capsys: pytest.CaptureFixture[st
     assert len(list(Path("aoti-debug/runs").glob("2*"))) == 2
 
 
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    schema = json.loads((DOCS / "clean.schema.json").read_text())
+    for words, is_there in ((["--dry-run"], True), ([], False)):
+        assert main.run(["clean", OLD, "--json", *words]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert problems(found, schema) == []
+        assert [result["name"] for result in found["deleted"]] == [f"runs/{OLD}"]
+        assert (found["bytes"], found["cache"], found["in_use"]) == (found["deleted"][0]["bytes"], None, [])
+        assert Path("aoti-debug/runs", OLD).exists() is is_there
+    assert main.run(["clean", "--cache", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cache"] == 0
+
+
 @pytest.mark.parametrize("words", [["--keep", "1"], [OLD], [f"runs/{OLD}"], [f"aoti-debug/runs/{OLD}"]])
 def test_what_is_chosen_is_deleted(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert main.run(["clean", *words]) == 0

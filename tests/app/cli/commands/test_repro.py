@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from aoti_debug.runs.rundir.run_directory import RunDir
 from tests.factories import JournalWriter, arg, make_manifest, run_directory, site, tensor
 from tests.operator_schemas import registered
 from tests.paths import ROOT
+from tests.schema import DOCS, problems
 
 SITES = (
     site("aoti_torch_cpu_relu_out", arg("buf0", Role.OUT), arg("x"), op="aten.relu.out"),
@@ -131,6 +133,11 @@ def test_what_is_printed(
         f"  launch 0.0 of aoti_torch_cpu_addmm_out, 4 tensors, {size / 1024:.1f} KiB, from {run.path.name}",
         "next: python here/repro.py",
     ]
+    assert main.run(["repro", "0.0", "--run", str(run.path), "-o", "here", "--force", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert problems(found, json.loads((DOCS / "repro.schema.json").read_text())) == []
+    assert (found["kernel"], found["tensors"], found["bytes"]) == ("aoti_torch_cpu_addmm_out", 4, size)
+    assert Path(found["script"]) == tmp_path / "here/repro.py"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ _SCRATCH_SIZE = re.compile(r"\bint64_t (global|profile)(?:_scratch)+_\d+_size\[\
 _GRID_SIZE = re.compile(r"\buint32_t (\w+) = ([^;]*);")
 _MUTATED = re.compile(r"'mutated_arg_names': \[(.*?)\]")
 _TRITON_SOURCE = re.compile(r"async_compile\.triton\(\s*'([^']*)',\s*'''(.*?)'''", re.DOTALL)
-_TMA_FIELDS = {"block_shape": CType.I32, "strides": CType.I64}
+_TMA_FIELDS = {"block_shape": CType.I32, "kernel_shape": CType.I32, "strides": CType.I64}
 _ADDRESS = re.compile(r"&(?P<variable>\w+)(?:\.(?P<member>m|\w+\[\d+\]))?\Z")
 _ASSIGNED = re.compile(r"\b(\w+)\s*(?:(?:[-+*/%|&^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s*(?P<after>\w+)")
 _LAUNCH_ARGUMENTS = 8
@@ -144,8 +144,8 @@ def _parameter(text: str) -> Param:
 
 def _in_order(source: str, params: Sequence[KernelParam]) -> bool:
     """True if what a kernel is passed are parameters of its source, in their order; scratch memory comes last."""
-    defined = _DEF.search(source)
-    names = [match["name"] for match in _SOURCE_PARAMETER.finditer(defined[1])] if defined else []
+    functions = _DEF.findall(source)  # the kernel comes behind its helpers
+    names = [match["name"] for match in _SOURCE_PARAMETER.finditer(functions[-1])] if functions else []
     passed = [param.name.partition(".")[0] for param in params]
     while passed and passed[-1] in _SCRATCH_NAMES:
         passed.pop()
@@ -274,7 +274,8 @@ def _kernel_params(
     """Returns the parameters that the array of argument addresses points to, from the declarations above it."""
     span = TextSpan(code[0].start, launch.statement)
     masked = mask(text[span.start : span.end])
-    declared = _declarations(masked, {p.name: p.ctype for p in params})
+    copies = {p.name: KernelParam(p.name, p.ctype, CType.NONE) for p in params if p.ctype == f"{p.name}_type_"}
+    declared = copies | _declarations(masked, {p.name: p.ctype for p in params})
     array = re.search(rf"\bvoid\*\s*{launch.arguments}\[\]\s*=\s*\{{", masked)
     if array is None or sum(t.text == launch.arguments for t in code) != _USES_OF_ARGUMENTS:
         raise UnreadError(f"list of arguments {launch.arguments}")

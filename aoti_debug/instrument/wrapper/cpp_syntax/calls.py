@@ -18,6 +18,7 @@ _QUIET = re.compile(
     r"(?:std|c10|at)(?:::\w+)+|(?:const|static|dynamic|reinterpret)_cast|alignas|sizeof|decltype|if|while|for|switch"
     r"|AOTI_\w+|aoti_torch_\w+|RAII\w+|__check_inputs_outputs|assert_\w+|steal_from_raw_handles_to_raii_handles"
     r"|wrap_with_raii_handle_if_needed|reinterpret_tensor_wrapper|temporary_reference|scalar_to_tensor_handle"
+    r"|_aoti_(?:aux_stream|event)_cache\.\w+|cudaEventRecord|cudaStreamWaitEvent|cudaEventSynchronize"
     r"|init\w*TMADescriptor\w*|(?:.*(?:\.|->))?(?:data_ptr|get|reset|release|sizes?|strides?|data|c?begin|at|clear)"
 )
 _SUBGRAPH = re.compile(r"//\s*subgraph: (\S+)")
@@ -135,12 +136,14 @@ class _Scanner:
             elif token.lexeme is Lexeme.NAME and i + 1 < len(tokens) and tokens[i + 1].text == "(":
                 head = _callee(tokens, i)
                 callee = self._text[head.start : head.end]
+                if _declares(tokens, head):
+                    continue
                 if self._wanted(callee):
                     notes = self._notes if _is_about(self._notes, callee) else Notes()
                     if notes is self._notes:
                         self._notes = Notes()
                     calls.append(self._call(head, tokens, i + 1, notes))
-                elif not _QUIET.fullmatch(callee) and not _declares(tokens, head):
+                elif not _QUIET.fullmatch(callee):
                     others.append(self._call(head, tokens, i + 1, Notes()))
             elif token.text == "(" and i and tokens[i - 1].text == ">":
                 template = _template(tokens, i - 1)

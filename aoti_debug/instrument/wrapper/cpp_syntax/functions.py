@@ -36,6 +36,11 @@ _TENSOR = re.compile(
 )
 _STREAM_GUARD = re.compile(r"\bAOTI\w+StreamGuard stream_guard\(stream, this->device_idx_\);")
 _STREAM_CHANGE = re.compile(r"\b\w*[sS]tream_?[gG]uard\w*|\bstream\s*=(?!=)")
+_SIDE_GUARD = re.compile(r"\bstd::unique_ptr<AOTI\w+StreamGuard> _aoti_current_stream_guard;")
+_ENTER_SIDE = re.compile(
+    r"_aoti_current_stream_guard = std::make_unique<AOTI\w+StreamGuard>\((?P<stream>[^;]*), this->device_idx_\);"
+)
+_LEAVE_SIDE = re.compile(r"_aoti_current_stream_guard\.reset\(\);")
 _REASSIGNED = re.compile(r"^\s*(\w+) = std::move\(", re.MULTILINE)
 _EMPTY = re.compile(r"\baoti_torch_empty_strided(?:_pinned)?\([^;]*&(\w+)_handle\)")
 _MOVED = re.compile(r"\bauto (\w+) = std::move\((\w+)\);")
@@ -144,11 +149,41 @@ def variables(masked: str, body: Body) -> Variables:
     )
 
 
-def stream_change(masked: str, body: Body) -> int | None:
-    """Returns the offset behind which a function may use another stream than `stream`; None if it does not."""
-    own = [match.span() for match in _STREAM_GUARD.finditer(masked, body.opening, body.closing)]
-    changes = _STREAM_CHANGE.finditer(masked, body.opening, body.closing)
-    return next((m.start() for m in changes if not any(start <= m.start() < end for start, end in own[:1])), None)
+@dataclass(frozen=True)
+class OtherStream:
+    """A part of a function in which operators of torch run on another stream than the call's: offsets into the text.
+
+    Attributes:
+        text: the expression of the stream, or what else may have changed it.
+        is_read: False if it is not known what changes: kernels that are given their stream may run on another, too.
+    """
+
+    start: int
+    end: int
+    text: str
+    is_read: bool = True
+
+
+def other_streams(masked: str, body: Body) -> tuple[OtherStream, ...]:
+    """Returns the parts of a function that leave the stream of the call, in order."""
+    own = [match.span() for match in _STREAM_GUARD.finditer(masked, body.opening, body.closing)][:1]
+    declared = [match.span() for match in _SIDE_GUARD.finditer(masked, body.opening, body.closing)][:1]
+    parts: list[OtherStream] = []
+    position = body.opening
+    while change := _STREAM_CHANGE.search(masked, position, body.closing):
+        known = next((end for start, end in (*own, *declared) if start <= change.start() < end), None)
+        left = _LEAVE_SIDE.match(masked, change.start())
+        entered = _ENTER_SIDE.match(masked, change.start()) if declared else None
+        following = _STREAM_CHANGE.search(masked, entered.end(), body.closing) if entered else None
+        if known is not None or left is not None:
+            position = known or (left.end() if left else 0)
+        elif entered and following:
+            parts.append(OtherStream(change.start(), following.start(), entered["stream"].strip()))
+            position = following.start()
+        else:
+            parts.append(OtherStream(change.start(), body.closing, change.group(), is_read=False))
+            break
+    return tuple(parts)
 
 
 def _first_uses(text: str, offset: int) -> Mapping[str, int]:

@@ -55,11 +55,11 @@ def _slot(text: str, value: int, param: Param, function: TritonFunction) -> Slot
         return None
     if number_type(param.ctype) is not CType.NONE:
         return slots.number(text, value=value, form=Form.SCALAR, ctype=param.ctype, param=param.name)
+    if f"{param.name}.m" in (passed.name for passed in function.kernel_params):  # a TMA descriptor
+        return slots.number(text, value=value, form=Form.OPAQUE, ctype="", param=param.name)
     if param.ctype == f"const {param.name}_type_&":
         role = _role(param.name, function) if function.generated else Role.UNKNOWN
         return slots.tensor(text, value=value, form=Form.TENSOR, role=role, param=param.name)
-    if f"{param.name}.m" in (passed.name for passed in function.kernel_params):  # a TMA descriptor
-        return slots.number(text, value=value, form=Form.OPAQUE, ctype="", param=param.name)
     raise UnreadError(f"parameter {param.ctype} {param.name} of {function.name}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pkgutil
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 
@@ -14,7 +14,7 @@ from aoti_debug.instrument.wrapper.callees.prototypes import Prototype
 from aoti_debug.instrument.wrapper.cpp_syntax import calls
 from aoti_debug.instrument.wrapper.cpp_syntax.calls import CallExpression
 from aoti_debug.instrument.wrapper.cpp_syntax.expressions import UnreadError
-from aoti_debug.instrument.wrapper.cpp_syntax.functions import entry_points, stream_change, variables
+from aoti_debug.instrument.wrapper.cpp_syntax.functions import OtherStream, entry_points, other_streams, variables
 from aoti_debug.instrument.wrapper.launches import slots
 from aoti_debug.instrument.wrapper.launches.slots import FunctionContext, LaunchForm, ParsedLaunch
 from aoti_debug.package.launch_traits import traits_of
@@ -97,15 +97,14 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
         local = replace(context, variables=variables(masked, body))
         bases = local.variables.bases
         written = set(local.variables.initialised)
-        changed = stream_change(masked, body)
+        streams = other_streams(masked, body)
         others = {call for call in scan.others if any(_is_device_work(a.text, local) for a in call.arguments)}
         for call in sorted({*scan.calls, *others}, key=lambda call: call.head.start):
             try:
                 if call in others:
                     raise UnreadError(f"function {call.callee}")
-                if changed is not None and call.head.start > changed:
-                    raise UnreadError(f"the stream after line {lines.at(changed)}")
                 parsed, reason = read(call, local), ""
+                _check_stream(call, parsed, streams)
             except UnreadError as error:
                 parsed, reason = None, str(error)
             if parsed is None:
@@ -118,6 +117,15 @@ def find_sites(text: str, masked: str, context: FunctionContext) -> Sites:
             recognised.append(SiteCall(_site(len(recognised), call, parsed, args), call))
             written |= {arg.base for arg in args if arg.base and arg.role in (Role.OUT, Role.INOUT, Role.UNKNOWN)}
     return Sites(tuple(recognised), tuple(unrecognised), scans)
+
+
+def _check_stream(call: CallExpression, parsed: ParsedLaunch | None, streams: Sequence[OtherStream]) -> None:
+    """Raises UnreadError if a launch may run on another stream than the call's, which records would not follow."""
+    for other in streams:
+        if other.start < call.head.start < other.end:
+            takes_its_stream = parsed is not None and parsed.kind in (Kind.TRITON, Kind.CUTLASS)
+            if not (other.is_read and takes_its_stream):
+                raise UnreadError(f"stream {other.text}")
 
 
 def _is_device_work(argument: str, context: FunctionContext) -> bool:

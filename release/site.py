@@ -280,6 +280,7 @@ def write(output: Path, reports: Path) -> None:
             waiting |= linked - copied
         else:
             shutil.copyfile(ROOT / source, target)
+    shutil.copyfile(ROOT / "release/site.css", output / "site.css")
     (output / "reports").mkdir()
     for path in reports.glob("*.html"):
         shutil.copy(path, output / "reports")

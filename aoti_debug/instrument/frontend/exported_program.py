@@ -21,7 +21,8 @@ from aoti_debug.base.errors import ArtifactError, ToolchainError, UsageError
 from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.instrument.frontend import sources, worker_process
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel, embedded_inputs
-from aoti_debug.instrument.frontend.protocol import messages
+from aoti_debug.instrument.frontend.protocol import caller_settings, messages
+from aoti_debug.instrument.frontend.protocol.caller_settings import NotSendableError
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
 from aoti_debug.instrument.frontend.sources import Sources
 from aoti_debug.instrument.frontend.worker_process import answered, run_worker
@@ -62,7 +63,10 @@ def lower(request: Request, torch: Torch, *, timeout: float) -> LoweredModel:
 
 
 def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, timeout: float) -> LoweredModel:
-    """Lowers a program in memory: in a child process if it can be saved and loaded there, otherwise in this one.
+    """Lowers a program in memory with the settings of this process (`protocol/caller_settings.py`).
+
+    It is lowered in a child process if the program can be saved and loaded there, and the settings passed on;
+    otherwise in this one.
 
     Raises:
         The errors of `lower`. In this process a crash of Inductor cannot be caught.
@@ -72,16 +76,36 @@ def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, t
     folder = Path(request.folder)
     saved = folder / "program.pt2"
     try:
+        caller = caller_settings.capture()
+    except NotSendableError:
+        return lower_in_process(program, request, torch)
+    if _calls_unsaved_kernels(program):
+        return lower_in_process(program, request, torch)
+    try:
         torch_module.export.save(program, saved)
     except SAVE_ERRORS:
         saved.unlink(missing_ok=True)
         return lower_in_process(program, request, torch)
+    assigned = {key: value for key, value in caller.inductor.items() if UNSUPPORTED_CONFIGS.get(key) != value}
+    worker_request = replace(
+        request, program=str(saved), caller=replace(caller, inductor={}), configs={**assigned, **request.configs}
+    )
     try:
-        return lower(replace(request, program=str(saved)), torch, timeout=timeout)
+        return lower(worker_request, torch, timeout=timeout)
     except ArtifactError:  # operators that are registered in this process only
         shutil.rmtree(folder)
         folder.mkdir()
         return lower_in_process(program, request, torch)
+
+
+def _calls_unsaved_kernels(program: ExportedProgram) -> bool:
+    """True if it calls Triton kernels by their numbers in a table of this process.
+
+    torch.export.save writes only the number (torch/_higher_order_ops/triton_kernel_wrap.py).
+    """
+    graphs = [module.graph for module in program.graph_module.modules() if hasattr(module, "graph")]
+    names = (getattr(node.target, "__name__", "") for graph in graphs for node in graph.nodes)
+    return any(name.startswith("triton_kernel_wrapper_") for name in names)
 
 
 def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -> LoweredModel:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor import config
 
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, ToolchainError, UsageError
 from aoti_debug.base.machine import cache, compiler
@@ -348,6 +349,36 @@ def test_a_program_that_only_this_process_can_load(folder: Path) -> None:
     ]
     assert lowered.answer.schemas["aoti_debug_test.twice.default"].text == "aoti_debug_test::twice(Tensor x) -> Tensor"
     assert not lowered.log.exists()  # there was no child
+
+
+class Pointwise(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mm(x, x).sin().cos()
+
+
+@pytest.mark.slow
+def test_settings_of_this_process_reach_the_child(folder: Path) -> None:
+    exported = torch.export.export(Pointwise(), (torch.ones(4, 4),))
+    with torch.autocast("cpu", dtype=torch.bfloat16), config.patch({"cpp.descriptive_names": False}):
+        lowered = exported_program.lower_program(exported, request("", folder), compiler.find_torch(), timeout=120)
+    assert lowered.log.exists()
+    assert "cached_torch_dtype_bfloat16" in lowered.sources.wrapper  # of the matrix product
+    assert "cpp_fused_cos" not in lowered.sources.kernels
+    assert re.search(r"\bcpp_\w*\d\(", lowered.sources.kernels)
+
+
+def test_numbered_triton_kernels_are_lowered_in_this_process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, program: Path
+) -> None:
+    def triton_kernel_wrapper_mutation() -> None:
+        pass
+
+    exported = torch.export.load(program)
+    exported.graph.call_function(triton_kernel_wrapper_mutation)
+    lowered = object()
+    monkeypatch.setattr(exported_program, "lower_in_process", lambda *_: lowered)
+    made = exported_program.lower_program(exported, request("", folder), compiler.find_torch(), timeout=120)
+    assert made is lowered
 
 
 WEIGHTS = 'constants_info_[0].name = "w";\n'

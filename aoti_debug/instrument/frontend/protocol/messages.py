@@ -12,6 +12,7 @@ from typing import Any
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, TargetError, ToolchainError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import atomic_write, json_data
+from aoti_debug.instrument.frontend.protocol.caller_settings import CallerSettings
 from aoti_debug.package.manifest import OperatorSchema, Promise
 
 ARCHIVE = "lowered.pt2"
@@ -92,6 +93,7 @@ class Request:
         random_inputs: seed of the inputs to make; None to make none.
         left_out: operators that are called as they are; None to note nothing either.
         weights_by_reference: leave the weights in the program's file.
+        caller: settings of the process that asks, for a worker; None for its own.
     """
 
     program: str
@@ -104,6 +106,7 @@ class Request:
     random_inputs: int | None = None
     left_out: LeftOut | None = None
     weights_by_reference: bool = False
+    caller: CallerSettings | None = None
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ import json
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.errors import AotiDebugError
-from aoti_debug.instrument.frontend.protocol import messages
+from aoti_debug.instrument.frontend.protocol import caller_settings, messages
 from aoti_debug.instrument.frontend.protocol.build_failure import read_position
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Failure, Request, TritonConfig
 from aoti_debug.instrument.frontend.worker import (
@@ -119,6 +120,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
     stacks = operator_stacks(program)
     nodes = program.graph.nodes
     with (
+        nullcontext() if request.caller is None else caller_settings.applied(request.caller),
         step("lower", times, hint=lambda: _failure_hint(program, sys.exc_info()[1], folder)),
         position_file.watched(folder, nodes) as noted,
         candidates_noted(noted),

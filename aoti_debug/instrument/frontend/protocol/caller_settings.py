@@ -1,0 +1,94 @@
+"""Settings of the process that asks for a build: what torch compiles depends on them, and a worker starts without.
+
+They are Inductor's settings that were assigned (`torch._inductor.config.max_autotune = True`), autocast, the precision
+of matrix products and deterministic algorithms. What environment variables set reaches a worker by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import field
+from typing import Any
+
+from aoti_debug.base.frozen import dataclass
+
+
+class NotSendableError(Exception):
+    """A setting has a value that cannot be passed to another process."""
+
+
+@dataclass(frozen=True)
+class CallerSettings:
+    """The settings that differ from those of a new process.
+
+    Attributes:
+        matmul_precision: of float32, as `torch.get_float32_matmul_precision` returns it.
+        inductor: of `torch._inductor.config`, by name: {"max_autotune": True}.
+        autocast: the dtype by the type of device, for those with autocast on: {"cuda": "bfloat16"}.
+        deterministic: "warn", or "error" where operators without a deterministic algorithm raise; "" if off.
+    """
+
+    matmul_precision: str
+    inductor: Mapping[str, Any] = field(default_factory=dict)
+    autocast: Mapping[str, str] = field(default_factory=dict)
+    deterministic: str = ""
+
+
+def capture() -> CallerSettings:
+    """Returns those of this process; imports torch.
+
+    Raises:
+        NotSendableError: one of them is an object, such as a pass over graphs, or torch does not tell it.
+    """
+    import torch
+
+    try:
+        precision = torch.get_float32_matmul_precision()
+    except RuntimeError as error:  # both interfaces of torch/backends/__init__.py have been used
+        raise NotSendableError(f"torch does not tell its float32_matmul_precision: {error}") from error
+    devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    deterministic = "warn" if torch.is_deterministic_algorithms_warn_only_enabled() else "error"
+    return CallerSettings(
+        matmul_precision=precision,
+        inductor=_assigned(),
+        autocast={device: str(torch.get_autocast_dtype(device)).removeprefix("torch.") for device in devices},
+        deterministic=deterministic if torch.are_deterministic_algorithms_enabled() else "",
+    )
+
+
+def _assigned() -> dict[str, Any]:
+    """The settings of Inductor that are not at their defaults."""
+    from torch._inductor import config
+
+    names = [name for name in config._config if not config._is_default(name)]  # torch/utils/_config_module.py
+    values = {name: getattr(config, name) for name in names}
+    settings = {name: value for name, value in values.items() if value != config._config[name].default}
+    for name, value in settings.items():
+        if not _is_json(value):
+            raise NotSendableError(f"torch._inductor.config.{name} is {value!r}")
+    return settings
+
+
+def _is_json(value: object) -> bool:
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except (TypeError, ValueError):
+        return False
+
+
+@contextmanager
+def applied(settings: CallerSettings) -> Iterator[None]:
+    """Makes the settings other than Inductor's those of this process, for the length of a `with` block."""
+    import torch
+
+    precision = torch.get_float32_matmul_precision()
+    with ExitStack() as stack:
+        for device, dtype in settings.autocast.items():
+            stack.enter_context(torch.autocast(device, dtype=getattr(torch, dtype)))
+        stack.callback(torch.set_float32_matmul_precision, precision)
+        torch.set_float32_matmul_precision(settings.matmul_precision)
+        stack.callback(torch.use_deterministic_algorithms, torch.are_deterministic_algorithms_enabled())
+        torch.use_deterministic_algorithms(bool(settings.deterministic), warn_only=settings.deterministic == "warn")
+        yield

@@ -8,8 +8,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from jinja2 import Template
 from setuptools import Distribution
 
+from aoti_debug.base.machine.compiler import OLDEST_TORCH
 from release.archives import ReproducibleSdist
 from tests.paths import PACKAGE, ROOT
 
@@ -79,3 +81,18 @@ def test_workflows_call_what_there_is() -> None:
     assert {path for path in re.findall(r"\brelease/\w+\.sh", text) if not (ROOT / path).is_file()} == set()
     pythons = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
     assert re.findall(r"python: (\[.*\])", text) == [str(pythons).replace("'", '"')] * 2
+
+
+def test_the_recipe_for_conda_needs_what_the_wheel_needs() -> None:
+    """Conda's torch is named pytorch; it is no dependency of the wheel, which uses what is there."""
+    template = Template((ROOT / "release/conda/meta.yaml").read_text())
+    recipe = template.render(environ={"AOTI_DEBUG_SDIST": "/d/aoti_debug-1.2.dev3+g0.tar.gz"}, PYTHON="python")
+    assert '\n  version: "1.2.dev3+g0"\n' in recipe
+    assert '\n  url: "file:///d/aoti_debug-1.2.dev3+g0.tar.gz"\n' in recipe
+    wanted = dict(re.findall(r"^    - ([\w-]+) >=([\d.]+)", recipe.partition("\n  run:\n")[2], re.MULTILINE))
+    project = (ROOT / "pyproject.toml").read_text().partition("\ndependencies = [")[2].partition("]")[0]
+    assert wanted == {
+        **dict(re.findall(r'"([\w-]+)>=([\d.]+)', project)),
+        "python": "3.10",
+        "pytorch": OLDEST_TORCH,
+    }

@@ -1,6 +1,7 @@
 """Measures what large weights cost: disk, memory and seconds of each step, beside those of torch alone.
 
 usage: python -m benchmarks.performance.large_weights [GIB ...] [--device cpu|cuda]    0.5, 2 and 6 GiB by default
+       python -m benchmarks.performance.large_weights --large                          15 GiB of bfloat16 on a GPU
 
 Each step is a process of its own. Disk is what all files of the step together take at the worst moment, temporary and
 lasting ones, without the program; memory is what its processes have allocated together at the worst moment, without
@@ -24,7 +25,8 @@ from pathlib import Path
 from benchmarks import checkout
 
 GIB = 1 << 30
-WIDTH = 4096  # rows and columns of a weight
+WIDTH, LARGE_WIDTH = 4096, 16384  # rows and columns of a weight; those of --large
+KERNEL = "*embedding*"  # the launch that is recorded alone, and replayed
 INTERVAL = 0.05  # seconds
 PROGRAM = "program.pt2"
 
@@ -32,7 +34,7 @@ MAKE = """
 import sys
 import torch
 
-width, layers, device, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+width, layers, device, path, dtype = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6]
 
 
 class Layers(torch.nn.Module):
@@ -49,11 +51,13 @@ class Layers(torch.nn.Module):
 
 
 torch.set_default_device(device)
+torch.set_default_dtype(getattr(torch, dtype))
 ids = torch.arange(8)
 module = Layers()
 with torch.no_grad():
     program = torch.export.export(module.eval(), (ids,))
 torch.export.save(program, path)
+torch.save({"args": (ids,), "kwargs": {}}, path.replace(".pt2", ".good.pt"))
 torch.save({"args": (torch.where(ids == 5, 9999, ids),), "kwargs": {}}, path.replace(".pt2", ".bad.pt"))
 """
 MAKE_LLAMA = """
@@ -201,18 +205,30 @@ def steps(device: str) -> Iterator[Step]:
     yield Step("torch: compile and package", [*python, COMPILE, PROGRAM, "plain.pt2"], ["scratch/inductor"])
     yield Step("torch: load and call", [*python, LOAD, "plain.pt2", device])
     rebuilt = ["again.pt2", "plain.pt2"]
-    yield Step("build from compiled package", [*debug, "build", "plain.pt2", "-o", "again.pt2"], rebuilt)
+    inputs = ["--inputs", "program.good.pt"]
+    yield Step("compiled package: build", [*debug, "build", "plain.pt2", "-o", "again.pt2", *inputs])
+    yield Step("compiled package: run, level 1", [*debug, "run", "again.pt2", "--level", "1"], rebuilt)
     yield Step("build", [*debug, "build", PROGRAM, "-o", "inside.pt2"])
-    yield Step("run, level 3", [*debug, "run", "inside.pt2"], ["inside.pt2"])
+    for level in ("3", "2", "1"):
+        yield Step(f"run, level {level}", [*debug, "run", "inside.pt2", "--level", level])
+    yield from replay("", debug)
+    yield Step("triage, clean", [*debug, "triage", PROGRAM], ["inside.pt2", "aoti-debug"])
     referred = ["--weights", "by-reference", "-o", "reference.pt2"]
     yield Step("by reference: build", [*debug, "build", PROGRAM, *referred])
     for level in ("3", "2"):
         yield Step(f"by reference: run, level {level}", [*debug, "run", "reference.pt2", "--level", level])
-    one = ["--level", "1", "--filter", "*embedding*"]
+    one = ["--level", "1", "--filter", KERNEL]
     yield Step("by reference: run, level 1, a kernel", [*debug, "run", "reference.pt2", *one])
+    yield from replay("by reference: ", debug)
     yield Step("by reference: triage, clean", [*debug, "triage", "reference.pt2"], ["aoti-debug/triages"])
     bad = [*debug, "triage", "reference.pt2", "--inputs", "program.bad.pt"]
     yield Step("by reference: triage, bad token", bad, status=1)
+
+
+def replay(prefix: str, debug: Sequence[str]) -> Iterator[Step]:
+    """Yields the steps that write and run the repro of a launch of the last run."""
+    yield Step(f"{prefix}repro", [*debug, "repro", KERNEL, "-o", "repro"])
+    yield Step(f"{prefix}repro.py", [sys.executable, "repro/repro.py"], ["repro"])
 
 
 def main() -> int:
@@ -221,21 +237,26 @@ def main() -> int:
     parser.add_argument("sizes", nargs="*", type=float, default=[0.5, 2.0, 6.0], metavar="GIB")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--llama", action="store_true", help="Llama with 8.03e9 parameters (needs transformers)")
+    large = "15 GiB of bfloat16 (8.1e9 parameters) on a GPU; the steps by reference"
+    parser.add_argument("--large", action="store_true", help=large)
     parser.add_argument("--only", metavar="TEXT", default="", help="steps whose name has this text")
     parser.add_argument("--folder", type=Path, help="keep all files here; a program that is there is taken")
     arguments = parser.parse_args()
     failed = 0
-    for size in [15.0] if arguments.llama else arguments.sizes:
-        layers = max(1, round(size * GIB / (WIDTH * WIDTH * 4)))
+    dtype, width, item = ("bfloat16", LARGE_WIDTH, 2) if arguments.large else ("float32", WIDTH, 4)
+    device = "cuda" if arguments.large else arguments.device
+    only = arguments.only or ("by reference" if arguments.large else "")
+    for size in [15.0] if arguments.llama or arguments.large else arguments.sizes:
+        layers = max(1, round(size * GIB / (width * width * item)))
         with tempfile.TemporaryDirectory(prefix="large_weights_") as name:
             folder = arguments.folder or Path(name)
             script = MAKE_LLAMA if arguments.llama else MAKE
-            made = [sys.executable, "-c", script, str(WIDTH), str(layers), arguments.device, PROGRAM]
+            made = [sys.executable, "-c", script, str(width), str(layers), device, PROGRAM, dtype]
             if not (folder / PROGRAM).exists() and measure(made, folder).status:
                 sys.exit((folder / "log.txt").read_text())
-            print(f"\n{(folder / PROGRAM).stat().st_size / GIB:.2f} GiB of weights, {arguments.device}")
+            print(f"\n{(folder / PROGRAM).stat().st_size / GIB:.2f} GiB of weights, {dtype}, {device}")
             print(f"{'step':36} {'seconds':>8} {'disk GiB':>9} {'memory GiB':>11}  status")
-            failed += sum(not is_done(step, folder) for step in steps(arguments.device) if arguments.only in step.name)
+            failed += sum(not is_done(step, folder) for step in steps(device) if only in step.name)
     return 1 if failed else 0
 
 

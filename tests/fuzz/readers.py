@@ -13,7 +13,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -34,8 +34,9 @@ from aoti_debug.instrument.wrapper.analysis import analyse
 from aoti_debug.package import manifest
 from aoti_debug.package.inputs import input_files, signature
 from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
-from aoti_debug.package.manifest import Kernel, Role
+from aoti_debug.package.manifest import Constant, Kernel, Role
 from aoti_debug.package.pt2 import archive, compatibility, program_weights
+from aoti_debug.package.weights_file import PackedWeights
 from aoti_debug.runs.kernel_source import cpp_text, model_lines, result_slices
 from aoti_debug.runs.rundir import device_activity, memory_file, rescued_tensors, run_directory
 from aoti_debug.runs.rundir.formats import journal, weight_reference
@@ -308,6 +309,39 @@ def _read_weights(data: bytes, folder: Path) -> None:
                 raise UnclearError(f"{name!r} lies outside of the archive: {stored}")
 
 
+def _read_packed_weights(data: bytes, folder: Path) -> None:
+    """Every weight that is found lies within the package."""
+    path = folder / "model.pt2"
+    path.write_bytes(data)
+    constant = Constant("w", "w", "float32", (4, 4), (4, 1), folded=False)
+    packed = PackedWeights({"w": 64}, {"w": 64}, 128)
+    of = replace(make_manifest(site("k", arg("w"))), constants=(constant,), packed=packed)
+    with contextlib.suppress(OSError, zipfile.BadZipFile):
+        for stored in program_weights.packed_weights(archive.inspect(path), of).values():
+            if stored.begin < 0 or stored.nbytes < 1 or stored.begin + stored.nbytes > len(data):
+                raise UnclearError(f"a weight lies outside of the package: {stored}")
+
+
+def _packages() -> Iterator[bytes]:
+    """Compiled packages that hold weights: beside the library, behind it, and each in a file of torch.save."""
+    saved = io.BytesIO()
+    with zipfile.ZipFile(saved, "w") as written:
+        archives.write_aligned(written, "archive/data/0", bytes(64))
+    library = b"\x7fELF\x02\x01" + bytes(58)
+    config = json.dumps({"w": ["weight_0", [4, 4], [4, 1], 0]}).encode()
+    for members in (
+        {"model_weights.blob": bytes(128)},
+        {"model.so": library + bytes(200)},
+        {"weights_config.json": config, "../../weights/weight_0": saved.getvalue()},
+    ):
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as written:
+            for name, content in {"model.so": library, **members}.items():
+                member = os.path.normpath(f"model/data/aotinductor/model/{name}")
+                archives.write_aligned(written, member, content)
+        yield buffer.getvalue()
+
+
 def _read_weight_descriptions(data: bytes, folder: Path) -> None:
     _read_weights(_program(data), folder)
 
@@ -429,6 +463,7 @@ def readers() -> tuple[Reader, ...]:
         Reader("cpp kernel", _read_kernel("cpp"), lambda: _kernels("cpp"), "text"),
         Reader("archive", _read_archive, lambda: list(_archives()), "bytes"),
         Reader("weights of a program", _read_weights, lambda: [_program(_weight_descriptions())], "bytes"),
+        Reader("weights of a package", _read_packed_weights, lambda: list(_packages()), "bytes"),
         Reader("descriptions of weights", _read_weight_descriptions, lambda: [_weight_descriptions()], "json"),
         Reader(
             "metadata",

@@ -17,6 +17,7 @@ from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.weights_file import WeightsPlace
 from aoti_debug.runs.run import load_model
+from aoti_debug.runs.rundir.formats import weight_reference
 from aoti_debug.runs.rundir.load_tensors import load_launch
 from aoti_debug.runs.rundir.run_directory import open_run
 
@@ -107,6 +108,27 @@ def test_a_run_copies_no_weight_that_the_program_has(
     assert saved.status is SaveStatus.REFERRED
     table = torch.export.load(program).state_dict["table.weight"]
     assert torch.equal(load_launch(run, launch, Phase.BEFORE, device="cpu")["table_weight"], table.cpu())
+
+
+def test_a_run_of_a_compiled_package_refers_to_that(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ids = torch.arange(64, device="cuda")
+    torch.save((ids,), "inputs.pt")
+    compiled = torch._inductor.aoti_compile_and_package(torch.export.load(program), package_path="compiled.pt2")
+    assert main.run(["build", str(compiled), "-o", "package.pt2"]) == 0
+    for origin in (tmp_path / "compiled.pt2", tmp_path / "package.pt2"):
+        capsys.readouterr()
+        assert main.run(["run", "package.pt2", "--inputs", "inputs.pt", "--level", "1"]) == 0
+        assert "1 weight of 585.9 MiB not copied" in " ".join(capsys.readouterr().out.split())
+        run = open_run()
+        launch = next(launch for launch in run.launches if any(a.name == "table_weight" for a in launch.args))
+        (saved,) = (a.files[Phase.BEFORE] for a in launch.args if a.name == "table_weight")
+        assert weight_reference.read(run.tensor_path(saved)).file == str(origin)
+        table = torch.export.load(program).state_dict["table.weight"]
+        assert torch.equal(load_launch(run, launch, Phase.BEFORE, device="cpu")["table_weight"], table.cpu())
+        Path("compiled.pt2").unlink(missing_ok=True)
 
 
 def test_weights_that_do_not_fit_into_the_memory_that_is_free(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,11 @@ from tests.instrument.wrapper import texts
 
 SEED = 20261127
 VARIANTS = 12  # of each edit
-CUDA = ("cuda", "cuda_dynamic", "cuda_multi_kernel", "cuda_forms")
-ALL = tuple(name for name in texts.NAMES if name != "profiled")
+CUDA = (
+    *("cuda", "cuda_dynamic", "cuda_multi_kernel", "cuda_forms"),
+    *("torch_2.14.1_own_kernel", "torch_2.15.0_tensor_descriptors", "torch_2.15.0_overlapping"),
+)
+ALL = tuple(name for name in texts.NAMES if not name.endswith("profiled"))
 SHIMS = (texts.WRAPPERS / "shim.h.txt").read_text()
 PLUMBING = ("device_idx_", "stream_", "kernels_", "cubin_dir_")
 _FUNCTION = re.compile(

@@ -50,8 +50,32 @@ def test_kinds(name: str, kernel: str, kind: Kind) -> None:
 
 
 def test_every_call_that_looks_like_a_launch_is_read_in_real_wrappers() -> None:
-    real = [name for name in texts.NAMES if not name.endswith("_forms")]
+    real = [name for name in texts.NAMES if not name.endswith(("_forms", "_streams"))]
     assert {name: texts.analysis(name).unrecognised for name in real} == dict.fromkeys(real, ())
+
+
+@pytest.mark.parametrize("version", ["2.14.1", "2.15.0"])
+def test_an_operator_on_a_stream_of_the_model_is_not_recorded_as_one_of_the_call(version: str) -> None:
+    """The kernels around it are given the stream of the call; `record_event` and `wait_event` start nothing."""
+    found = texts.analysis(f"torch_{version}_streams")
+    (call,) = found.unrecognised
+    assert call.text.startswith("AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_cuda_mm_out(")
+    assert call.reason == "stream _aoti_aux_stream_cache.get(1, this->device_idx_, stream)"
+    assert [s.kind for s in found.sites if s.kind is not Kind.CLONE] == [Kind.TRITON, Kind.TRITON]
+
+
+@pytest.mark.parametrize(("version", "field"), [("2.14.1", "block_shape"), ("2.15.0", "kernel_shape")])
+def test_a_tensor_descriptor_is_no_tensor(version: str, field: str) -> None:
+    found = texts.analysis(f"torch_{version}_tensor_descriptors")
+    (launch,) = [s for s in found.sites if s.kind is Kind.TRITON]
+    assert [(a.form, a.role) for a in launch.args[:2]] == [(Form.OPAQUE, Role.NONE)] * 2
+    assert found.kernels[0].params[1].name.endswith(f"_desc.{field}[0]")
+
+
+def test_kernels_that_may_overlap_the_one_before_them() -> None:
+    kernels = texts.analysis("torch_2.15.0_overlapping").kernels
+    assert [kernel.overlaps for kernel in kernels] == [True, True]
+    assert not any(kernel.overlaps for kernel in texts.analysis("torch_2.15.0_operators").kernels)
 
 
 def test_unrecognised_calls_are_reported() -> None:

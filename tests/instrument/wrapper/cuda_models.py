@@ -1,0 +1,135 @@
+"""Models whose CUDA wrappers are excerpts, made without a GPU by the torch that is installed.
+
+    python -m tests.instrument.wrapper.cuda_models NAME...
+
+stores `torch_VERSION_NAME.cpp.txt` under tests/golden/wrapper. Needs a torch that was built for CUDA, with its Triton.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch._higher_order_ops.while_loop import while_loop
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from tests.instrument.wrapper import excerpts
+from tests.instrument.wrapper.without_gpu import generated
+
+SIDE = 7  # a stream of the model
+
+
+class Model(torch.nn.Module):
+    """A function as a model."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        """Calls the function."""
+        return self.function(*inputs)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function, its inputs, and how it is lowered."""
+
+    function: Callable[..., Any]
+    inputs: tuple[torch.Tensor, ...]
+    settings: Mapping[str, object] = field(default_factory=dict)
+    strict: bool = False
+    change: Callable[[Any], None] | None = None
+
+
+@triton.jit
+def add_kernel(x, y, o, n, alpha, FLAG: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n) * alpha, mask=i < n)
+
+
+@triton.jit
+def double_kernel(x_desc, o_desc, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    at = [tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK]
+    o_desc.store(at, x_desc.load(at) * 2)
+
+
+def _add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    o = torch.empty_like(x)
+    add_kernel[(triton.cdiv(x.numel(), 256),)](x, y, o, x.numel(), 0.5, FLAG=True, BLOCK=256)
+    return o
+
+
+def _double(x: torch.Tensor) -> torch.Tensor:
+    o = torch.empty_like(x)
+    blocks = [32, 32]
+    double_kernel[(2, 2)](TensorDescriptor.from_tensor(x, blocks), TensorDescriptor.from_tensor(o, blocks), BLOCK=32)
+    return o
+
+
+def _branches(p: torch.Tensor, x: torch.Tensor) -> Any:
+    return torch.cond(p.sum() > 0, lambda x: x.sin() + 1, lambda x: torch.relu(x).cos(), (x,))
+
+
+def _loop(i: torch.Tensor, x: torch.Tensor) -> Any:
+    return while_loop(lambda i, x: i.sum() < 5, lambda i, x: (i + 1, x.sin()), (i, x))
+
+
+def _operators(x: torch.Tensor, i: torch.Tensor) -> Any:
+    return x.index_put((i,), x[0], accumulate=True), torch.nonzero(x[0, 0]), torch.topk(x, 3)[0]
+
+
+def _on_a_side_stream(exported: Any) -> None:
+    """Puts the product, and what it is made from, on a stream of its own, as `with stream:` in a model does."""
+    graph, streams = exported.graph_module.graph, torch.ops.streams
+    aten = torch.ops.aten
+    side = [n for n in graph.nodes if n.target in (aten.relu.default, aten.mm.default, aten.matmul.default)]
+    with graph.inserting_before(side[0]):
+        before = graph.call_function(streams.record_event.default, (0, 0))
+        entered = graph.call_function(streams.wait_event.default, (0, SIDE))
+    with graph.inserting_after(side[-1]):
+        after = graph.call_function(streams.wait_event.default, (1, 0))
+        left = graph.call_function(streams.record_event.default, (1, SIDE))
+    for node in (before, entered, after, left):
+        node.meta["val"] = None
+    for node in (*side, entered, left):
+        node.meta["custom"] = {"stream": SIDE}
+    exported.graph_module.recompile()
+
+
+def _square() -> torch.Tensor:
+    return torch.randn(64, 64)
+
+
+def cases() -> dict[str, Case]:
+    """The models by name."""
+    two = (_square(), _square())
+    return {
+        "branches": Case(_branches, (torch.randn(4), _square())),
+        "loop": Case(_loop, (torch.zeros(1, dtype=torch.int64), _square())),
+        "operators": Case(
+            _operators, (torch.randn(2, 4, 64, 64, dtype=torch.float16), torch.zeros(3, dtype=torch.int64))
+        ),
+        "overlapping": Case(lambda x, y: torch.softmax(torch.relu(x @ y), -1).sum(0), two, {"triton.enable_pdl": True}),
+        "own_kernel": Case(_add, two, strict=True),
+        "profiled": Case(lambda x, y: torch.relu(x @ y) + 1, two, {"cpp.enable_kernel_profile": True}),
+        "streams": Case(lambda x, y: (torch.relu(x) @ y, y.sin().sum(0)), two, change=_on_a_side_stream),
+        "tensor_descriptors": Case(_double, (_square(),), strict=True),
+    }
+
+
+def store(name: str) -> None:
+    """Stores the excerpt of a model."""
+    case = cases()[name]
+    files = generated(Model(case.function), case.inputs, settings=case.settings, strict=case.strict, change=case.change)
+    excerpts.store(f"torch_{torch.__version__.partition('+')[0]}_{name}", files)
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or cases():
+        store(chosen)

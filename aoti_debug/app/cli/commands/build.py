@@ -196,6 +196,7 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         ("unparsed calls", str(len(unrecognised) or "none")),
         *(("", _unrecognised(call)) for call in unrecognised[:MAX_UNRECOGNISED]),
         *([("", f"and {hidden} more, in the package's manifest")] if hidden > 0 else []),
+        *([("overlap", text)] if (text := _overlap(manifest)) else []),
         *([("layouts", f"not checked everywhere: {manifest.without_promises}")] if manifest.without_promises else []),
         *([("weights", f"none: {manifest.without_weights}")] if manifest.without_weights else []),
         ("level", f"{levels.written(manifest.level)}{f', {chosen}' if chosen else ''}"),
@@ -211,6 +212,13 @@ def describe(summary: BuildSummary, columns: int) -> list[str]:
         lines += _wrapped(label, text, columns)
     options_needed = " --inputs FILE.pt (or --random-inputs 0)" if summary.missing_inputs_reason else ""
     return [*lines, f"next: aoti-debug run {shlex.quote(str(summary.package))}{options_needed}"]
+
+
+def _overlap(manifest: Manifest) -> str:
+    """Says that recording may keep kernels apart that overlap otherwise; empty if none do."""
+    count = sum(kernel.overlaps for kernel in manifest.kernels)
+    kernels = wording.pluralize(count, "kernel")
+    return f"{kernels} may begin before the one before ends; while launches are recorded they may not" if count else ""
 
 
 def _unrecognised(call: Unrecognised) -> str:

@@ -114,6 +114,15 @@ def test_summary_of_what_went_less_well() -> None:
     assert max(map(len, lines)) <= 100
 
 
+def test_summary_of_kernels_that_may_overlap() -> None:
+    kernels = (factories.triton_kernel("a"), replace(factories.triton_kernel("b", 1), overlaps=True))
+    lines = described(summary(replace(factories.make_manifest(RELU), kernels=kernels)))
+    at = next(i for i, line in enumerate(lines) if line.startswith("  overlap "))
+    assert " ".join(" ".join(lines[at : at + 2]).split()).startswith(
+        "overlap 1 kernel may begin before the one before ends; while launches are recorded they may not"
+    )
+
+
 def test_summary_of_a_torch_that_does_not_tell_its_layouts() -> None:
     manifest = replace(factories.make_manifest(RELU), without_promises="this torch does not log the layouts of buffers")
     assert "  layouts         not checked everywhere: this torch does not log the layouts of buffers" in described(

@@ -42,6 +42,12 @@ class ElementDifference:
     max_absolute: float | None = None
     max_relative: float | None = None
 
+    @property
+    def nan_in(self) -> tuple[str, ...]:
+        """The sides that are NaN in the worst element: "a", "b"."""
+        sides = () if self.values is None else zip("ab", self.values, strict=True)
+        return tuple(side for side, value in sides if value != value)
+
 
 def element_difference(a: StoredTensor, b: StoredTensor) -> ElementDifference:
     """Compares two tensors of the same dtype and number of elements, part by part.

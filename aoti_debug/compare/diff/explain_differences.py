@@ -36,8 +36,10 @@ from aoti_debug.compare.diff.difference import (
 from aoti_debug.compare.diff.expressions import SameExpressions
 from aoti_debug.compare.diff.judged_launches import JudgedLaunches, Judgement, Place, makers
 from aoti_debug.compare.diff.pairs import Pairing, PairRelation, RecordedTensor
+from aoti_debug.compare.diff.text import nan_text
 from aoti_debug.compare.protocol.measurement import Measurement
 from aoti_debug.compare.regions.recorded_values import RecordedValues
+from aoti_debug.package.recording.values import unravel
 from aoti_debug.runs.diagnosis.dataflow import input_or_weight_name
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
@@ -213,6 +215,10 @@ def _beyond_both_errors(item: LaunchDifference) -> str:
         largest = None if tensor.elements is None else tensor.elements.max_absolute
         if first is None or second is None or largest is None or _is_discrete(tensor):
             return f"how far {tensor.name} is from float64 is not known"
+        elements, layout = tensor.elements, tensor.pair.b.argument.layout
+        if elements is not None and elements.nan_in and layout is not None:
+            place = ", ".join(map(str, unravel(elements.worst, layout.shape)))
+            return f"of {tensor.name}, {nan_text(elements, place)}"
         if not largest <= (first.absolute + second.absolute) * _SLACK:
             errors = [wording.number(side.absolute) for side in (first, second)]
             return (

@@ -109,14 +109,25 @@ def _advice(launch: Launch) -> list[str]:
 
 
 def element_text(found: ElementDifference, shape: Sequence[int]) -> str:
-    """ "3 of 128 elements differ, at most 2 ULP; [4, 0]: 0.5 and 0.50000012"."""
+    """ "3 of 128 elements differ, at most 2 ULP; [4, 0]: 0.5 and 0.50000012", "…; a is NaN at [4, 0], b is 0.5"."""
     place = ", ".join(map(str, unravel(found.worst, shape)))
+    differ = f"{found.different} of {wording.pluralize(found.elements, 'element')} differ"
+    if found.nan_in:
+        return f"{differ}; {nan_text(found, place)}"
     values = "" if found.values is None else f": {number_text(found.values[0])} and {number_text(found.values[1])}"
     if found.max_ulp is not None:
         size = f", at most {wording.number(found.max_ulp)} ULP"
     else:
         size = "" if found.max_absolute is None else f", at most by {wording.number(found.max_absolute)}"
-    return f"{found.different} of {wording.pluralize(found.elements, 'element')} differ{size}; [{place}]{values}"
+    return f"{differ}{size}; [{place}]{values}"
+
+
+def nan_text(found: ElementDifference, place: str) -> str:
+    """ "a is NaN at [4, 0], b is 0.5" of an element that is NaN on one side, or on both with other bits."""
+    if found.values is None or len(found.nan_in) > 1:
+        return f"both are NaN at [{place}], with other bits"
+    other = "b" if found.nan_in == ("a",) else "a"
+    return f"{found.nan_in[0]} is NaN at [{place}], {other} is {number_text(found.values['ab'.index(other)])}"
 
 
 def number_text(value: object) -> str:

@@ -1,7 +1,7 @@
 """Finds runs by path or name, and the newest that a command has recorded, those of triages and others among them.
 
-A run lies in the folder of the runs, or in the directory of the command that needed it: a triage, a comparison, a
-replay, a profile or a diff.
+A run lies in the folder of the runs, or in the directory of what needed it: a triage, a comparison, a replay, a
+profile, a diff, a bisection of packages, or a graph of torch.compile.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from aoti_debug.runs.rundir import ranks_directory, run_json
 TRIAGE = "triage.json"
 _MARKERS = (run_json.NAME, ranks_directory.NAME)
 _INNER = ("runs", "new/runs", "b")  # the folder of the runs of a triage and others; of a profile; of a diff
+GRAPHS = "graph[0-9]*"  # the folders of the packages that torch.compile has called
 _KINDS = (
     ResultKind.RUNS,
     ResultKind.TRIAGES,
@@ -28,6 +29,8 @@ _KINDS = (
     ResultKind.REPLAYS,
     ResultKind.PROFILES,
     ResultKind.MEMORY,
+    ResultKind.BISECTS,
+    ResultKind.COMPILED,
 )
 
 
@@ -127,6 +130,8 @@ def _recorded(path: Path) -> FoundRun | None:
             inner = _newest_run(path / folder)
             if inner is not None:
                 return FoundRun(path.resolve(), inner)
+        graphs = (FoundRun(path.resolve(), run) for folder in path.glob(GRAPHS) if (run := _newest_run(folder)))
+        return max(graphs, key=lambda found: found.written, default=None)
     return None
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import atomic_write
+from aoti_debug.base.machine.files import atomic_write, results_home
+from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.views.bundle.contents import Contents, contents_of
 from aoti_debug.views.report.redaction import RedactedPart
 from aoti_debug.views.report.subject import ReportSubject
@@ -20,7 +21,7 @@ ENDINGS = (".zip", ".tar.gz", ".tgz")
 
 def default_name(subject: ReportSubject) -> str:
     """The archive's file name where the user gives none."""
-    return f"aoti_debug_{subject.what}_{subject.name}.zip"
+    return f"{subject.what}_{subject.name}.zip"
 
 
 def check_output(path: Path) -> None:
@@ -90,7 +91,7 @@ class BundleOptions:
     """The archive to write, and what it leaves out.
 
     Attributes:
-        output: ends in .zip, .tar.gz or .tgz; None for a .zip in the working directory.
+        output: ends in .zip, .tar.gz or .tgz; None for a .zip in the home.
         left_out: parts that are not packed.
     """
 
@@ -105,8 +106,13 @@ def write_bundle(subject: ReportSubject, options: BundleOptions) -> Bundle:
         UsageError: the file already exists, its name has another ending, or it cannot be written.
         RunDirError: a run is damaged.
     """
-    path = options.output or Path(default_name(subject))
+    path = options.output or ResultKind.BUNDLES.place() / default_name(subject)
     check_output(path)
+    if options.output is None:
+        try:
+            results_home.prepare(path.parent)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}", hint="name another file with -o") from error
     contents = contents_of(subject, frozenset(options.left_out))
     write_archive(path, contents)
     return Bundle(path, path.stat().st_size, contents)

@@ -30,6 +30,7 @@ from aoti_debug.triage.results import triage_directory
 
 _DAY = 86400.0  # seconds
 _KEYED = {ResultKind.BISECTS: re.compile(r"settings-[0-9a-f]{12}"), ResultKind.MINIFIED: re.compile(r"[0-9a-f]{12}")}
+_BUNDLE = re.compile(r"(?:run|triage)_.+\.zip")
 _RECORDS = (run_json.NAME, ranks_directory.NAME, triage_directory.NAME)
 
 
@@ -127,6 +128,8 @@ def _is_made(path: Path, kind: ResultKind, *, trusts_dates: bool) -> bool:
     """
     if kind is ResultKind.REPROS:
         return is_repro(path)
+    if kind is ResultKind.BUNDLES:
+        return trusts_dates and _BUNDLE.fullmatch(path.name) is not None and path.is_file()
     if kind in _KEYED and _KEYED[kind].fullmatch(path.name) and path.is_dir():
         return trusts_dates
     is_dated = stamped_directories.is_stamp(path.name) and path.is_dir()
@@ -150,7 +153,8 @@ def _shown(path: Path) -> ResultSummary:
         model = run_json.model_of(triage.record.command)
         return ResultSummary(kind.heading, triage.finding.what, model, kind.tone, can_be_compared=found.run is not None)
     if found is None or found.run is None:
-        return ResultSummary()
+        graphs = sum(1 for _ in path.glob(recorded_runs.GRAPHS)) if path.is_dir() else 0
+        return ResultSummary(wording.pluralize(graphs, "compiled graph") if graphs else "")
     if found.is_of_ranks:
         return ResultSummary(wording.pluralize(len(ranks_directory.read(found.run).ranks), "rank"))
     info = run_json.read(found.run)

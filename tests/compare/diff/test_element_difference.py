@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from aoti_debug.compare.diff.element_difference import ElementDifference, element_difference, element_sizes
+from aoti_debug.compare.diff.text import element_text
 from aoti_debug.runs.rundir.formats.stored_tensor import StoredTensor, open_tensor
 from tests.saved_tensors import save
 
@@ -49,6 +50,18 @@ def test_nan_with_other_bits_is_another_value(tmp_path: Path) -> None:
     a = torch.tensor([math.nan])
     b = (a.view(torch.int32) + 1).view(torch.float32)
     assert difference(tmp_path, a, b).different == 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [
+        ([1.0, 2.0, math.nan], [1.0, 2.0, 0.5], "1 of 3 elements differ; a is NaN at [2], b is 0.5"),
+        ([1.0, 2.5, 3.0], [4.0, math.nan, 3.0], "2 of 3 elements differ; b is NaN at [1], a is 2.5"),
+    ],
+)
+def test_nan_on_one_side_is_said(a: list[float], b: list[float], text: str, tmp_path: Path) -> None:
+    found = difference(tmp_path, torch.tensor(a), torch.tensor(b))
+    assert element_text(found, (3,)) == text
 
 
 def test_integers_have_no_ulp(tmp_path: Path) -> None:

@@ -54,7 +54,11 @@ def test_after_a_triage_its_run_is_the_newest(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["compares/X/runs", "diffs/X/b", "replays/X/runs", "profiles/X/new/runs", "memory/X/runs"]
+    "folder",
+    [
+        *("compares/X/runs", "diffs/X/b", "replays/X/runs", "profiles/X/new/runs", "memory/X/runs"),
+        *("bisects/X/runs", "compiled/X/graph0", "compiled/X/graph12"),
+    ],
 )
 def test_the_runs_of_other_commands_are_found(home: Path, folder: str) -> None:
     a_run(home / "runs", written=5)
@@ -117,6 +121,12 @@ def test_a_folder_of_runs_that_is_the_working_directory_comes_first(
     path = a_run(tmp_path / "elsewhere", written=1)
     monkeypatch.chdir("elsewhere")
     monkeypatch.setenv("AOTI_DEBUG_HOME", str(home))
+    assert run_directory.find() == path
+
+
+def test_the_graph_that_was_called_last_is_the_newest_of_a_compilation(home: Path) -> None:
+    a_run(home / "compiled" / FIRST / "graph10", written=5)
+    path = a_run(home / "compiled" / FIRST / "graph2", written=6)
     assert run_directory.find() == path
 
 

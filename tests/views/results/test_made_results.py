@@ -71,6 +71,17 @@ def test_each_kind_is_listed_and_described() -> None:
     assert abs(found[f"runs/{run.name}"].made - (time.time() - 2 * 86400)) < 60
 
 
+def test_compiled_graphs_and_bundles_are_listed() -> None:
+    compiled = HOME / "compiled" / stamp(1)
+    for graph in ("graph0", "graph1"):
+        (compiled / graph).mkdir(parents=True)
+    (HOME / "bundles").mkdir()
+    for name in ("run_20261120-231501-4711.zip", "photos.zip"):
+        (HOME / "bundles" / name).write_bytes(b"PK")
+    found = {result.name: result.description for result in made_results()}
+    assert found == {f"compiled/{compiled.name}": "2 compiled graphs", "bundles/run_20261120-231501-4711.zip": ""}
+
+
 def test_every_name_is_taken_by_other_commands() -> None:
     a_run(2)
     triage(HOME / "triages")

@@ -26,7 +26,7 @@ _SIZE = 11  # columns
     "--output",
     metavar="FILE",
     type=options.FilePath(),
-    help="The archive to write: FILE.zip or FILE.tar.gz.  [default: aoti_debug_WHAT_NAME.zip]",
+    help="The archive to write: FILE.zip or FILE.tar.gz.  [default: aoti-debug/bundles/WHAT_NAME.zip]",
 )
 @click.option(
     "--no-tensors",

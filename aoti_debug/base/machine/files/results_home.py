@@ -39,6 +39,7 @@ class ResultKind(Enum):
     MEMORY = "memory"
     COMPILED = "compiled"
     REPROS = "repros"
+    BUNDLES = "bundles"
 
     @property
     def default(self) -> str:

@@ -20,10 +20,15 @@ def test_it_says_what_is_inside(capsys: pytest.CaptureFixture[str]) -> None:
     found = triage(Path("aoti-debug/triages"))
     assert aoti_debug(["bundle"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"aoti_debug_triage_{found.path.name}.zip"
+    assert lines[0] == f"aoti-debug/bundles/triage_{found.path.name}.zip"
     assert Path(lines[0]).is_file()
     assert any(line.endswith("B  repro/repro.py") for line in lines[2:])
     assert "B  package.pt2: the package" in lines[lines.index("left out:") + 1]
+    assert aoti_debug(["list"]) == 0
+    assert f"bundles/triage_{found.path.name}.zip" in capsys.readouterr().out
+    assert aoti_debug(["clean", f"bundles/triage_{found.path.name}.zip"]) == 0
+    assert not Path(lines[0]).exists()
+    assert found.path.exists()
 
 
 def test_it_says_what_was_left_out_and_why(capsys: pytest.CaptureFixture[str]) -> None:

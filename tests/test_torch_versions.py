@@ -132,16 +132,43 @@ def test_a_row_replaces_that_of_its_version() -> None:
         with_row("nothing", row("2.9.1", 1))
 
 
-def test_an_environment_that_was_made_is_removed_and_others_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "docs").mkdir()
-    page = tmp_path / "docs" / "versions.md"
+RESULTS = '<testsuites><testsuite errors="0" failures="$(FAILURES)" skipped="1" tests="9" time="8"/></testsuites>'
+PYTHON = """#!/bin/sh
+echo 2.15.0+cpu 3.11.7
+"""
+MAKEFILE = f"""
+version:
+\tmkdir -p .venv-$(TORCH)/bin
+\tcp python .venv-$(TORCH)/bin/python
+\techo '{RESULTS}' > $(patsubst --junitxml=%,%,$(lastword $(PYTEST_ARGS)))
+"""
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The page of a checkout whose tests take no time."""
+    (tmp_path / "python").write_text(PYTHON)
+    (tmp_path / "python").chmod(0o755)
+    page = tmp_path / "versions.md"
     page.write_text(HEAD)
-    (tmp_path / ".venv-2.12.1").mkdir()
-    (tmp_path / "Makefile").write_text("version:\n\tmkdir -p .venv-$(TORCH)\n\t@echo $(PYTEST_ARGS)\n\tfalse\n")
     monkeypatch.setattr(torch_versions, "ROOT", tmp_path)
     monkeypatch.setattr(torch_versions, "PAGE", page)
+    return page
+
+
+@pytest.mark.parametrize(("failures", "status"), [(0, 0), (2, 1)])
+def test_a_version_gets_its_row(page: Path, failures: int, status: int) -> None:
+    page.with_name("Makefile").write_text(MAKEFILE.replace("$(FAILURES)", str(failures)))
+    assert torch_versions.main(["2.15.0"]) == status
+    assert page.read_text().startswith(f"{HEAD}| 2.15.0+cpu | 3.11.7 | {8 - failures} | {failures} | 1 | 8 | 2")
+    assert not page.with_name(".venv-2.15.0").exists()
+
+
+def test_an_environment_that_was_made_is_removed_and_others_stay(
+    tmp_path: Path, page: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".venv-2.12.1").mkdir()
+    (tmp_path / "Makefile").write_text("version:\n\tmkdir -p .venv-$(TORCH)\n\tfalse\n")
     assert torch_versions.main(["2.12.1", "2.15.0"]) == 1
     assert [path.name for path in tmp_path.glob(".venv-*")] == [".venv-2.12.1"]
     assert page.read_text() == HEAD

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import click
 
 from aoti_debug.app.cli import options
@@ -68,7 +70,17 @@ def command(
             {"format": FORMAT, "dry_run": dry_run, "deleted": deleted, "in_use": in_use, "cache": of, "bytes": freed}
         )
         return
-    lines = [f"{result.name}  in use: not deleted" for result in used]
-    lines += [f"{result.name}  {wording.byte_size(size)}" for result, size in sizes.items()]
-    lines += [f"cache  {wording.byte_size(cached)}"] if of_cache else []
-    print_lines([*lines, f"{wording.byte_size(freed)} {'would be deleted' if dry_run else 'deleted'}"])
+    gone = {result.name: size for result, size in sizes.items()} | ({"cache": cached} if of_cache else {})
+    kept = [result.name for result in used]
+    print_lines(clean_lines(kept, gone, "would be deleted" if dry_run else "deleted"))
+
+
+def clean_lines(kept: Sequence[str], gone: Mapping[str, int], done: str) -> list[str]:
+    """The names of what is in use and stays, the bytes of each that goes, and their sum.
+
+    Args:
+        done: "deleted", "would be deleted".
+    """
+    lines = [f"{name}  in use: not deleted" for name in kept]
+    lines += [f"{name}  {wording.byte_size(size)}" for name, size in gone.items()]
+    return [*lines, f"{wording.byte_size(sum(gone.values()))} {done}"]

@@ -35,12 +35,17 @@ def command(*, port: int, opens: bool) -> None:
     from aoti_debug.app.ui import UiServer  # the help starts without it
 
     with UiServer(port) as server:
-        print_lines([f"results of {results_home.home().absolute()}", f"  {server.address}", "Ctrl-C ends it"])
+        print_lines(ui_lines(results_home.home().absolute(), server.address))
         with _shown(server.address) if opens else contextlib.nullcontext():
             try:
                 server.serve_forever()
             except KeyboardInterrupt:
                 print_lines(["", "ended"])
+
+
+def ui_lines(home: Path, address: str) -> list[str]:
+    """The place of the results, the address of their page, and how to end."""
+    return [f"results of {home}", f"  {address}", "Ctrl-C ends it"]
 
 
 @contextlib.contextmanager

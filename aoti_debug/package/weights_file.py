@@ -13,6 +13,7 @@ from enum import Enum
 from aoti_debug.base.frozen import dataclass
 
 MEMBER = "aoti_debug_weights.pt"  # the constants that the program's file does not hold, by name
+REPLACED = "aoti_debug_replaced_weights.pt"  # the member with what a model is given after it was loaded
 REFERRED = 1 << 20  # bytes of a weight; runs refer to larger ones (kReferredBytes of weights_file.h)
 LARGE = 256 << 20  # bytes of weights; above it, copies of them are avoided
 

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from aoti_debug.base.errors import UsageError
 from aoti_debug.runs.run.script_process import UserScript
 from aoti_debug.runs.run.supervise import Observer
 
@@ -13,6 +14,11 @@ _SUFFIX = ".py"
 _WORDS = "script_words"
 
 module = click.option("-m", "is_module", is_flag=True, help="Run a module, as Python's -m does: -m MODULE [ARGS]...")
+torch_compile = click.option(
+    "--torch-compile",
+    is_flag=True,
+    help="Record the graphs that SCRIPT.py gives to torch.compile, too, as packages: the backend is replaced.",
+)
 
 
 class MayRunScript(click.Command):
@@ -48,9 +54,18 @@ class MayRunScript(click.Command):
 
 
 def of(context: click.Context, target: str, *, is_module: bool) -> UserScript | None:
-    """The script of a `MayRunScript`; None if its argument is none."""
+    """The script of a `MayRunScript`; None if its argument is none.
+
+    Raises:
+        UsageError: an option is for scripts only.
+    """
     words = context.meta.get(_WORDS)
-    return None if words is None else UserScript(target, words, is_module)
+    torch_compile = bool(context.params["torch_compile"])
+    if words is not None:
+        return UserScript(target, words, is_module, torch_compile=torch_compile)
+    if torch_compile:
+        raise UsageError("--torch-compile is for a SCRIPT.py", hint="leave out --torch-compile")
+    return None
 
 
 class PassedThrough(Observer):

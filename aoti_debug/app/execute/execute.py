@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from aoti_debug.app.execute import bare_libraries, kept_inputs, script_environment
 from aoti_debug.app.execute.failed_call import CalledPackage, FailedCall, called_packages, failed_call
-from aoti_debug.app.execute.replacements import error_file
+from aoti_debug.app.execute.replacements import COMPILED, error_file
 from aoti_debug.base.abi import Level, Variable
 from aoti_debug.base.errors import EXIT_FINDING, TargetError
 from aoti_debug.base.frozen import dataclass
@@ -23,18 +24,19 @@ from aoti_debug.base.machine.steps import Stopwatch
 from aoti_debug.base.native import crash_stacks
 from aoti_debug.base.version import __version__
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
+from aoti_debug.runs.diagnosis.verdict import Verdict
 from aoti_debug.runs.run import configuration, runner
 from aoti_debug.runs.run import options as run_options
 from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.run.script_process import ScriptProcess, UserScript
 from aoti_debug.runs.run.supervise import Observer, Report
-from aoti_debug.runs.rundir import breadcrumbs, run_directory, run_json
+from aoti_debug.runs.rundir import breadcrumbs, ranks_directory, run_directory, run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import EMBEDDED, Exit, ExitKind, RunInfo, RunStage
 from aoti_debug.runs.rundir.timeline import LaunchStatus
 
-_SHARED = ("stderr.log", crash_stacks.PYTHON, run_directory.PACKAGES)  # by the runs of a process
+_SHARED = ("stderr.log", crash_stacks.PYTHON, run_directory.PACKAGES, COMPILED)  # by the runs of a process
 _KILLED = 128  # and the number of the signal: what a shell says
 
 
@@ -44,15 +46,25 @@ class ExecutedScript:
 
     Attributes:
         exit_code: its own; of one that a fault ended, that of a finding.
-        result: the run of the package that failed, or of the first one that was called; None if none was.
+        result: the run of the package that failed, or of the first one that was called; None if none was, or only by
+            ranks.
         others: the runs of its other packages.
         failed: the call to look into; None where no package failed, or none was called.
+        ranks: the directory of the run of ranks that the script started; None without one.
     """
 
     exit_code: int
     result: RunResult | None = None
     others: tuple[RunDir, ...] = ()
     failed: FailedCall | None = None
+    ranks: Path | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict of the run of the call to look into; None without a fault."""
+        if self.result is not None:
+            return self.result.verdict
+        return None if self.failed is None else DiagnosedRun(self.failed.run).verdict
 
 
 def execute(
@@ -83,7 +95,9 @@ def execute(
         weights = path / run_directory.PACKAGES / run_directory.WEIGHTS
         recording = {**os.environ, **configuration.recording_variables(path, options, _level(options))}
         recording[Variable.WEIGHTS.value] = str(weights)
-        environment = script_environment.with_startup(recording, keeps_all=chooses_call)
+        environment = script_environment.with_startup(
+            recording, keeps_all=chooses_call, torch_compile=script.torch_compile
+        )
         process = ScriptProcess(script, environment, path)
     except OSError as error:
         stamped_directories.remove(path, base if is_new_base else None)
@@ -95,12 +109,13 @@ def execute(
     stopwatch.next("read")
     shutil.rmtree(weights, ignore_errors=True)
     if not (path / run_directory.MANIFEST).exists():
+        if ranks := _launches_of_ranks(path):
+            return _executed_ranks(path, ranks, report, chooses_call=chooses_call)
         stamped_directories.remove(path, base if is_new_base else None)
         return ExecutedScript(_exit_code(report, has_finding=False))
     called = _called_packages(path, info, report)
     failed = failed_call(called) if chooses_call or any(one.ended.verdict is not None for one in called) else None
-    kept_inputs.delete(path)
-    shutil.rmtree(path / run_directory.PACKAGES / bare_libraries.FOLDER, ignore_errors=True)
+    _delete_kept(path)
     if failed is not None:
         failed = _moved_first(path, failed)
     ended = DiagnosedRun(run_directory.open_run(path))
@@ -150,8 +165,16 @@ def _info(script: UserScript, options: RunOptions) -> RunInfo:
         line_filters=options.lines or (),
         phase=options.phase or "",
         device="cpu",
-        command=("aoti-debug", "exec", *run_options.words_of(options), *script.words),
+        command=("aoti-debug", "exec", *_words(script, options)),
         host=EMBEDDED,
+    )
+
+
+def _words(script: UserScript, options: RunOptions) -> tuple[str, ...]:
+    return (
+        *(("--torch-compile",) if script.torch_compile else ()),
+        *run_options.words_of(options),
+        *script.words,
     )
 
 
@@ -184,7 +207,14 @@ def _called_packages(path: Path, info: RunInfo, report: Report) -> tuple[CalledP
     ended = [_finished(path, info, report)]
     for folder in _inner_runs(path):
         inner = run_json.read(folder)
-        ended.append(_finished(folder, inner, report) if inner.pid == info.pid else _finished_child(folder, inner))
+        ended.append(
+            _finished(folder, inner, report) if inner.pid == info.pid else _finished_child(folder, inner, path)
+        )
+    return _with_packages(path, ended)
+
+
+def _with_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPackage, ...]:
+    """The packages of runs, to which these have links then."""
     called = called_packages(path, ended)
     for one in called:
         link = one.run.path / run_directory.PACKAGE
@@ -195,9 +225,63 @@ def _called_packages(path: Path, info: RunInfo, report: Report) -> tuple[CalledP
     return called
 
 
-def _finished_child(folder: Path, info: RunInfo) -> DiagnosedRun:
-    """Writes down how a process ended that the script had started: only its records say so, and its own error."""
-    report = Report(Stopwatch("read"), stage=RunStage.CALL, error=_kept_error(error_file(folder.parent, info.pid)))
+def _delete_kept(path: Path) -> None:
+    """Deletes what only the processes of the script needed."""
+    kept_inputs.delete(path)
+    shutil.rmtree(path / run_directory.PACKAGES / bare_libraries.FOLDER, ignore_errors=True)
+
+
+def _launches_of_ranks(path: Path) -> list[Path]:
+    """The runs of ranks in the run directory, the last one at the end: torchrun may start the ranks again."""
+    return sorted(folder for folder in path.iterdir() if not folder.is_symlink() and ranks_directory.is_one(folder))
+
+
+def _executed_ranks(path: Path, launches: Sequence[Path], report: Report, *, chooses_call: bool) -> ExecutedScript:
+    """The end of a script whose ranks have called packages: the last run of ranks takes the place of its directory."""
+    from aoti_debug.runs.ranks import ranks_analysis, ranks_run  # most scripts have no ranks
+
+    runs = [
+        folder
+        for launch in launches
+        for rank in ranks_directory.read(launch).ranks.values()
+        for folder in (rank, *_inner_runs(rank))
+        if stamped_directories.has(folder, run_json.NAME)
+    ]
+    called = _with_packages(path, [_finished_child(folder, run_json.read(folder), path) for folder in runs])
+    analysis = ranks_analysis.analyse(ranks_run.open_ranks(launches[-1]))
+    first = ranks_analysis.shown_rank(analysis.run, analysis.failure).path
+    chosen = [one for one in called if first in (one.run.path, one.run.path.parent)]
+    has_failed = analysis.failure is not None
+    failed = failed_call(chosen if has_failed else called) if chooses_call or has_failed else None
+    _delete_kept(path)
+    (path / crash_stacks.PYTHON).unlink(missing_ok=True)  # of the process that started the ranks
+    _replace_by(path, launches[-1])
+    if failed is not None and launches[-1] in failed.run.path.parents:
+        place = path / failed.run.path.relative_to(launches[-1])
+        inputs = None if failed.inputs is None else place / failed.inputs.name
+        failed = replace(failed, run=run_directory.open_run(place), inputs=inputs)
+    stamped_directories.link_latest(path)
+    return ExecutedScript(_exit_code(report, has_finding=has_failed), failed=failed, ranks=path)
+
+
+def _replace_by(path: Path, launch: Path) -> None:
+    """Lets a run of ranks take the place of the directory that it lies in; what all have in common lies in it then."""
+    moved = path.with_name(f".{path.name}")
+    path.rename(moved)
+    (moved / launch.name).rename(path)
+    for name in (*_SHARED, *(other.name for other in _launches_of_ranks(moved))):
+        if (moved / name).exists():
+            (moved / name).rename(path / name)
+    shutil.rmtree(moved)
+
+
+def _finished_child(folder: Path, info: RunInfo, path: Path) -> DiagnosedRun:
+    """Writes down how a process ended that the script had started: only its records say so, and its own error.
+
+    Args:
+        path: the run directory of the script.
+    """
+    report = Report(Stopwatch("read"), stage=RunStage.CALL, error=_kept_error(error_file(path, info.pid)))
     if report.error is not None:
         return runner.finish(folder, replace(info, exit=runner.exit_of(report)))
     breadcrumbs.preserve(folder)

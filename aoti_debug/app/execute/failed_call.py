@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from aoti_debug.app.execute import kept_inputs
+from aoti_debug.app.execute import kept_inputs, kept_weights
 from aoti_debug.app.execute.kept_inputs import NOT_FINITE, KeptCall, KeptEnd
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.frozen import dataclass
@@ -43,11 +43,12 @@ class FailedCall:
     """A call to look into.
 
     Attributes:
-        package: the instrumented package.
+        package: the instrumented package, with the weights that the script has given it.
         number: of the call, from 0; None if its inputs were not kept.
         inputs: their file.
         why: what is known of the call: "its results are not finite".
         is_not_finite: its results are not finite, and the script went on.
+        has_other_weights: the script had replaced weights, and they were not kept: the package has its own.
     """
 
     run: RunDir
@@ -56,6 +57,7 @@ class FailedCall:
     inputs: Path | None
     why: str
     is_not_finite: bool = False
+    has_other_weights: bool = False
 
 
 def called_packages(path: Path, ended: Sequence[DiagnosedRun]) -> tuple[CalledPackage, ...]:
@@ -100,14 +102,21 @@ def failed_call(called: Sequence[CalledPackage]) -> FailedCall | None:
     chosen = max(known, key=_evidence)  # the first of equal ones
     call, why = _call_in_question(chosen)
     assert chosen.package is not None
-    inputs = None if call is None else _written(call, chosen.package, chosen.run.path)
+    package = chosen.package
+    inputs = None if call is None else _written(call, package, chosen.run.path)
+    changes = () if call is None else kept_weights.of_call(call.file.parent, call.number)
+    is_alone = manifest_beside(package).exists()  # and loaded as it is
+    if call is not None and changes and not is_alone:
+        output = package.with_name(f"{package.stem}-call-{call.number}{package.suffix}")
+        package = kept_weights.with_weights(package, changes, output)
     return FailedCall(
         run=chosen.run,
-        package=chosen.package,
+        package=package,
         number=None if call is None else call.number,
         inputs=inputs,
         why=why,
         is_not_finite=call is not None and call.file.name == NOT_FINITE,
+        has_other_weights=changes is None or bool(changes and is_alone),
     )
 
 

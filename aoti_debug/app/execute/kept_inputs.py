@@ -20,6 +20,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from aoti_debug.app.execute.kept_weights import GivenWeights
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
 
@@ -53,6 +54,9 @@ class PackageUse:
     def change(self, work: Callable[[], _Result]) -> _Result:
         """Loads the package, or changes its weights."""
         return work()
+
+    def weights_changed(self, method: str, tensors: Mapping[str, Any], *, inactive: bool) -> None:
+        """Receives the weights that the loader was given by one of its methods, also in the buffer that is not used."""
 
     def call(self, run: Callable[..., _Result], inputs: Any, *arguments: Any, **keywords: Any) -> _Result:
         """Calls the model, with its inputs in a list."""
@@ -181,7 +185,12 @@ class KeptInputs(PackageUse):
         self._package = package
         self._keeps_all = keeps_all
         self._process = 0
+        self._weights = GivenWeights(run / FOLDER / f"weights-{os.getpid()}-{id(self)}", keeps_all=keeps_all)
         self._start()
+
+    def weights_changed(self, method: str, tensors: Mapping[str, Any], *, inactive: bool) -> None:
+        """Keeps them."""
+        self._weights.changed(method, tensors, inactive=inactive)
 
     def _start(self) -> None:
         """Begins anew in a process that was forked: its calls are numbered from 0, and its files are its own."""
@@ -233,6 +242,7 @@ class KeptInputs(PackageUse):
             return None
         try:
             began = time.perf_counter()
+            self._weights.tell(file.path.parent, number)
             file.fill(number, inputs)
             self._seconds_of_copies += time.perf_counter() - began
         except Exception:  # noqa: BLE001 - of a device that has failed: what was kept before tells why

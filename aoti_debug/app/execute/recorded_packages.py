@@ -87,12 +87,17 @@ class RecordedPackages:
         run: the run directory, where they are kept.
         modules: what registers operators in the process; None where nothing does.
         keeps_all: as of KeptInputs.
+        at_once: instrument what is compiled here when it has been compiled: other ranks wait for that, and then find
+            it with its model lines.
     """
 
-    def __init__(self, run: Path, modules: OperatorModules | None = None, *, keeps_all: bool = False) -> None:
+    def __init__(
+        self, run: Path, modules: OperatorModules | None = None, *, keeps_all: bool = False, at_once: bool = False
+    ) -> None:
         self._run = run
         self._modules = modules or OperatorModules()
         self._keeps_all = keeps_all
+        self._at_once = at_once
         self._folder = run / run_directory.PACKAGES
         self._sources: dict[str, _Source] = {}  # by hashes of what was compiled
         self._packaged: dict[str, Path] = {}  # the packages of libraries, by their hashes
@@ -115,6 +120,8 @@ class RecordedPackages:
         with contextlib.suppress(OSError, zipfile.BadZipFile):  # whoever loads it says so
             source = _Source(program, {name: configs[name] for name in configs if name not in _OWN_CONFIGS})
             self._sources |= dict.fromkeys(_codes(compiled), source)
+            if self._at_once and isinstance(compiled, str):
+                self.recorded(compiled)
 
     def use(self, path: str, model: str) -> PackageUse:
         """The use of the instrumented package of a package, or of a library; it keeps the inputs of calls.
@@ -130,7 +137,7 @@ class RecordedPackages:
         recorded = self._recorded(package, model)
         return KeptInputs(recorded, self._run, self._stems[recorded], keeps_all=self._keeps_all)
 
-    def recorded(self, path: str, model: str) -> str:
+    def recorded(self, path: str, model: str = "model") -> str:
         """The instrumented package of a package; the package itself if it is one, or where none can be built.
 
         Then a line on stderr says why.
@@ -320,6 +327,8 @@ def _codes(compiled: Any, model: str = "") -> list[str]:
         return [_digest(file) for file in next(filter(None, named), [])]
     if isinstance(compiled, str | Path) and bare_libraries.is_library(compiled):
         return [_digest(compiled)]
+    if not isinstance(compiled, str | Path) and not hasattr(compiled, "read"):
+        return []  # a graph, as torch returns it in some modes
     folder = f"/{AOTINDUCTOR}{model}"
     with zipfile.ZipFile(compiled) as file:
         members = [name for name in file.namelist() if folder in name]

@@ -18,18 +18,28 @@ from aoti_debug.app.execute.script_environment import AfterImport, ScriptSetting
 from aoti_debug.base.native import crash_stacks
 
 if TYPE_CHECKING:
-    from aoti_debug.app.execute.kept_inputs import ReplacedPackages
+    from types import TracebackType
+
+    from aoti_debug.app.execute.kept_inputs import PackageUse, ReplacedPackages
 
 _PYTHON_STACKS = "python.txt"
 _OF_MODEL = "_aoti_debug_of_model"  # the attribute of an exception that a call of a model has raised
+_HERE = Path(__file__).parent
+_OWN_FILES = (  # whose frames lie between the script and torch
+    str(_HERE),
+    str(_HERE.parent / "python" / "recorded_model.py"),
+    str(_HERE.parents[1] / "runs" / "run" / "load_model.py"),
+)
 _LONGEST_CHAIN = 20  # of exceptions that were raised while another one was handled
 _RUNNER = "AOTIModelContainerRunner"  # of a bare library; the name of its device follows
 _RUNNERS = tuple(f"{_RUNNER}{device}" for device in ("Cpu", "Cuda"))
 _OTHER_RUNNERS = tuple(f"{_RUNNER}{device}" for device in ("Xpu", "Mps"))
 _WITH_BINARIES = f"{_RUNNER}Cuda"  # takes the folder of the kernels' binaries
 _DEFAULTS = (1, "cuda")  # of what that takes before it
-USE = "_aoti_debug_use"  # the attribute of a loader that holds its PackageUse
 _MODEL = "model"  # the name of a package's only model
+_INDUCTOR = "inductor"  # the backend of torch.compile
+COMPILED = "compiled"  # the folder of a run directory with the packages of graphs
+USE = "_aoti_debug_use"  # the attribute of a loader that holds its PackageUse
 _CALLS = ("run", "boxed_run")  # the methods of a loader that call its model
 _CHANGES = (  # and those that may launch something besides
     "load_constants",
@@ -51,7 +61,8 @@ def install() -> None:
     settings.cover_children()
     modules = OperatorModules()
     modules.watch()
-    Replacements(functools.cache(lambda: _packages(settings, modules))).install()
+    packages = functools.cache(lambda: _packages(settings, modules))
+    Replacements(packages, settings.run / COMPILED if settings.torch_compile else None).install()
 
 
 class Replacements:
@@ -59,14 +70,17 @@ class Replacements:
 
     Args:
         packages: is called when a package is compiled or loaded.
+        compiled: where the packages of graphs of `torch.compile` are made; None where that is not replaced.
     """
 
-    def __init__(self, packages: Callable[[], ReplacedPackages]) -> None:
+    def __init__(self, packages: Callable[[], ReplacedPackages], compiled: Path | None = None) -> None:
         self._originals: list[tuple[Any, str, Any, Any]] = []
         self._actions: dict[str, Callable[[Any], None]] = {
             "torch": lambda torch: self._replace(torch._C._aoti, loaders(torch._C._aoti, packages)),
             "torch._inductor": lambda inductor: self._replace(inductor, compilers(inductor, packages)),
         }
+        if compiled is not None:
+            self._actions["torch"] = functools.partial(self._replace_all, packages=packages, compiled=compiled)
         self._finder = AfterImport(self._actions)
 
     def install(self) -> None:
@@ -84,10 +98,43 @@ class Replacements:
                 setattr(owner, name, original)
         self._originals = []
 
+    def _replace_all(self, torch: Any, packages: Callable[[], ReplacedPackages], compiled: Path) -> None:
+        self._replace(torch._C._aoti, loaders(torch._C._aoti, packages))
+        self._replace(torch, {"compile": _compiling(torch, compiled)})
+
     def _replace(self, owner: Any, new: Mapping[str, Any]) -> None:
         for name, value in new.items():
             self._originals.append((owner, name, getattr(owner, name), value))
             setattr(owner, name, value)
+
+
+def _of_others(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of what replaces torch's functions."""
+    kept = []
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    following = None
+    for one in reversed(kept):
+        one.tb_next = following
+        following = one
+    return following
+
+
+def _unseen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that raises the exceptions of another one, with tracebacks as if torch had been called itself."""
+
+    @functools.wraps(function)
+    def unseen(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # pytest shows the caller
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            error.__traceback__ = _of_others(error.__traceback__)
+            raise  # which adds no frame
+
+    return unseen
 
 
 def error_file(run: Path, process: int | str) -> Path:
@@ -115,7 +162,7 @@ def _keep_error(run: Path) -> None:
 def _packages(settings: ScriptSettings, modules: OperatorModules) -> ReplacedPackages:
     from aoti_debug.app.execute.recorded_packages import RecordedPackages  # only a script that has a package waits
 
-    return RecordedPackages(settings.run, modules, keeps_all=settings.keeps_all)
+    return RecordedPackages(settings.run, modules, keeps_all=settings.keeps_all, at_once=settings.is_rank)
 
 
 def compilers(inductor: Any, packages: Callable[[], ReplacedPackages]) -> dict[str, Any]:
@@ -135,13 +182,29 @@ def compilers(inductor: Any, packages: Callable[[], ReplacedPackages]) -> dict[s
         packages().remember_program(result, functools.partial(_program_of, gm, args, kwargs), options or {})
         return result
 
-    return {"aoti_compile_and_package": aoti_compile_and_package, "aot_compile": aot_compile}
+    return {"aoti_compile_and_package": _unseen(aoti_compile_and_package), "aot_compile": _unseen(aot_compile)}
 
 
 def _program_of(graph: Any, args: Any, kwargs: Any) -> Any:
     from aoti_debug.app.execute.bare_libraries import exported  # only a script that has one waits
 
     return exported(graph, args, kwargs)
+
+
+def _compiling(torch: Any, folder: Path) -> Any:
+    """A `torch.compile` that compiles with the backend "aoti_debug" what Inductor would have compiled."""
+    original = torch.compile
+
+    @functools.wraps(original)
+    def compile(model: Any = None, **kwargs: Any) -> Any:
+        if kwargs.get("backend", _INDUCTOR) == _INDUCTOR and not kwargs.get("disable"):
+            from aoti_debug.app.torch_compile import backend
+
+            configs = backend.inductor_configs(kwargs.pop("mode", None), kwargs.pop("options", None))
+            kwargs |= {"backend": backend.aoti_debug, "options": backend.options_of_environment(folder, configs)}
+        return original(model, **kwargs)
+
+    return _unseen(compile)
 
 
 def loaders(aoti: Any, packages: Callable[[], ReplacedPackages]) -> dict[str, Any]:
@@ -155,10 +218,10 @@ def _recording(loader: Any, packages: Callable[[], ReplacedPackages]) -> Any:
     """A loader that loads the instrumented package of each package."""
 
     def __init__(self: Any, model_package_path: str, model_name: str = _MODEL, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        use = packages().use(model_package_path, model_name)
-        use.change(lambda: loader.__init__(self, use.path, model_name, *args, **kwargs))
-        setattr(self, USE, use)
-        use.loaded(self)
+        def load(path: str) -> None:
+            loader.__init__(self, path, model_name, *args, **kwargs)
+
+        _load(self, packages().use(model_package_path, model_name), model_package_path, load)
 
     return _subclass(loader, __init__)
 
@@ -167,19 +230,49 @@ def _recording_runner(runner: Any, packages: Callable[[], ReplacedPackages]) -> 
     """A runner of bare libraries that loads the library of the instrumented package of each."""
 
     def __init__(self: Any, model_so_path: str, *args: Any) -> None:  # noqa: N807
-        use = packages().use(model_so_path, _MODEL)
-        library, words = model_so_path, args
-        if use.path != model_so_path:
-            from aoti_debug.app.execute.bare_libraries import unpacked
+        def load(path: str) -> None:
+            library, words = path, args
+            if path != model_so_path:
+                from aoti_debug.app.execute.bare_libraries import unpacked
 
-            library = str(unpacked(use.path))
-            if runner.__name__ == _WITH_BINARIES:
-                words = _with_binaries(args, os.path.dirname(library))
-        use.change(lambda: runner.__init__(self, library, *words))
-        setattr(self, USE, use)
-        use.loaded(self)
+                library = str(unpacked(path))
+                has_binaries = runner.__name__ == _WITH_BINARIES
+                words = _with_binaries(args, os.path.dirname(library)) if has_binaries else args
+            runner.__init__(self, library, *words)
+
+        _load(self, packages().use(model_so_path, _MODEL), model_so_path, load)
 
     return _subclass(runner, __init__)
+
+
+def _load(loader: Any, use: PackageUse, path: str, load: Callable[[str], None]) -> None:
+    """Loads the package of a use, or else the script's own, as without aoti-debug.
+
+    Args:
+        path: that the script loads.
+        load: is given the path of what is to be loaded.
+    """
+    if not _is_loaded(use, path, load):
+        from aoti_debug.app.execute.kept_inputs import PackageUse  # a script that loads nothing does without
+
+        use = PackageUse(path)
+        load(path)
+    setattr(loader, USE, use)
+    use.loaded(loader)
+
+
+def _is_loaded(use: PackageUse, path: str, load: Callable[[str], None]) -> bool:
+    """Loads the package of a use; False if it is an instrumented one that cannot be loaded, which stderr says."""
+    try:
+        use.change(lambda: load(use.path))
+    except Exception as error:
+        if use.path == path:
+            raise
+        reason = str(error).partition("\n")[0]
+        name = os.path.basename(path)
+        print(f"aoti-debug: {name} is not recorded: what was instrumented cannot be loaded: {reason}", file=sys.stderr)
+        return False
+    return True
 
 
 def _with_binaries(args: tuple[Any, ...], folder: str) -> tuple[Any, ...]:
@@ -190,9 +283,9 @@ def _with_binaries(args: tuple[Any, ...], folder: str) -> tuple[Any, ...]:
 
 def _subclass(loader: Any, init: Callable[..., None]) -> Any:
     """A loader whose calls, and changes of weights, go through its PackageUse."""
-    members: dict[str, Any] = {"__init__": init, "__module__": loader.__module__}
+    members: dict[str, Any] = {"__init__": _unseen(init), "__module__": loader.__module__}
     members |= {name: _called(getattr(loader, name)) for name in _CALLS if hasattr(loader, name)}
-    members |= {name: _changed(getattr(loader, name)) for name in _CHANGES if hasattr(loader, name)}
+    members |= {name: _changed(name, getattr(loader, name)) for name in _CHANGES if hasattr(loader, name)}
     return type(loader.__name__, (loader,), members)
 
 
@@ -206,15 +299,20 @@ def _called(method: Any) -> Any:
             vars(error)[_OF_MODEL] = True
             raise
 
-    return call
+    return _unseen(call)
 
 
-def _changed(method: Any) -> Any:
+def _changed(name: str, method: Any) -> Any:
     @functools.wraps(method)
     def change(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self, USE).change(functools.partial(method, self, *args, **kwargs))
+        use = getattr(self, USE)
+        result = use.change(functools.partial(method, self, *args, **kwargs))
+        tensors = next((value for value in (*args, *kwargs.values()) if isinstance(value, Mapping)), {})
+        inactive = kwargs.get("use_inactive", args[1] if len(args) > 1 else False)
+        use.weights_changed(name, tensors, inactive=bool(inactive))
+        return result
 
-    return change
+    return _unseen(change)
 
 
 def _announcing(runner: Any) -> Any:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aoti_debug.base.machine import current_rank
+
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
@@ -51,18 +53,23 @@ _SEARCH = "PYTHONPATH"
 _USERS = "_AOTI_DEBUG_PYTHONPATH"  # which startup/sitecustomize.py restores
 _CHILD = "_AOTI_DEBUG_CHILD"  # set in the processes that the script starts
 _KEEPS_ALL = "_AOTI_DEBUG_KEEPS_ALL"  # set where the inputs of every call are to be kept
+_TORCH_COMPILE = "_AOTI_DEBUG_TORCH_COMPILE"  # set where graphs of torch.compile are to be recorded
 _RUN = "AOTI_DEBUG_RUN"
+_DIR = "AOTI_DEBUG_DIR"
+_SCRIPT_RUN = "_AOTI_DEBUG_SCRIPT_RUN"  # the run directory of the script, in the processes that a rank starts
 _WITHOUT_MODELS = ("aoti_debug", "torch._inductor")  # whose processes compile
 
 
-def with_startup(variables: Mapping[str, str], *, keeps_all: bool) -> dict[str, str]:
-    """The environment of a script's process."""
+def with_startup(variables: Mapping[str, str], *, keeps_all: bool, torch_compile: bool = False) -> dict[str, str]:
+    """The environment of a script's process. Arguments: as of ScriptSettings."""
     users = variables.get(_SEARCH)
     added = {_SEARCH: os.pathsep.join([str(_STARTUP), *([users] if users else [])])}
     if users is not None:
         added[_USERS] = users
     if keeps_all:
         added[_KEEPS_ALL] = "1"
+    if torch_compile:
+        added[_TORCH_COMPILE] = "1"
     return {**variables, **added}
 
 
@@ -72,14 +79,21 @@ class ScriptSettings:
     Attributes:
         run: the run directory.
         keeps_all: the inputs of every call are to be kept.
+        torch_compile: graphs of `torch.compile` are to be recorded.
         is_child: the script has started the process.
+        is_rank: it is one of several ranks, as torchrun starts them.
     """
 
     def __init__(self) -> None:
         """Takes the variables out of os.environ."""
-        self.run = Path(os.environ[_RUN])
+        self.run = Path(os.environ.pop(_SCRIPT_RUN, "") or os.environ[_RUN])
         self.keeps_all = os.environ.pop(_KEEPS_ALL, "") == "1"
+        self.torch_compile = os.environ.pop(_TORCH_COMPILE, "") == "1"
         self.is_child = os.environ.pop(_CHILD, "") == "1"
+        self.is_rank = self.is_child and current_rank.of_environment() is not None
+        if self.is_rank:  # the runtime makes a run of ranks, in the run directory of the script
+            os.environ.pop(_RUN, None)
+            os.environ[_DIR] = str(self.run)
 
     def cover_children(self) -> None:
         """Has the Python processes that this one starts do the same.
@@ -95,7 +109,12 @@ class ScriptSettings:
             sys.meta_path.insert(0, AfterImport({"subprocess": self._replace}))
 
     def _of_child(self, variables: Mapping[str, str]) -> dict[str, str]:
-        return {**with_startup(variables, keeps_all=self.keeps_all), _CHILD: "1"}
+        covered = with_startup(variables, keeps_all=self.keeps_all, torch_compile=self.torch_compile)
+        return {**covered, _CHILD: "1", **({_SCRIPT_RUN: str(self.run)} if self.is_rank else {})}
+
+    def _is_covered(self, variables: Mapping[str, str]) -> bool:
+        """True if an environment has what this one has of the run."""
+        return variables.get(_DIR) == str(self.run) if self.is_rank else _RUN in variables
 
     def _replace(self, subprocess: Any) -> None:
         original = subprocess.Popen.__init__
@@ -103,7 +122,7 @@ class ScriptSettings:
         @functools.wraps(original)
         def __init__(process: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             variables = kwargs.get("env")
-            if isinstance(variables, Mapping) and _RUN in variables and not _compiles(sys._getframe(1)):
+            if isinstance(variables, Mapping) and self._is_covered(variables) and not _compiles(sys._getframe(1)):
                 kwargs["env"] = self._of_child(variables)
             original(process, *args, **kwargs)
 

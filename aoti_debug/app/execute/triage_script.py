@@ -63,8 +63,7 @@ def triage_script(
             hint="what it wrote to stderr says why; a package itself: aoti-debug triage MODEL.pt2",
         )
     _find_modules(script, failed.package.parent)
-    verdict = None if executed.result is None else executed.result.verdict
-    return triage_failed_call(failed, verdict, options, listener, before=(step,), command=command)
+    return triage_failed_call(failed, executed.verdict, options, listener, before=(step,), command=command)
 
 
 def triage_failed_call(
@@ -102,6 +101,8 @@ def _outcome(executed: ExecutedScript) -> str:
     if failed is None:
         return f"exit code {executed.exit_code}"
     call = "a call" if failed.number is None else f"call {failed.number}"
+    if failed.run.info.rank is not None:
+        call = f"rank {failed.run.info.rank.number}, {call}"
     others = wording.pluralize(len(executed.others), "other run") if executed.others else ""
     return f"exit code {executed.exit_code}; {call} of {failed.package.name}: {wording.first_line(failed.why)}" + (
         f"; {others}" if others else ""
@@ -129,6 +130,9 @@ def _complete_repro(finding: Finding, packages: Path) -> None:
 
 def _with_what_was_seen(finding: Finding, failed: FailedCall, verdict: Verdict | None) -> Finding:
     """A finding, where it is none, with what its run has shown: the call alone need not fail in the same way."""
+    if failed.has_other_weights:
+        others = "the script had replaced weights, which were not kept: here the model has those of its package"
+        finding = replace(finding, warnings=(*finding.warnings, others))
     if finding.kind.is_fault:
         return finding
     call = "the last call" if failed.number is None else f"call {failed.number}"

@@ -20,7 +20,7 @@ from aoti_debug.app.execute.kept_inputs import KeptInputs, PackageUse
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.machine.files import atomic_write, stamped_directories
 from aoti_debug.base.machine.processes.child_process import changed_environment
-from aoti_debug.base.native import loaded_library
+from aoti_debug.base.native import elf
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2 import archive
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
@@ -156,9 +156,9 @@ class RecordedModel(PackageUse):
         with self._environment(self._run(self)):
             if self._loader is not None:
                 return work()
-            before = loaded_library.paths()
+            before = elf.loaded_libraries()
             result = work()
-            self._end_run = loaded_library.function(_END, loaded_library.paths() - before)
+            self._end_run = elf.loaded_function(_END, elf.loaded_libraries() - before)
             return result
 
     def call(self, run: Callable[..., _Result], inputs: Any, *arguments: Any, **keywords: Any) -> _Result:

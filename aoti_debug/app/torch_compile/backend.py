@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import torch
 
 LOGGER = logging.getLogger("aoti_debug")
+_CUDA_GRAPHS = "triton.cudagraph"  # begins the names of settings: no package has any
 _MAX_REASON = 300
 _MAX_PACKAGES = 16  # of one graph
 _LOCK = threading.RLock()  # environment variables belong to the whole process
@@ -79,6 +80,25 @@ def from_mapping(values: Mapping[str, Any] | None) -> CompileOptions:
     if not isinstance(chosen.out, str | os.PathLike):
         raise UsageError(f"out is {chosen.out!r}", hint="the path of a directory")
     return dataclasses.replace(chosen, out=Path(chosen.out))
+
+
+def options_of_environment(folder: Path, configs: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of graphs in the process of a script, which record what its environment says."""
+    chosen = {Variable.LEVEL: "level", Variable.FILTER: "filter", Variable.PHASE: "phase"}
+    given = {name: os.environ[variable.value] for variable, name in chosen.items() if variable.value in os.environ}
+    return {**given, "inductor_configs": configs, "out": folder}
+
+
+def inductor_configs(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The settings of Inductor that `torch.compile(mode=…, options=…)` stands for, but for CUDA graphs.
+
+    Raises:
+        RuntimeError: there is no such mode.
+    """
+    from torch._inductor import list_mode_options
+
+    chosen = {**(list_mode_options(mode) if mode else {}), **(options or {})}
+    return {name: value for name, value in chosen.items() if not name.startswith(_CUDA_GRAPHS)}
 
 
 class CompiledGraph:

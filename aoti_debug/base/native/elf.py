@@ -1,8 +1,14 @@
-"""Reads the symbol tables, segments and sections of 64-bit ELF files, without external tools."""
+"""Reads the symbol tables, segments and sections of 64-bit ELF files, without external tools.
+
+Also: the libraries that this process has loaded, and functions in them, without keeping them loaded.
+"""
 
 from __future__ import annotations
 
+import _ctypes
+import ctypes
 import mmap
+import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +31,8 @@ _GLOBAL = 1
 _NULL, _STRTAB, _NOTE, _NOBITS = 0, 3, 7, 8
 _DEBUG_SECTION = re.compile(r"(\.rela?)?\.(nv_)?debug_")
 _NOT_IN_FILE = (_NULL, _NOBITS)
+_MAPPED_FILES = "/proc/self/maps"
+_DELETED = " (deleted)"
 _NO_CONTENT = frozenset({_NULL, _SYMTAB, _STRTAB, _NOTE, _NOBITS})
 
 
@@ -358,3 +366,30 @@ def _gnu_hash(symbol: str) -> int:
     for byte in symbol.encode():
         value = (value * 33 + byte) & 0xFFFFFFFF
     return value
+
+
+def loaded_libraries() -> set[str]:
+    """The paths of the shared libraries in this process."""
+    with open(_MAPPED_FILES, encoding="utf-8", errors="surrogateescape") as maps:
+        paths = {line.rstrip("\n").partition("/")[2].removesuffix(_DELETED) for line in maps if ".so" in line}
+    return {f"/{path}" for path in paths}
+
+
+def loaded_function(name: str, libraries: Iterable[str]) -> Any:
+    """The function of a name, without arguments, in one of some libraries; None if none of them exports it.
+
+    It may be called as long as whoever has loaded the library does not unload it. It returns an int.
+    """
+    for path in libraries:
+        try:
+            library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        except OSError:  # it is no library, or not loaded any more
+            continue
+        try:
+            address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        except AttributeError:
+            continue
+        finally:
+            _ctypes.dlclose(library._handle)
+        return ctypes.CFUNCTYPE(ctypes.c_uint32)(address or 0)
+    return None

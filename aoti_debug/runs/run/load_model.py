@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,10 +49,7 @@ def referenced(package: Artifact, weights: WeightsFile, device: str) -> Mapping[
     import torch
 
     here = f"cuda:{torch.cuda.current_device()}" if device == "cuda" else device
-    others = io.BytesIO(package.read(weights_file.MEMBER))
-    found: dict[str, torch.Tensor] = torch.load(
-        others, weights_only=True, map_location=lambda storage, place: storage if place == "cpu" else storage.cuda()
-    )
+    found: dict[str, torch.Tensor] = _tensors(package.read(weights_file.MEMBER))
     path = Path(weights.path)
     stored = stored_weights(path)
     for name, attribute in weights.names.items():
@@ -92,6 +89,12 @@ class LoadedModel:
         """Puts tensors in the place of weights and buffers, by their names in the model; the others stay."""
         active, partly = False, False
         self._loader.load_constants(dict(weights), active, partly)
+
+    def replay(self, changes: Sequence[Mapping[str, Any]]) -> None:
+        """Gives it weights in several steps, as a script did: of each, the method of the loader and its tensors."""
+        active, partly = False, False
+        for change in changes:
+            getattr(self._loader, change["method"])(change["tensors"], active, partly)
 
     def use_weights(self, weights: Mapping[str, Any]) -> None:
         """Gives a model without weights all of them, by their names in the model; they are not copied."""
@@ -225,7 +228,8 @@ def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: boo
         ArtifactError: the package has no weights, or their file has changed; it was compiled for another GPU.
         TargetError: the GPU has no room for the weights.
     """
-    if manifest.without_weights:
+    is_given = weights_file.REPLACED in package.members
+    if manifest.without_weights and not is_given:
         raise ArtifactError(
             f"{package.path} has no weights: {manifest.without_weights}",
             hint="run your own program that loads its weights, with AOTI_DEBUG_LEVEL=3, then: aoti-debug show",
@@ -243,7 +247,20 @@ def load_recorded(package: Artifact, manifest: Manifest, *, single_threaded: boo
         tensors = referenced(package, manifest.weights, manifest.device)
         tell_places(manifest.weights, tensors)
         model.use_weights(tensors)
+    if is_given:
+        model.replay(_tensors(package.read(weights_file.REPLACED)))
     return model
+
+
+def _tensors(data: bytes) -> Any:
+    """What torch.save has written, with tensors of any GPU on the current one."""
+    import torch
+
+    return torch.load(
+        io.BytesIO(data),
+        weights_only=True,
+        map_location=lambda storage, place: storage if place == "cpu" else storage.cuda(),
+    )
 
 
 def _require_device_room(manifest: Manifest) -> None:

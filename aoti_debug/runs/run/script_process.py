@@ -34,12 +34,14 @@ class UserScript:
     Attributes:
         target: a file, or the name of a module.
         stdout: the descriptor that it writes its output to; None for that of this process.
+        torch_compile: its graphs of `torch.compile` are recorded as well.
     """
 
     target: str
     arguments: tuple[str, ...] = ()
     is_module: bool = False
     stdout: int | None = None
+    torch_compile: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:

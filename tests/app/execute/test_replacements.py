@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,9 @@ class Loader:
 
     def load_constants(self, constants: dict[str, int], *, use_inactive: bool) -> tuple[dict[str, int], bool]:
         return constants, use_inactive
+
+    def update_constant_buffer(self, tensor_map: dict[str, int], use_inactive: bool, full: bool) -> None:
+        pass
 
     @staticmethod
     def load_metadata_from_package(path: str, name: str) -> str:
@@ -57,6 +61,9 @@ class Use(PackageUse):
         self.seen.append("change")
         return super().change(work)
 
+    def weights_changed(self, method: str, tensors: Any, *, inactive: bool) -> None:
+        self.seen.append((method, tensors, inactive))
+
     def call(self, run: Callable[..., Any], inputs: Any, *arguments: Any, **keywords: Any) -> Any:
         self.seen.append(inputs)
         return super().call(run, inputs, *arguments, **keywords)
@@ -85,7 +92,9 @@ def test_loaders(capsys: pytest.CaptureFixture[str]) -> None:
     assert aoti.AOTIModelPackageLoader.load_metadata_from_package("a", "b") == "a b"
     assert loader.run([1], stream=3) == [1, 3]
     assert loader.load_constants({"w": 1}, use_inactive=True) == ({"w": 1}, True)
-    assert packages.uses[0].seen == ["change", loader, [1], "change"]
+    loader.update_constant_buffer({"v": 2}, False, True)
+    changes = [("load_constants", {"w": 1}, True), ("update_constant_buffer", {"v": 2}, False)]
+    assert packages.uses[0].seen == ["change", loader, [1], "change", changes[0], "change", changes[1]]
     assert not hasattr(loader, "boxed_run")
     assert not capsys.readouterr().err
     for _ in range(2):
@@ -106,7 +115,8 @@ def test_runners_of_bare_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = aoti.AOTIModelContainerRunnerCpu("a.so", 1)
     assert runner.loaded == ("libraries/1/recorded a.so model", 1)
     assert (runner.run([1]), runner.swap_constant_buffer()) == ([1], "swapped")
-    assert packages.uses[0].seen == ["change", runner, [1], "change"]
+    swapped: Any = ("swap_constant_buffer", {}, False)
+    assert packages.uses[0].seen == ["change", runner, [1], "change", swapped]
     for given, expected in (
         ((2,), (2, "cuda", "libraries/1")),
         ((2, "cuda:1"), (2, "cuda:1", "libraries/1")),
@@ -139,6 +149,58 @@ def test_the_compilers_keep_the_program(monkeypatch: pytest.MonkeyPatch) -> None
         (buffer, "program", {}),
         ("a.so", ("graph", (1,), {"a": 2}), {"path": "a.so"}),
     ]
+
+
+def test_an_exception_is_as_without_the_replacements() -> None:
+    """It is the same object, with the frames of the caller and of torch alone."""
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise error
+
+    class Failing(Loader):
+        run = load_constants = fails
+
+    packages = SimpleNamespace(use=lambda path, _: PackageUse(path))
+    inductor = SimpleNamespace(aoti_compile_and_package=fails, aot_compile=fails)
+    vars(inductor).update(replacements.compilers(inductor, lambda: packages))
+    aoti = SimpleNamespace(AOTIModelPackageLoader=Failing)
+    vars(aoti).update(replacements.loaders(aoti, lambda: packages))
+    loader = aoti.AOTIModelPackageLoader("a.pt2", "model")
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: inductor.aoti_compile_and_package("program"),
+        lambda: inductor.aot_compile("graph", ()),
+        lambda: loader.run([1]),
+        lambda: loader.load_constants({}, use_inactive=False),
+    )
+    for call in calls:
+        error = RuntimeError("of torch")
+        with pytest.raises(RuntimeError) as raised:
+            call()
+        assert raised.value is error
+        names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+        assert names[:2] == ["test_an_exception_is_as_without_the_replacements", "<lambda>"]
+        assert names[2:] == ["fails"] or (sys.version_info < (3, 11) and names[2:] == ["unseen", "fails"])
+        assert (error.__cause__, error.__suppress_context__) == (None, False)
+
+
+def test_what_was_instrumented_cannot_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    class Choosy(Loader):
+        def __init__(self, path: str, *arguments: Any) -> None:
+            if path != "a.pt2":
+                raise RuntimeError(f"no {path}\nframes")
+            super().__init__(path, *arguments)
+
+    aoti = SimpleNamespace(AOTIModelPackageLoader=Choosy)
+    vars(aoti).update(replacements.loaders(aoti, Packages))
+    loader = aoti.AOTIModelPackageLoader("a.pt2", "model")
+    assert loader.loaded == ("a.pt2", "model", 1)
+    assert loader.run([1]) == [1, 0]
+    assert capsys.readouterr().err.splitlines() == [
+        "aoti-debug: a.pt2 is not recorded: what was instrumented cannot be loaded: no recorded a.pt2 model"
+    ]
+    with pytest.raises(RuntimeError, match=r"no b\.pt2") as raised:  # as without aoti-debug
+        aoti.AOTIModelPackageLoader("b.pt2", "model")
+    assert raised.value.__context__ is None
 
 
 def test_what_is_replaced_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import io
 import shutil
@@ -147,3 +148,20 @@ def test_a_library_that_is_cut_off_has_no_length(tmp_path: Path, kept: int) -> N
         elf.length(io.BytesIO(no_end))
     with pytest.raises(ValueError, match="no ELF file"):
         elf.length(io.BytesIO(bytes(100)))
+
+
+def test_a_function_of_a_library_that_was_loaded(tmp_path: Path) -> None:
+    shutil.copy(Path(_ctypes.__file__), tmp_path / "copy.so")
+    before = elf.loaded_libraries()
+    library = ctypes.CDLL(str(tmp_path / "copy.so"))
+    (tmp_path / "copy.so").unlink()
+    new = elf.loaded_libraries() - before
+    assert new == {str(tmp_path / "copy.so")}
+    assert elf.loaded_function("no_such_function", new) is None
+    found = elf.loaded_function("PyInit__ctypes", new)
+    assert found is not None
+    address = ctypes.cast(found, ctypes.c_void_p).value
+    assert address == ctypes.cast(library.PyInit__ctypes, ctypes.c_void_p).value
+    _ctypes.dlclose(library._handle)
+    assert not elf.loaded_libraries() & new
+    assert elf.loaded_function("PyInit__ctypes", new) is None

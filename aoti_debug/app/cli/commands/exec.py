@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from aoti_debug.app.cli import options
+from aoti_debug.app.cli import options, script_arguments
 from aoti_debug.app.cli.commands.run import observed_lines, summary
 from aoti_debug.app.cli.lines import print_lines, width
 from aoti_debug.app.cli.live_output import shown
@@ -27,6 +27,7 @@ from aoti_debug.triage.memory_errors import overruns
 
 @click.command("exec", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT.py is the name of a module, as for Python's -m.")
+@script_arguments.torch_compile
 @click.option(
     "--level",
     metavar="LEVEL",
@@ -47,6 +48,7 @@ def command(
     context: click.Context,
     *,
     is_module: bool,
+    torch_compile: bool,
     level: int | None,
     filters: tuple[str, ...],
     modules: tuple[str, ...],
@@ -71,7 +73,7 @@ def command(
     """
     if not is_module:
         _require_script(script)
-    chosen_script = UserScript(script, arguments, is_module)
+    chosen_script = UserScript(script, arguments, is_module, torch_compile=torch_compile)
     chosen = RunOptions(
         package=Path(script),
         level=level,
@@ -115,6 +117,11 @@ def _require_script(script: str) -> None:
 
 def outcome_lines(executed: ExecutedScript, columns: int) -> list[str]:
     """The runs of the packages that a script has called, and the fault that ended it."""
+    if executed.ranks is not None:
+        from aoti_debug.runs.ranks import ranks_analysis, ranks_run, text  # most scripts have no ranks
+
+        analysis = ranks_analysis.analyse(ranks_run.open_ranks(executed.ranks))
+        return ["", *text.ranks_lines(analysis, columns), *_next(executed)]
     result = executed.result
     if result is None:
         note = "note: nothing was recorded: this process of the script called no AOTInductor package that was replaced"
@@ -127,7 +134,12 @@ def outcome_lines(executed: ExecutedScript, columns: int) -> list[str]:
     if result.verdict is not None:
         lines += ["", *verdict_lines(result.verdict, columns)]
     lines += observed_lines(result.run, overruns.find(result.run), columns)
-    if executed.failed is not None and executed.failed.inputs is not None:  # the package holds none
-        package, inputs = map(suggested_commands.word_of, (executed.failed.package, executed.failed.inputs))
-        lines.append(f"  next     {shlex.join(['aoti-debug', 'triage', package, '--inputs', inputs])}")
-    return lines
+    return [*lines, *_next(executed)]
+
+
+def _next(executed: ExecutedScript) -> list[str]:
+    """The command that looks into the call that failed."""
+    if executed.failed is None or executed.failed.inputs is None:  # the package holds none
+        return []
+    package, inputs = map(suggested_commands.word_of, (executed.failed.package, executed.failed.inputs))
+    return [f"  next     {shlex.join(['aoti-debug', 'triage', package, '--inputs', inputs])}"]

@@ -48,6 +48,7 @@ _OF_MODELS = ("inputs", "random_inputs", "exported", "name", "configs", "build_t
 @click.command("triage", cls=script_arguments.MayRunScript)
 @click.argument("model", metavar="MODEL.pt2|SCRIPT.py [ARGS]...|RANKS", type=options.FilePath())
 @script_arguments.module
+@script_arguments.torch_compile
 @options.inputs("the example inputs of the program")
 @options.random_inputs()
 @options.exported
@@ -93,6 +94,7 @@ def command(
     *,
     model: Path,
     is_module: bool,
+    torch_compile: bool,
     inputs: Path | None,
     random_inputs: int | None,
     exported: Path | None,

@@ -77,6 +77,18 @@ model(x)
 print("after")
 """
 
+GRAPH = """
+import torch
+
+@torch.compile(mode="max-autotune", options=None)
+def f(x):
+    return x.sin().relu()
+
+x = torch.linspace(-1, 1, 32).reshape(4, 8)
+assert torch.allclose(f(x), x.sin().relu())
+assert torch.equal(torch.compile(torch.cos, backend="eager")(x), x.cos())
+"""
+
 
 DEVICE_ERROR = """
 import torch
@@ -261,6 +273,14 @@ def test_packages_that_are_compiled_loaded_and_crash(tmp_path: Path) -> None:
     run = open_run(base=base)
     assert (run.info.exit.kind, run.info.exit.exception, run.info.exit.code) == (ExitKind.FAULT, "DeviceError", 700)
     assert not (run.path / "error.json").exists()
+
+    (tmp_path / "graph.py").write_text(GRAPH)
+    graph = executed(tmp_path, "--torch-compile", "graph.py")
+    assert graph.returncode == 0, graph.stderr
+    run = open_run(base=base)
+    assert [launch.kernel for launch in run.launches] == ["cpp_fused_relu_sin_0"]
+    assert run.info.command == ("aoti-debug", "exec", "--torch-compile", "graph.py")
+    assert (run.path / "compiled/latest/graph0/program.pt2").is_file()
 
     stripped_package.stripped(tmp_path / "model.pt2", tmp_path / "stripped.pt2")
     (tmp_path / "stripped.pt2").replace(tmp_path / "model.pt2")

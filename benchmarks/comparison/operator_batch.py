@@ -10,6 +10,7 @@ operator is left: only then it is said of that one.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -26,10 +27,12 @@ from torch.utils import _pytree as pytree
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, UsageError
+from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.compare import PACKAGE, CompareOptions, compare
 from aoti_debug.compare.comparison import BAD, Comparison
 from aoti_debug.compare.outcome import compared_text, kind_of
 from aoti_debug.compare.text import output_text, state_text
+from aoti_debug.package.pt2 import load_program
 from aoti_debug.repro.repro import ReproOptions, write_repro
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE
@@ -40,6 +43,7 @@ from benchmarks.models.operator_samples import NoSamplesError, Operator, Program
 from tests.many_replays import replay_many
 
 _HOLDS = "as recorded"
+_AT_HAND = ("aten", "prim", "prims")  # namespaces of operators that `import torch` registers
 _CALLS = 10  # of a package whose results may not be repeatable
 
 
@@ -93,6 +97,13 @@ def draws_numbers(exported: Any) -> bool:
     return any(torch.Tag.nondeterministic_seeded in found for found in tags)
 
 
+def registering_modules(exported: Any) -> tuple[str, ...]:
+    """The modules of torch that have to be imported before a saved program can be loaded: --import names them."""
+    nodes = [node.target for node in exported.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
+    names = sorted({target.name().partition(".")[0] for target in nodes if target.namespace not in _AT_HAND})
+    return tuple(load_program.registering_modules(names)) if names else ()
+
+
 def _check_device() -> None:
     """Ends the process if its GPU cannot be used any more; whoever started it tries the rest in another one."""
     if torch.cuda.is_initialized():
@@ -123,10 +134,12 @@ def _take(
     unsteady = _other_bits(program, expected, _said(Outcome.NO_AOTI, lambda: _called(plain, program)))
     if unsteady:
         failures.append(_FailedError(Outcome.UNSTEADY, "two calls of the plain package give other bits", unsteady))
+    user_code = UserCode(registering_modules(program.exported))
     try:
-        comparison = compare(CompareOptions(model=saved, out=folder / "compares"))
+        comparison = compare(CompareOptions(model=saved, out=folder / "compares", user_code=user_code))
     except AotiDebugError as error:
-        raise _FailedError(Outcome.FAILED, f"{type(error).__name__}: {error}") from error
+        hint = f"; hint: {error.hint}" if error.hint else ""
+        raise _FailedError(Outcome.FAILED, f"{type(error).__name__}: {error}{hint}") from error
     if comparison.unfinished:
         raise _FailedError(Outcome.FAILED, f"the run did not end well: {comparison.unfinished}")
     package = Path(comparison.directory) / PACKAGE
@@ -294,6 +307,7 @@ def main() -> int:
             program = operator_samples.export([operator], target)
             if not program.outputs:
                 raise NoSamplesError("it returns no tensor")
+            torch.export.save(program.exported, io.BytesIO())
             (drawing if draws_numbers(program.exported) else exported).append(operator)
         except NoSamplesError as error:
             _print(Result(name, Outcome.NO_EXPORT, str(error)))

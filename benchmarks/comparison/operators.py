@@ -54,13 +54,17 @@ def main() -> int:
     if missing := operator_samples.missing_package():
         print(f"{missing} is not installed; torch.testing._internal needs it: pip install {missing}", file=sys.stderr)
         return 2
+    if unknown := operator_samples.unknown(options.only or ()):
+        print(f"the database has no operator {', '.join(unknown)}", file=sys.stderr)
+        return 2
     began = time.monotonic()
     limits = Limits(options.seconds, began + 60 * options.minutes if options.minutes else float("inf"))
     found: dict[str, list[Result]] = {}
     with tempfile.TemporaryDirectory(prefix="aoti-debug-operators-") as work, ThreadPoolExecutor(options.jobs) as pool:
         for dtype in options.dtypes.split(","):
             target = Target(options.device, dtype, options.dynamic, options.samples)
-            names = options.only or operator_samples.names(target)[options.start : options.stop]
+            names = operator_samples.names(target)[options.start : options.stop]
+            names = [name for name in names if not options.only or name in options.only]
             batches = [names[at : at + options.batch] for at in range(0, len(names), options.batch)]
             measured = pool.map(lambda batch, target=target: _measured(batch, target, Path(work), limits), batches)
             found[dtype] = [result for results in measured for result in results]

@@ -125,6 +125,12 @@ def _database() -> Iterator[tuple[str, Any]]:
         yield (f"{found.name}.{found.variant_test_name}" if found.variant_test_name else found.name), found
 
 
+def unknown(names: Sequence[str]) -> list[str]:
+    """The names that no operator has."""
+    known = {name for name, _ in _database()}
+    return [name for name in names if name not in known]
+
+
 def names(target: Target) -> list[str]:
     """The operators that take a dtype on a device, each once, in the order of the database."""
     device = torch.device(target.device).type
@@ -149,7 +155,7 @@ def operator(name: str, target: Target) -> Operator:
     torch.manual_seed(zlib.crc32(name.encode()))
     drawn = found.sample_inputs(torch.device(target.device), target.torch_dtype, requires_grad=False)
     samples = [sample for sample in map(_sample, itertools.islice(drawn, _TRIED)) if sample is not None]
-    samples.sort(key=lambda sample: max(tensor.numel() for tensor in sample.tensors) < 2)  # a number alone comes last
+    samples.sort(key=lambda sample: all(tensor.numel() < 2 for tensor in sample.tensors))  # a number alone comes last
     if not samples:
         raise NoSamplesError("no sample has dense tensors of an ordinary size")
     return Operator(name, found.op, samples[: target.samples])
@@ -160,7 +166,7 @@ def _sample(drawn: Any) -> Sample | None:
     leaves, spec = pytree.tree_flatten((drawn.input, drawn.args, drawn.kwargs))
     sample = Sample(tuple(leaves), spec)
     is_usual = all(tensor.layout is torch.strided and tensor.numel() <= _LARGEST for tensor in sample.tensors)
-    return sample if is_usual and sample.tensors else None
+    return sample if is_usual else None
 
 
 def export(operators: Sequence[Operator], target: Target) -> Program:
@@ -172,7 +178,7 @@ def export(operators: Sequence[Operator], target: Target) -> Program:
         exported = torch.export.export(
             Operators(operators).eval(),
             copy.deepcopy(inputs),
-            dynamic_shapes={"tensors": shapes} if target.dynamic else None,
+            dynamic_shapes={"tensors": shapes} if target.dynamic and inputs else None,
             strict=False,
         )
         outputs = [

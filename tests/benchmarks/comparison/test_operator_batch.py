@@ -12,7 +12,7 @@ from benchmarks.models import operator_samples
 from benchmarks.models.operator_samples import Operator, Sample, Target
 
 
-def called(name: str, call: object, *values: Tensor) -> Operator:
+def called(name: str, call: object, *values: Tensor | int) -> Operator:
     leaves, spec = pytree.tree_flatten((values[0], values[1:], {}))
     return Operator(name, call, [Sample(tuple(leaves), spec)])
 
@@ -58,3 +58,8 @@ def test_sizes_are_symbols_if_they_may_be() -> None:
         placeholder = next(node for node in program.exported.graph.nodes if node.op == "placeholder")
         shapes[dynamic] = [type(size) for size in placeholder.meta["val"].shape]
     assert shapes == {False: [int, int], True: [torch.SymInt, torch.SymInt]}
+
+
+def test_a_program_without_inputs_has_no_symbols() -> None:
+    program = operator_samples.export([called("arange", torch.arange, 5)], Target("cpu", "float32", dynamic=True))
+    assert program.exported.module()()[0].tolist() == [0, 1, 2, 3, 4]

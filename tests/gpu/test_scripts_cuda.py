@@ -71,6 +71,11 @@ print("end")
 """
 
 
+LIBRARY = SCRIPT.replace(
+    'torch._inductor.aoti_compile_and_package(program, package_path="lookup.pt2")',
+    "torch._inductor.aot_compile(program.module(), (index, scale))",
+).replace("torch._inductor.aoti_load_package(path)", 'torch._export.aot_load(path, "cuda")')
+
 CALL = "rows = lookup(table, index)"
 LAUNCH = "wrap_triton(lookup_kernel)[(index.shape[0],)](table, index, rows, table.shape[1], BLOCK=64)"
 DIRECT = SCRIPT.replace(CALL, f"rows = table.new_empty(index.shape[0], table.shape[1])\n        {LAUNCH}")
@@ -115,3 +120,14 @@ def test_results_of_one_call_that_are_not_finite(tmp_path: Path) -> None:
     assert "call 2 of lookup-" in done.stderr
     assert finding["kind"] == "nonfinite"
     assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", line_of("torch.sqrt"))
+
+
+def test_a_bare_library(tmp_path: Path) -> None:
+    """The library is replaced by an instrumented one, whose kernels' binaries lie in its folder."""
+    assert "aot_compile(" in LIBRARY
+    assert "aot_load(" in LIBRARY
+    finding, done = triaged(tmp_path, "--no-compare", "serve.py", "nan", script=LIBRARY)
+    assert "end\n" in done.stderr
+    assert "exit code 0; call 2 of " in done.stderr
+    assert finding["kind"] == "nonfinite"
+    assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", line_of("torch.sqrt", LIBRARY))

@@ -14,7 +14,7 @@ TensorState read_tensor_meta(uint64_t handle, TensorMeta* meta) {
   *meta = TensorMeta{};
   int32_t number = 0;
   if (aoti_torch_get_dtype(tensor, &meta->dtype) != AOTI_TORCH_SUCCESS) return TensorState::kUnknown;
-  if (meta->dtype < 0 || meta->dtype >= kFirstUnknownDType) {
+  if (meta->dtype < 0 || meta->dtype >= kBComplex32) {  // the number of no dtype up to torch 2.14
     bool defined = false;
     if (aoti_torch_is_defined(tensor, &defined) != AOTI_TORCH_SUCCESS) return TensorState::kUnknown;
     if (!defined) return TensorState::kUndefined;

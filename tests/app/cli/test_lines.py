@@ -60,7 +60,7 @@ def test_a_verdict_is_red_on_a_terminal_only(tmp_path: Path) -> None:
     run = str(crashed(tmp_path).path)
     head, row = (line for line in on_terminal("show", "--run", run, columns=100) if ESCAPE in line)
     assert row.endswith(f"GUILTY{ESCAPE}[0m")
-    assert head == f"{ESCAPE}[31m{ESCAPE}[1mFAULT SIGSEGV (Segmentation fault){ESCAPE}[0m"
+    assert head == f"{ESCAPE}[31m{ESCAPE}[1mFAULT invalid memory access in mylib::op.default{ESCAPE}[0m"
     assert ESCAPE not in "".join(piped("show", "--run", run))
 
 

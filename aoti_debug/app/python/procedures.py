@@ -25,6 +25,7 @@ from aoti_debug.compare.eager_findings import report_lines
 from aoti_debug.compare.outcome import exit_code
 from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.options import BuildOptions
+from aoti_debug.instrument.frontend.protocol.caller_settings import with_assigned
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.repro.repro import Repro, ReproOptions, write_repro
@@ -106,7 +107,7 @@ def triage(
         UsageError, ArtifactError, ToolchainError, TargetError: an argument is wrong, or the model could not be
             exported, built or started.
     """
-    configs = inductor_configs or {}
+    configs = _settings(model, inductor_configs)
     if isinstance(model, RecordedBlock):
         files = _call_of(model)
     else:
@@ -202,7 +203,7 @@ def compare(
             exported, built or started.
         RunDirError: the run cannot be read, or cannot be repeated.
     """
-    configs = inductor_configs or {}
+    configs = _settings(model, inductor_configs)
     files = model_files.written(GivenModel(model, Inputs(inputs, keywords), dynamic_shapes, configs))
     options = CompareOptions(
         model=files.model,
@@ -214,6 +215,14 @@ def compare(
     )
     with sharing_search_path():
         return ComparedModel(compare_launches(options))
+
+
+def _settings(model: Any, inductor_configs: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The settings given; of a model in memory also those that this process has assigned."""
+    import torch
+
+    in_memory = isinstance(model, torch.nn.Module | torch.export.ExportedProgram)
+    return with_assigned(inductor_configs) if in_memory else inductor_configs or {}
 
 
 def repro(
@@ -253,7 +262,7 @@ def repro(
         ArtifactError, ToolchainError, TargetError: the model could not be built or started.
         RunDirError: the run cannot be read, or holds too little of the launch and cannot be repeated.
     """
-    call = GivenModel(source, Inputs(inputs, keywords), dynamic_shapes, inductor_configs or {})
+    call = GivenModel(source, Inputs(inputs, keywords), dynamic_shapes, _settings(source, inductor_configs))
     run: DiagnosedRun | str | Path | None
     if source is None or (isinstance(source, str | Path) and not _is_model(Path(source))):
         run, chosen = source, launch or triage_directory.launch_of_finding(source)

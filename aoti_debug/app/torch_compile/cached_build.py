@@ -34,6 +34,7 @@ from aoti_debug.instrument.builder import build as builder
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.instrument.builder.options import BuildOptions
 from aoti_debug.instrument.frontend.exported_program import SAVE_ERRORS
+from aoti_debug.instrument.frontend.protocol import caller_settings
 from aoti_debug.package.pt2 import archive, trust
 
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ def program_key(program: ExportedProgram, inductor_configs: Mapping[str, Any]) -
         *lines,
         *(f"{name} {_digest(tensors[name])}" for name in sorted(tensors)),
         repr(sorted(inductor_configs.items())),
+        caller_settings.key(),
     )
 
 

@@ -40,7 +40,7 @@ def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
     assert bad.verdict is not None
     text = str(bad).splitlines()
     assert text[0] == "FAULT index[1] is 9, x has 4 rows"
-    assert "test_debug.py:21" in text[1]
+    assert "test_debug.py:22" in text[1]
     assert bad.package.read_bytes() == good.package.read_bytes()
 
 

@@ -7,6 +7,8 @@ of matrix products and deterministic algorithms. What environment variables set 
 from __future__ import annotations
 
 import json
+import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
@@ -56,6 +58,27 @@ def capture() -> CallerSettings:
         autocast={device: str(torch.get_autocast_dtype(device)).removeprefix("torch.") for device in devices},
         deterministic=deterministic if torch.are_deterministic_algorithms_enabled() else "",
     )
+
+
+def key() -> str:
+    """A text that is another one where other settings may make torch compile something else."""
+    try:
+        return repr(capture())
+    except NotSendableError as error:
+        return f"{error} in process {os.getpid()}"
+
+
+def with_assigned(inductor_configs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the given settings of Inductor, and those that this process has assigned.
+
+    It warns of one that cannot be passed to another process, where the model is compiled without them.
+    """
+    try:
+        assigned = _assigned()
+    except NotSendableError as error:
+        warnings.warn(f"{error}, which the build does not take over: its kernels may be others", stacklevel=3)
+        assigned = {}
+    return {**assigned, **(inductor_configs or {})}
 
 
 def _assigned() -> dict[str, Any]:

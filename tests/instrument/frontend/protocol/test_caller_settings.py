@@ -12,6 +12,8 @@ from aoti_debug.instrument.frontend.protocol.caller_settings import (
     NotSendableError,
     applied,
     capture,
+    key,
+    with_assigned,
 )
 
 
@@ -35,6 +37,28 @@ def test_a_pass_cannot_be_sent() -> None:
 
     with config.patch(post_grad_custom_pre_pass=change), pytest.raises(NotSendableError, match="custom_pre_pass is <"):
         capture()
+
+
+def test_what_a_build_is_given_comes_first() -> None:
+    with config.patch(max_autotune=True, max_fusion_size=3):
+        assert with_assigned({"max_fusion_size": 5}).items() >= {"max_autotune": True, "max_fusion_size": 5}.items()
+
+
+def test_what_is_not_taken_over_is_said() -> None:
+    with (
+        config.patch(post_grad_custom_pre_pass=len),
+        pytest.warns(UserWarning, match="custom_pre_pass is <built-in function len>, which the build does"),
+    ):
+        assert with_assigned({"max_autotune": True}) == {"max_autotune": True}
+
+
+def test_the_key_changes_with_the_settings() -> None:
+    before = key()
+    with config.patch(max_autotune=True):
+        assert key() != before
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert key() != before
+    assert key() == before
 
 
 def test_settings_travel_as_json() -> None:

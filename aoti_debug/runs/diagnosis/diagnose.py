@@ -63,6 +63,7 @@ def diagnose(run: RunDir) -> Verdict | None:
         surfaced=finding.surfaced if finding.surfaced not in finding.suspects else None,
         next_commands=_next_commands(run, finding),
         frames=case.frames(finding),
+        hangs=run.state is ExitKind.TIMEOUT,
     )
 
 

@@ -118,13 +118,12 @@ def finding_of(run: RunDir, verdict: Verdict | None, arguments: Iterable[str] = 
     """
     if verdict is None:
         return without_fault(run, output_values(run))
-    hang = run.state is ExitKind.TIMEOUT
     launch = verdict.launch
     return Finding(
-        kind=HANG if hang else FAULT,
+        kind=HANG if verdict.hangs else FAULT,
         what=verdict.headline,
         where=place_of(launch) if launch is not None else None,
-        evidence=(*_evidence(verdict), *(arguments if hang else ())),
+        evidence=(*_evidence(verdict), *(arguments if verdict.hangs else ())),
         stack=verdict.frames,
         next=verdict.next_commands,
     )

@@ -31,6 +31,7 @@ class Verdict:
         next_commands: the commands to type next.
         frames: at most six useful frames of the host's call stack, innermost first; none if the device failed, or no
             stack was recorded.
+        hangs: True if the run was ended because nothing went on any more.
     """
 
     what: str
@@ -41,6 +42,7 @@ class Verdict:
     surfaced: Launch | None
     next_commands: tuple[str, ...]
     frames: tuple[str, ...] = ()
+    hangs: bool = False
 
     @property
     def launch(self) -> Launch | None:

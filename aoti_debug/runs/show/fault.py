@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.package.manifest import Certainty
 from aoti_debug.package.recording.values import Number, Tensor
+from aoti_debug.runs.diagnosis.findings import FAULT, HANG
 from aoti_debug.runs.diagnosis.verdict import Proof, Verdict
 from aoti_debug.runs.rundir.timeline import Launch
 from aoti_debug.runs.show import text
@@ -25,7 +26,8 @@ _HEADS = {
 
 def verdict_lines(verdict: Verdict, width: int) -> list[str]:
     """The verdict: the fault, the guilty launch with model line and arguments, the evidence, the next commands."""
-    lines = terminal_cells.fitted(f"FAULT {verdict.headline}", width)
+    kind = HANG if verdict.hangs else FAULT
+    lines = terminal_cells.fitted(f"{kind.heading} {verdict.headline}", width)
     guilty = verdict.launch
     if guilty is not None:
         running = " was running" if verdict.proof is Proof.LIKELY else ""

@@ -130,7 +130,7 @@ def test_a_hang_on_the_device_shows_its_grid(tmp_path: Path) -> None:
     exit_ = Exit(ExitKind.TIMEOUT, "no progress for 30 s", RunStage.SYNCHRONISE)
     run = open_run(run_directory(tmp_path, package, writer, exit=exit_, crumbs=factories.crumbs(0)))
     assert lines(run)[:6] == [
-        "FAULT loop_kernel_0 did not end: no progress for 30 s",
+        "HANG loop_kernel_0 did not end: no progress for 30 s",
         "  in launch 0.0  loop_kernel_0",
         "  model    /home/u/model.py:12 in forward",
         "             y = torch.relu(x)",

@@ -14,6 +14,7 @@ from aoti_debug.runs.diagnosis.findings import INCOMPLETE, NONFINITE, Finding
 from aoti_debug.triage.investigation.triage_runs import TriageOptions
 from aoti_debug.triage.session import triage
 from tests.built_model import build_from_package, build_model
+from tests.once import once
 
 pytestmark = pytest.mark.slow
 
@@ -25,13 +26,16 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The instrumented packages of the exported program and of the compiled package."""
     from tests.triage import infinite_models
 
-    model = infinite_models.Paths().eval()
-    with torch.no_grad():
-        program = torch.export.export(model, infinite_models.inputs())
-    folder = tmp_path_factory.mktemp("infinite")
-    built = build_model(program, folder, {}, "tests.triage.infinite_models")
-    compiled = build_from_package(built, tmp_path_factory.mktemp("compiled"), {}, "tests.triage.infinite_models")
-    return {"exported": built.package, "compiled": compiled.package}
+    def make(folder: Path) -> dict[str, Path]:
+        model = infinite_models.Paths().eval()
+        with torch.no_grad():
+            program = torch.export.export(model, infinite_models.inputs())
+        built = build_model(program, folder, {}, "tests.triage.infinite_models")
+        (folder / "compiled").mkdir()
+        compiled = build_from_package(built, folder / "compiled", {}, "tests.triage.infinite_models")
+        return {"exported": built.package, "compiled": compiled.package}
+
+    return once(tmp_path_factory, "infinite-inputs", make)
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +43,14 @@ def wrong_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The instrumented package of the program with -Inf in a buffer."""
     from tests.triage import infinite_models
 
-    model = infinite_models.Paths().eval()
-    with torch.no_grad():
-        model.shift[1, 2] = -INF
-        program = torch.export.export(model, infinite_models.inputs())
-    return build_model(program, tmp_path_factory.mktemp("weights"), {}, "tests.triage.infinite_models").package
+    def make(folder: Path) -> Path:
+        model = infinite_models.Paths().eval()
+        with torch.no_grad():
+            model.shift[1, 2] = -INF
+            program = torch.export.export(model, infinite_models.inputs())
+        return build_model(program, folder, {}, "tests.triage.infinite_models").package
+
+    return once(tmp_path_factory, "infinite-weights", make)
 
 
 def triaged(package: Path, folder: Path, **elements: Any) -> Finding:

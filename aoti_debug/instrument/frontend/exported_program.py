@@ -22,7 +22,7 @@ from aoti_debug.base.machine.compiler import Torch
 from aoti_debug.instrument.frontend import sources, worker_process
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel, embedded_inputs
 from aoti_debug.instrument.frontend.protocol import caller_settings, messages
-from aoti_debug.instrument.frontend.protocol.caller_settings import NotSendableError
+from aoti_debug.instrument.frontend.protocol.caller_settings import UNSUPPORTED_CONFIGS, NotSendableError
 from aoti_debug.instrument.frontend.protocol.messages import Answer, Request
 from aoti_debug.instrument.frontend.sources import Sources
 from aoti_debug.instrument.frontend.worker_process import answered, run_worker
@@ -39,13 +39,6 @@ if TYPE_CHECKING:
 SAVE_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, pickle.PicklingError)
 WORKER = "aoti_debug.instrument.frontend.worker.lower"
 MODEL = "model"  # its name in the archive that Inductor writes
-UNSUPPORTED_CONFIGS = {
-    "aot_inductor.use_minimal_arrayref_interface": True,
-    "aot_inductor.allow_stack_allocation": True,
-    "aot_inductor.compile_standalone": True,
-    "aot_inductor.emit_multi_arch_kernel": True,
-    "aot_inductor.dynamic_linkage": False,
-}
 
 
 def lower(request: Request, torch: Torch, *, timeout: float) -> LoweredModel:
@@ -79,33 +72,19 @@ def lower_program(program: ExportedProgram, request: Request, torch: Torch, *, t
         caller = caller_settings.capture()
     except NotSendableError:
         return lower_in_process(program, request, torch)
-    if _calls_unsaved_kernels(program):
-        return lower_in_process(program, request, torch)
     try:
         torch_module.export.save(program, saved)
     except SAVE_ERRORS:
         saved.unlink(missing_ok=True)
         return lower_in_process(program, request, torch)
-    assigned = {key: value for key, value in caller.inductor.items() if UNSUPPORTED_CONFIGS.get(key) != value}
-    worker_request = replace(
-        request, program=str(saved), caller=replace(caller, inductor={}), configs={**assigned, **request.configs}
-    )
+    configs = {**caller.inductor, **request.configs}
+    worker_request = replace(request, program=str(saved), caller=replace(caller, inductor={}), configs=configs)
     try:
         return lower(worker_request, torch, timeout=timeout)
-    except ArtifactError:  # operators that are registered in this process only
+    except ArtifactError:  # operators and Triton kernels that only this process has
         shutil.rmtree(folder)
         folder.mkdir()
         return lower_in_process(program, request, torch)
-
-
-def _calls_unsaved_kernels(program: ExportedProgram) -> bool:
-    """True if it calls Triton kernels by their numbers in a table of this process.
-
-    torch.export.save writes only the number (torch/_higher_order_ops/triton_kernel_wrap.py).
-    """
-    graphs = [module.graph for module in program.graph_module.modules() if hasattr(module, "graph")]
-    names = (getattr(node.target, "__name__", "") for graph in graphs for node in graph.nodes)
-    return any(name.startswith("triton_kernel_wrapper_") for name in names)
 
 
 def lower_in_process(program: ExportedProgram, request: Request, torch: Torch) -> LoweredModel:

@@ -16,6 +16,14 @@ from typing import Any
 
 from aoti_debug.base.frozen import dataclass
 
+UNSUPPORTED_CONFIGS = {  # with which a package cannot be instrumented
+    "aot_inductor.use_minimal_arrayref_interface": True,
+    "aot_inductor.allow_stack_allocation": True,
+    "aot_inductor.compile_standalone": True,
+    "aot_inductor.emit_multi_arch_kernel": True,
+    "aot_inductor.dynamic_linkage": False,
+}
+
 
 class NotSendableError(Exception):
     """A setting has a value that cannot be passed to another process."""
@@ -82,12 +90,13 @@ def with_assigned(inductor_configs: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _assigned() -> dict[str, Any]:
-    """The settings of Inductor that are not at their defaults."""
+    """The settings of Inductor that are not at their defaults; those that a build refuses are left out."""
     from torch._inductor import config
 
     names = [name for name in config._config if not config._is_default(name)]  # torch/utils/_config_module.py
     values = {name: getattr(config, name) for name in names}
-    settings = {name: value for name, value in values.items() if value != config._config[name].default}
+    changed = {name: value for name, value in values.items() if value != config._config[name].default}
+    settings = {name: value for name, value in changed.items() if UNSUPPORTED_CONFIGS.get(name) != value}
     for name, value in settings.items():
         if not _is_json(value):
             raise NotSendableError(f"torch._inductor.config.{name} is {value!r}")

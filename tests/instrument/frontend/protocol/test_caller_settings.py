@@ -44,6 +44,13 @@ def test_what_a_build_is_given_comes_first() -> None:
         assert with_assigned({"max_fusion_size": 5}).items() >= {"max_autotune": True, "max_fusion_size": 5}.items()
 
 
+def test_what_an_instrumented_package_cannot_have_is_left_out() -> None:
+    with config.patch({"aot_inductor.allow_stack_allocation": True, "max_autotune": True}):
+        taken = with_assigned({})
+    assert taken["max_autotune"]
+    assert "aot_inductor.allow_stack_allocation" not in taken
+
+
 def test_what_is_not_taken_over_is_said() -> None:
     with (
         config.patch(post_grad_custom_pre_pass=len),

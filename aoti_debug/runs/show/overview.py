@@ -22,7 +22,6 @@ from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Argument, Launch, LaunchStatus
 from aoti_debug.runs.show.argument_statistics import hash_text, largest_magnitude
 from aoti_debug.runs.show.calls_and_replays import calls_text, replay_lines
-from aoti_debug.runs.show.fault import verdict_lines
 from aoti_debug.runs.show.place_columns import place_columns
 from aoti_debug.runs.show.watchpoint_hits import watch_lines
 
@@ -220,7 +219,7 @@ def overview(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) ->
     outputs = output_values(run) if verdict is None and run.state is not ExitKind.RUNNING else None
     lines = header(run, width, outputs)
     if verdict is not None:
-        lines += ["", *verdict_lines(verdict, width)]
+        lines += ["", *_verdict_lines(verdict, width)]
     elif outputs is not None and outputs.what:
         lines += ["", *_nonfinite_lines(run, outputs, width)]
     if run.timeline.watchpoints:
@@ -230,6 +229,12 @@ def overview(run: RunDir, verdict: Verdict | None, part: Excerpt, width: int) ->
     elif run.state is ExitKind.RUNNING:
         lines += ["", "nothing has been launched yet"]
     return lines
+
+
+def _verdict_lines(verdict: Verdict, width: int) -> list[str]:
+    from aoti_debug.runs.show.fault import verdict_lines  # most runs end well
+
+    return verdict_lines(verdict, width)
 
 
 def _nonfinite_lines(run: RunDir, outputs: OutputValues, width: int) -> list[str]:

@@ -58,7 +58,7 @@ class Mismatch:
     """An input that the model was not exported for.
 
     Attributes:
-        name: its name in the exported program; "" if the number of inputs is wrong.
+        name: its name in the exported program; "" if the number of inputs is wrong, or a package does not record it.
         position: among the flattened inputs, from 0; -1 for their number.
         kind: the property that differs: "count", "kind" (no tensor, or another constant), "dtype", "shape", "strides",
             "device".

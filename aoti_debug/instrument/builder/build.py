@@ -202,6 +202,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                 program = lower_exported(checked.exported, options, tools.torch, work)
                 name = checked.exported.path if isinstance(checked.exported, Artifact) else Path("the program")
                 inputs = lowered_model.choose_inputs(lowered, program, name)
+                lowered = lowered_model.with_input_names(lowered, program)
         joined_sites, difference = None, ""
         library = work / f"{lowered.sources.stem}.so"
         with _explained_errors(lowered, tools, work), _compilation(tools, lowered, work) as (compilation, kernels):
@@ -215,9 +216,7 @@ def build_report(options: BuildOptions, progress: BuildProgress | None = None) -
                     if not difference:
                         lowered = join_program.add_reference(lowered, program, matched.names, work)
                 original_hashes = compare_kernels.original_hashes(lowered)
-                new_manifest = package_manifest.make_manifest(
-                    options, lowered, tools, analysis, original_hashes, None if program is None else program.signature
-                )
+                new_manifest = package_manifest.make_manifest(options, lowered, tools, analysis, original_hashes)
                 wrapper = instrument(lowered.sources.wrapper, analysis, options.weights)
                 tables = sites_cpp(new_manifest)
                 manifest_json = new_manifest.json_text

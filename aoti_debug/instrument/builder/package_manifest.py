@@ -14,14 +14,13 @@ from aoti_debug.instrument.builder import compare_kernels
 from aoti_debug.instrument.builder.compiling import compile_library
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
 from aoti_debug.instrument.builder.options import BuildOptions
-from aoti_debug.instrument.frontend import lowered_model
 from aoti_debug.instrument.frontend.lowered_model import LoweredModel
 from aoti_debug.instrument.wrapper import model_variables, promised_layouts, provenance
 from aoti_debug.instrument.wrapper.analysis import SHIM_HEADERS, Analysis
 from aoti_debug.instrument.wrapper.analysis import analyse as analyse_wrapper
 from aoti_debug.instrument.wrapper.callees.operators import declared_shims, shim_operators
 from aoti_debug.package import manifest
-from aoti_debug.package.inputs.signature import ModelSignature, keyword_names
+from aoti_debug.package.inputs.signature import ModelSignature
 from aoti_debug.package.manifest import (
     Constant,
     Kernel,
@@ -64,13 +63,11 @@ def make_manifest(
     tools: Toolchain,
     analysis: Analysis,
     original_hashes: Mapping[str, str],
-    program: ModelSignature | None = None,
 ) -> Manifest:
     """Makes the manifest of the package that is built.
 
     Args:
         original_hashes: SHA-256 of the machine code of each kernel of the compiled package, by name.
-        program: the signature of the program that the package was compiled from; None if it is not known.
     """
     sources, answer = lowered.sources, lowered.answer
     kernels = _kernels(lowered, analysis, original_hashes)
@@ -99,7 +96,7 @@ def make_manifest(
         libraries=options.user_code.library_paths,
         source_sha256=hashlib.sha256(sources.wrapper.encode()).hexdigest(),
         inputs=analysis.inputs,
-        input_names=_input_names(lowered.signature, program, analysis.inputs),
+        input_names=_input_names(lowered.signature, analysis.inputs),
         constants=analysis.constants,
         outputs=analysis.outputs,
         handed_out=analysis.handed_out,
@@ -166,16 +163,9 @@ def _kernels(lowered: LoweredModel, analysis: Analysis, original_hashes: Mapping
     )
 
 
-def _input_names(
-    signature: ModelSignature, program: ModelSignature | None, variables: Sequence[str]
-) -> tuple[str, ...]:
-    """The names of the tensors in the model's signature; empty if they do not match the inputs one to one."""
-    if program is not None and lowered_model.may_be_compiled_from(signature, program):
-        signature = program
+def _input_names(signature: ModelSignature, variables: Sequence[str]) -> tuple[str, ...]:
+    """The names of the tensors in the model's signature, or their variables; empty if these do not match one to one."""
     names = tuple(leaf.name for leaf in signature.leaves if leaf.is_tensor)
     if len(names) != len(variables):
         return ()
-    keywords = keyword_names(signature) if names == tuple(variables) else ()
-    if len(keywords) != len(names):
-        return names
-    return tuple(keyword or name for keyword, name in zip(keywords, names, strict=True))
+    return tuple(name or variable for name, variable in zip(names, variables, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -97,6 +98,15 @@ def choose_inputs(package: LoweredModel, program: LoweredModel, exported: Path) 
     if sizes_overlap(package_signature, program_signature):
         return program.inputs
     return EmbeddedInputs(None, f"those of {exported.name} do not fit")
+
+
+def with_input_names(package: LoweredModel, program: LoweredModel) -> LoweredModel:
+    """The package whose inputs have the names of its program, which `choose_inputs` has taken inputs of."""
+    pairs = zip(package.signature.leaves, _tensors(program.signature), strict=True)
+    named = replace(package.signature, leaves=tuple(replace(ours, name=theirs.name) for ours, theirs in pairs))
+    file = package.signature_file.with_name("named_signature.json")
+    file.write_text(signature.to_json(named), encoding="utf-8")
+    return replace(package, signature_file=file)
 
 
 def may_be_compiled_from(package: ModelSignature, program: ModelSignature) -> bool:

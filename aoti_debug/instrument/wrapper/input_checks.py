@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from aoti_debug.base.dtypes import device_name
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files import json_data
-from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature
+from aoti_debug.package.inputs.signature import Dim, Leaf, ModelSignature, keyword_names
 
 _CHECK = re.compile(
     r"static void check_input_(\d+)\(.*?(?=^AOTI_NOINLINE|^void AOTInductorModel)", re.DOTALL | re.MULTILINE
@@ -31,8 +31,8 @@ _AT_LEAST_TWO = 2  # what Inductor writes for every size that is not fixed, also
 def signature(wrapper: str, names: tuple[str, ...], device: str) -> ModelSignature:
     """Returns the input signature of a wrapper.
 
-    Of an input without a check only the name is known: its dtype is "". Arguments that are not tensors are not inputs
-    of the generated code; only their number is known.
+    Those of keyword arguments have names. Of an input without a check nothing else is known: its dtype is "". Arguments
+    that are not tensors are not inputs of the generated code; only their number is known.
 
     Args:
         names: variables of the inputs, in order.
@@ -41,13 +41,17 @@ def signature(wrapper: str, names: tuple[str, ...], device: str) -> ModelSignatu
     checks = {int(m.group(1)): m.group() for m in _CHECK.finditer(wrapper)}
     layouts = _layouts(wrapper)
     leaves = tuple(
-        _leaf(name, checks.get(position, ""), device, layouts.get(name, _Layout()))
-        for position, name in enumerate(names)
+        _leaf(checks.get(position, ""), device, layouts.get(name, _Layout())) for position, name in enumerate(names)
     )
     match = _IN_SPEC.search(wrapper)
     spec = match.group(2) if match else ""
     others = _leaf_count(spec) - len(leaves)
-    return ModelSignature(leaves, spec, others) if others >= 0 else ModelSignature(leaves)
+    if others < 0:
+        return ModelSignature(leaves)
+    keywords = keyword_names(ModelSignature(leaves, spec, others)) or ("",) * len(leaves)
+    return ModelSignature(
+        tuple(replace(leaf, name=name) for leaf, name in zip(leaves, keywords, strict=True)), spec, others
+    )
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ def _expressions(text: str) -> list[str]:
     return [word for part in _LONG.sub(r"\1", text).split(",") if (word := part.strip())]
 
 
-def _leaf(name: str, check: str, device: str, layout: _Layout) -> Leaf:
+def _leaf(check: str, device: str, layout: _Layout) -> Leaf:
     dtype = _DTYPE.search(check)
     sizes = {int(dim): Dim(int(size), int(size)) for size, dim in _SIZE.findall(check)}
     lowest = {int(dim): int(size) for dim, size in _MINIMUM.findall(check)}
@@ -91,7 +95,7 @@ def _leaf(name: str, check: str, device: str, layout: _Layout) -> Leaf:
     )
     number = _DEVICE.search(check)
     return Leaf(
-        name=name,
+        name="",
         dtype=f"torch.{dtype.group(1)}" if dtype else "",
         device=device_name(int(number.group(1)), -1) if number else device,
         shape=shape,

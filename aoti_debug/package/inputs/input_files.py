@@ -207,8 +207,8 @@ def _ordered(inputs: Inputs, signature: ModelSignature) -> Inputs:
 
 
 def _from_names(path: Path, tensors: Mapping[Any, Any], signature: ModelSignature) -> Inputs:
-    names = [leaf.name for leaf in signature.leaves if leaf.is_tensor]
     positions = [str(position) for position, leaf in enumerate(signature.leaves) if leaf.is_tensor]
+    names = [signature.leaves[int(position)].name or position for position in positions]
     tensors_by_name = {str(name): value for name, value in tensors.items()}
     keys = next((keys for keys in (names, positions) if set(keys) == set(tensors_by_name)), None)
     if keys is None:
@@ -220,8 +220,10 @@ def _from_names(path: Path, tensors: Mapping[Any, Any], signature: ModelSignatur
         raise ArtifactError(f"the inputs of this model have no names in {path}", hint="pass a .pt file instead")
     remaining = iter(keys)
     values = [
-        _to_exported_device(tensors_by_name[next(remaining)], leaf) if leaf.is_tensor else constant_value(leaf)
-        for leaf in signature.leaves
+        _to_exported_device(tensors_by_name[next(remaining)], leaf)
+        if leaf.is_tensor
+        else constant_value(signature, position)
+        for position, leaf in enumerate(signature.leaves)
     ]
     return unflatten(values, signature)
 
@@ -244,17 +246,20 @@ def unflatten(values: Sequence[Any], signature: ModelSignature) -> Inputs:
     return Inputs(tuple(args), kwargs)
 
 
-def constant_value(leaf: Leaf) -> Any:
+def constant_value(signature: ModelSignature, position: int) -> Any:
     """Returns the value of a leaf that is not a tensor.
 
     Raises:
         ArtifactError: the value is unknown, or is not a Python literal.
     """
+    leaf = signature.leaves[position]
     try:
         return ast.literal_eval(leaf.constant)
     except (ValueError, SyntaxError) as error:
         what = f"is {leaf.constant}, which is not a tensor" if leaf.constant else "has a value that is not recorded"
-        raise ArtifactError(f"input {leaf.name} {what}", hint="pass a .pt file with --inputs instead") from error
+        raise ArtifactError(
+            f"input {leaf.name or position} {what}", hint="pass a .pt file with --inputs instead"
+        ) from error
 
 
 def _read_safetensors(path: Path) -> Mapping[str, Any]:

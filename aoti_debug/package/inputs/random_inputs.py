@@ -42,8 +42,8 @@ def make(signature: ModelSignature, manifest: Manifest, seed: int) -> Inputs:
     limits = index_limits(signature, manifest, sizes)
     generator = torch.Generator().manual_seed(seed)
     values = [
-        _tensor(leaf, shape, limit, generator) if leaf.is_tensor else constant_value(leaf)
-        for leaf, shape, limit in zip(signature.leaves, sizes, limits, strict=True)
+        _tensor(leaf, shape, limit, generator) if leaf.is_tensor else constant_value(signature, position)
+        for position, (leaf, shape, limit) in enumerate(zip(signature.leaves, sizes, limits, strict=True))
     ]
     if not signature.in_spec:
         return Inputs(tuple(values), {})

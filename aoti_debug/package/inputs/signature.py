@@ -45,6 +45,7 @@ class Leaf:
     """A tensor, or another value, which export has fixed.
 
     Attributes:
+        name: in the exported program; "" if a compiled package does not record it.
         dtype: "torch.float32"; "" if the value is not a tensor.
         device: "cpu", "cuda:0"; "cuda" for any GPU, the same for all inputs.
         strides: an expression if it depends on a size that is not fixed.
@@ -89,9 +90,13 @@ class ModelSignature:
         """The number of values of a call."""
         return len(self.leaves) + self.others
 
+    def name(self, position: int) -> str:
+        """The name of a leaf; "input 3" if it has none, counted from 0."""
+        return self.leaves[position].name or f"input {position}"
+
     def lines(self) -> list[str]:
         """Describes the inputs, a line for each value: "x float32[8, 32] on cpu"."""
-        lines = [f"{leaf.name} {leaf}" for leaf in self.leaves]
+        lines = [f"{self.name(position)} {leaf}" for position, leaf in enumerate(self.leaves)]
         if self.others:
             count = (
                 f"{self.others} arguments that are not tensors"

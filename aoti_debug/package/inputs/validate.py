@@ -50,11 +50,12 @@ def _is_tensor(value: Any) -> bool:
 
 class _Checker:
     def __init__(self, values: Sequence[Any], signature: ModelSignature, where: str) -> None:
+        self._signature = signature
         self._where = where
         self._symbols = Symbols()
         self._binding_inputs: dict[str, str] = {}  # symbol -> the input that gave its size
         self._devices: dict[str, str] = {}  # device type -> the device of the first input that names only the type
-        for leaf, value in zip(signature.leaves, values, strict=True):
+        for position, (leaf, value) in enumerate(zip(signature.leaves, values, strict=True)):
             sizes = tuple(getattr(value, "shape", ())) if leaf.is_tensor else ()
             if _is_tensor(value) and value.device.type == leaf.device:
                 self._devices.setdefault(leaf.device, str(value.device))
@@ -62,22 +63,21 @@ class _Checker:
                 for dim, size in zip(leaf.shape, sizes, strict=True):
                     self._symbols.bind(dim.symbol, int(size))
                     if is_symbol(dim.symbol):
-                        self._binding_inputs.setdefault(dim.symbol, leaf.name)
+                        self._binding_inputs.setdefault(dim.symbol, signature.name(position))
 
     def check(self, position: int, leaf: Leaf, value: Any) -> Iterator[Mismatch]:
         import torch
 
+        name = self._signature.name(position)
         if not leaf.is_tensor:
             if leaf.constant and repr(value) != leaf.constant:
-                yield self._leaf_mismatch(
-                    position, leaf, value, "kind", f"export has fixed {leaf.name} to {leaf.constant}"
-                )
+                yield self._leaf_mismatch(position, leaf, value, "kind", f"export has fixed {name} to {leaf.constant}")
             return
         if not isinstance(value, torch.Tensor):
-            yield self._leaf_mismatch(position, leaf, value, "kind", f"{leaf.name} has to be a tensor")
+            yield self._leaf_mismatch(position, leaf, value, "kind", f"{name} has to be a tensor")
             return
         if str(value.dtype) != leaf.dtype:
-            yield self._leaf_mismatch(position, leaf, value, "dtype", f"convert it: {leaf.name}.to({leaf.dtype})")
+            yield self._leaf_mismatch(position, leaf, value, "dtype", f"convert it: {_variable(leaf)}.to({leaf.dtype})")
         shape_advice = self._shape_advice(leaf, value)
         if shape_advice:
             yield self._leaf_mismatch(position, leaf, value, "shape", shape_advice)
@@ -119,7 +119,7 @@ class _Checker:
             f"{self._subject(position, leaf)} has strides {_list(actual)}; the model was exported for {promised} and "
             "reads its memory with those"
         )
-        advice = _layout_advice(leaf.name, value, expected)
+        advice = _layout_advice(_variable(leaf), value, expected)
         yield Mismatch(leaf.name, position, "strides", promised, _list(actual), sentence, advice)
 
     def _device_mismatch(self, position: int, leaf: Leaf, value: Tensor) -> Mismatch:
@@ -133,7 +133,7 @@ class _Checker:
             expected,
             str(value.device),
             sentence,
-            f"move it: {leaf.name}.to('{expected}')",
+            f"move it: {_variable(leaf)}.to('{expected}')",
         )
 
     def _leaf_mismatch(self, position: int, leaf: Leaf, value: Any, kind: str, advice: str) -> Mismatch:
@@ -142,7 +142,12 @@ class _Checker:
         return Mismatch(leaf.name, position, kind, str(leaf), actual, sentence, advice)
 
     def _subject(self, position: int, leaf: Leaf) -> str:
-        return f"input {position} ({leaf.name}) of {self._where}"
+        return f"input {position}{f' ({leaf.name})' if leaf.name else ''} of {self._where}"
+
+
+def _variable(leaf: Leaf) -> str:
+    """What stands for the value of an input in a line of Python."""
+    return leaf.name or "tensor"
 
 
 def _layout_advice(name: str, value: Tensor, expected: Sequence[int | None]) -> str:

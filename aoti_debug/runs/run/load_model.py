@@ -172,7 +172,7 @@ class Interposed:
 
         in_spec = self._model.in_spec
         count = pytree.treespec_loads(in_spec).num_leaves
-        return ModelSignature(tuple(Leaf(f"input {i}") for i in range(count)), in_spec)
+        return ModelSignature((Leaf(""),) * count, in_spec)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._interposer.recorded(self._model, *args, **kwargs)

@@ -85,10 +85,11 @@ def check(flow: Dataflow) -> tuple[Finding, ...]:
 def input_finding(error: InputMismatch) -> Finding:
     """The finding of inputs that the model was not exported for."""
     first = error.mismatches[0]
+    position = "" if first.position < 0 else str(first.position)
     return Finding(
         CONTRACT,
         first.sentence,
-        where=Place(input=first.name),
+        where=Place(input=first.name or position, input_kind="input" if position else ""),
         evidence=tuple(mismatch.sentence for mismatch in error.mismatches[1:]),
         next=tuple(dict.fromkeys(mismatch.advice for mismatch in error.mismatches)),
     )

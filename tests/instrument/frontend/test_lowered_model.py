@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from aoti_debug.instrument.frontend.lowered_model import (
     embedded_inputs,
     may_be_compiled_from,
     sizes_overlap,
+    with_input_names,
 )
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Answer
@@ -122,6 +124,15 @@ def test_inputs_of_a_package(
 ) -> None:
     package, program = lowered(tmp_path / "a", signature, own), lowered(tmp_path / "b", PROGRAM, examples)
     assert choose_inputs(package, program, Path("x/program.pt2")) == expected
+
+
+def test_the_inputs_of_a_package_get_the_names_of_its_program(tmp_path: Path) -> None:
+    unnamed = replace(PACKAGE, leaves=tuple(replace(leaf, name="") for leaf in PACKAGE.leaves))
+    x, n, ids = PROGRAM.leaves
+    program = lowered(tmp_path / "b", ModelSignature((x, n, replace(ids, name="ids"))), EXAMPLES)
+    package = with_input_names(lowered(tmp_path / "a", unnamed, OWN), program)
+    assert [leaf.name for leaf in package.signature.leaves] == ["x", "ids"]
+    assert replace(package.signature, leaves=()) == replace(unnamed, leaves=())
 
 
 def test_another_program_is_refused(tmp_path: Path) -> None:

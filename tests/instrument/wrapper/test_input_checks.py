@@ -61,10 +61,10 @@ def test_fixed_and_dynamic_sizes() -> None:
         + RUN
     )
     assert input_checks.signature(wrapper, ("arg0_1", "arg1_1", "arg2_1", "arg3_1"), "cuda").leaves == (
-        Leaf("arg0_1", "torch.float32", "cuda", (Dim(8, 8), Dim(32, 32)), (32, 1)),
-        Leaf("arg1_1", "torch.bfloat16", "cpu", (Dim(0, 64, "s77"), Dim(16, 16)), (16, 1)),
-        Leaf("arg2_1", "torch.int64", "cpu", (Dim(1, -1), Dim(0, -1)), None),
-        Leaf("arg3_1", "torch.bool", "cpu", (), ()),
+        Leaf("", "torch.float32", "cuda", (Dim(8, 8), Dim(32, 32)), (32, 1)),
+        Leaf("", "torch.bfloat16", "cpu", (Dim(0, 64, "s77"), Dim(16, 16)), (16, 1)),
+        Leaf("", "torch.int64", "cpu", (Dim(1, -1), Dim(0, -1)), None),
+        Leaf("", "torch.bool", "cpu", (), ()),
     )
 
 
@@ -78,12 +78,19 @@ def test_a_least_size_of_two_also_stands_where_the_program_admits_one() -> None:
 def test_symbols_and_strides_that_run_impl_asserts() -> None:
     asserted = 'assert_size_stride(arg2_1, {s77, 2L*s77}, {2L*s77, 1L}, "input");'
     (leaf,) = input_checks.signature(check(0, "arg2_1", "int64", UNBOUNDED) + END + asserted, ("arg2_1",), "cpu").leaves
-    assert leaf == Leaf("arg2_1", "torch.int64", "cpu", (Dim(1, -1, "s77"), Dim(0, -1, "2*s77")), ("2*s77", 1))
+    assert leaf == Leaf("", "torch.int64", "cpu", (Dim(1, -1, "s77"), Dim(0, -1, "2*s77")), ("2*s77", 1))
 
 
-def test_an_input_without_a_check_is_only_named() -> None:
+def test_nothing_is_known_of_an_input_without_a_check() -> None:
     (leaf,) = input_checks.signature(END, ("x",), "cpu").leaves
-    assert (leaf.name, leaf.dtype, str(leaf)) == ("x", "", "of unknown value")
+    assert (leaf, str(leaf)) == (Leaf("", "", "cpu", (), ()), "of unknown value")
+
+
+def test_the_inputs_of_keywords_have_their_names() -> None:
+    spec = pytree.treespec_dumps(pytree.tree_structure(((1,), {"index": 2, "more": [3]})))
+    wrapper = "".join(check(position, name, "int64", "") for position, name in enumerate("abc"))
+    recovered = input_checks.signature(f'{wrapper}{END}    in_spec_ = R"({spec})";\n', ("a", "b", "c"), "cpu")
+    assert [leaf.name for leaf in recovered.leaves] == ["", "index", "more_0"]
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,25 @@ def test_sizes_that_belong_together() -> None:
     assert (name, kind, advice) == ("z", "shape", "its size 5 has to be s77 = 4, since s77 is 4 in x")
 
 
+def test_an_input_without_a_name_is_told_by_its_position() -> None:
+    x, y = (replace(leaf, name="") for leaf in DYNAMIC.leaves)
+    described = ModelSignature((x, y, replace(x, name="", dtype="torch.int64")), spec_of(X, Y, X))
+    with pytest.raises(InputMismatch) as caught:
+        input_files.check(Inputs((torch.zeros(4, 3), torch.zeros(8, 3).t(), torch.zeros(5, 3)), {}), described, "in.pt")
+    assert str(caught.value).splitlines()[::2] == [
+        "input 1 of in.pt has strides [1, 3]; the model was exported for [8, 1] and reads its memory with those",
+    ]
+    assert caught.value.hint.split("; ") == [
+        "change its layout: tensor.contiguous()",
+        "convert it: tensor.to(torch.int64)",
+        "its size 5 has to be s77 = 4, since s77 is 4 in input 0",
+    ]
+    with pytest.raises(ArtifactError, match=r"the model takes 0, 1, 2$"):
+        input_files.arrange(Path("in.safetensors"), {"arg0_1": X}, described)
+    with pytest.raises(ArtifactError, match="input 1 has a value that is not recorded"):
+        input_files.constant_value(ModelSignature((x, Leaf(""))), 1)
+
+
 def test_strides_of_dimensions_that_are_not_fixed() -> None:
     assert mismatches_of((torch.zeros(4, 3), torch.zeros(8, 3).t()), DYNAMIC) == [
         ("y", "strides", "[8, 1]", "[1, 3]", "change its layout: y.contiguous()"),
@@ -274,7 +293,7 @@ def test_arguments_that_are_not_tensors_may_be_unknown(tmp_path: Path) -> None:
 
 def test_an_unrecorded_value() -> None:
     with pytest.raises(ArtifactError, match="input x has a value that is not recorded"):
-        input_files.constant_value(Leaf("x"))
+        input_files.constant_value(ModelSignature((Leaf("x"),)), 0)
 
 
 def test_strides_of_single_and_empty_dimensions_do_not_matter() -> None:

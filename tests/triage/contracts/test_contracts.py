@@ -423,8 +423,11 @@ def test_a_finding_of_inputs() -> None:
     assert (finding.kind, finding.what, finding.where) == (
         CONTRACT,
         "input 0 (x) is wrong",
-        Place(input="x"),
+        Place(input="x", input_kind="input"),
     )
+    unnamed = contracts.input_finding(InputMismatch((replace(y, name=""),)))
+    count = contracts.input_finding(InputMismatch((replace(y, name="", position=-1),)))
+    assert (unnamed.where, count.where) == (Place(input="1", input_kind="input"), Place())
     assert (finding.evidence, finding.next) == (("input 1 (y) is wrong, too",), ("convert it", "y.contiguous()"))
 
 

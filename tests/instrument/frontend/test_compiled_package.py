@@ -333,7 +333,7 @@ def test_inputs_are_wanted_and_can_be_made(
     assert str(leaf) == "float32[2, 4] on cpu"
     with pytest.raises(ArtifactError, match="has no inputs in it") as caught:
         runner.run(RunOptions(summary.package, out=tmp_path / "runs"))
-    assert f"\n  {leaf.name} float32[2, 4] on cpu" in caught.value.hint
+    assert "\n  input 0 float32[2, 4] on cpu" in caught.value.hint
     embedded = builder.build_report(
         BuildOptions(program=packages / "plain.pt2", output=tmp_path / "e.pt2", random_inputs=5)
     )

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from aoti_debug.base import wording
-from aoti_debug.base.errors import InputMismatch, UsageError
+from aoti_debug.base.errors import ArtifactError, InputMismatch, ToolchainError, UsageError
+from aoti_debug.base.machine import cache
+from aoti_debug.base.machine.compiler import find_torch
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.steps import Step, StepListener, Steps
 from aoti_debug.base.machine.system import installed_versions
 from aoti_debug.base.version import __version__
 from aoti_debug.compare.outcome import incomplete_text
-from aoti_debug.instrument.builder import join_program
-from aoti_debug.instrument.builder.build import require_inputs
+from aoti_debug.instrument.builder import compare_kernels, join_program
+from aoti_debug.instrument.builder.build import BuildSummary, require_inputs
+from aoti_debug.instrument.builder.compare_kernels import KernelComparison
+from aoti_debug.instrument.wrapper import model_variables
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
-from aoti_debug.package.manifest import Manifest, PackageOrigin
+from aoti_debug.package.manifest import Constant, Manifest, PackageOrigin
 from aoti_debug.package.pt2 import archive, extract
-from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding, FindingKind
 from aoti_debug.runs.diagnosis.run_findings import finding_of, with_coordinates
 from aoti_debug.runs.run import configuration
 from aoti_debug.runs.run.preloaded_modules import PRELOADED
 from aoti_debug.runs.run.runner import RunResult
 from aoti_debug.runs.show.fault import argument_sentences
-from aoti_debug.triage import compiled_beside
 from aoti_debug.triage.build_failures.build_without import BuiltWithout, build_without
 from aoti_debug.triage.build_failures.finding import all_failures, with_failures
 from aoti_debug.triage.checks import contract, faults, guards, nonfinite, wrong_value
@@ -36,6 +40,66 @@ from aoti_debug.triage.investigation.investigation import Check, Investigation, 
 from aoti_debug.triage.investigation.triage_runs import TriageOptions, TriageRuns
 from aoti_debug.triage.results import triage_directory
 from aoti_debug.triage.results.triage_directory import Record, TriageDir
+
+_MAX_FILES = 16  # the newest .pt2 files of the folder
+
+
+def with_remark(finding: Finding, program: Path, built: BuildSummary) -> Finding:
+    """The finding with a remark on a compiled package of the program; of one with other kernels also its triage.
+
+    Args:
+        program: the exported program.
+        built: of the package that was run.
+    """
+    compared = next(_compared(program, built), None)
+    if compared is None:
+        return finding
+    name = compared.package.name
+    others = [f"{kernel.kernel}: {kernel.reason}" for kernel in compared.different]
+    others += [f"{kernel}: only in {name}" for kernel in compared.missing]
+    remark = f"{compared}{f' ({others[0]})' if others else ''}"
+    package, exported = shlex.quote(str(compared.package)), shlex.quote(str(program))
+    more = (f"aoti-debug triage {package} --exported {exported}",) if others else ()
+    return replace(finding, warnings=(*finding.warnings, remark), next=(*finding.next, *more))
+
+
+def _compared(program: Path, built: BuildSummary) -> Iterator[KernelComparison]:
+    """Yields the comparisons with the packages of the program, the newest first.
+
+    They have its inputs, and one of its weights or of its kernels: some settings pack weights.
+    """
+    inputs, weights = built.manifest.inputs, _weights(built.manifest.constants)
+    for package in _packages(program.absolute()):
+        model = package.models[0]
+        try:
+            text = "".join(package.read(name).decode(errors="replace") for name in package.wrapper_sources(model))
+            if model_variables.inputs(text) != inputs:
+                continue
+            with cache.scratch() as directory:
+                kernels = compare_kernels.read_kernels(package, model, directory, find_torch())
+        except (ArtifactError, ToolchainError):  # damaged, or of a torch that writes other files
+            continue
+        compared = compare_kernels.compare(package.path, built.kernels, kernels)
+        if weights & _weights(model_variables.constants(text)) or len(compared.different) < compared.kernels:
+            yield compared
+
+
+def _packages(program: Path) -> Iterator[Artifact]:
+    """Yields the compiled packages of one model in the folder of a program, the newest first."""
+    files = [path for path in program.parent.glob("*.pt2") if path.is_file() and path != program]
+    for path in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)[:_MAX_FILES]:
+        try:
+            package = archive.inspect(path)
+        except ArtifactError:
+            continue
+        if package.kind is ArtifactKind.PACKAGE and len(package.models) == 1:
+            yield package
+
+
+def _weights(constants: Iterable[Constant]) -> set[tuple[str, str, tuple[int, ...]]]:
+    """The names, dtypes and shapes of weights and buffers."""
+    return {(constant.fqn, constant.dtype, constant.shape) for constant in constants if constant.fqn}
+
 
 PACKAGE = "package.pt2"
 # In the order in which a triage looks: first what the first run shows, then what takes more runs.
@@ -71,7 +135,7 @@ def investigate(options: TriageOptions, folder: Path, steps: Steps) -> Outcome:
         steps.add(Step("fork server", 0.0, f"new processes were started instead: {server.failure}"))
     finding = outcome.finding if outcome.run is None else with_coordinates(outcome.finding, outcome.run)
     if built.summary is not None and built.summary.manifest.source is PackageOrigin.EXPORTED and not built.left_out:
-        finding = compiled_beside.with_remark(finding, options.model, built.summary)
+        finding = with_remark(finding, options.model, built.summary)
     if built.failures:
         finding = with_failures(finding, built.failures, built.left_out)
     return replace(outcome, finding=_with_notes(finding, built.notes), opened=runs.opened)

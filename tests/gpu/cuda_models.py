@@ -302,6 +302,11 @@ def case(name: str) -> Case:
             ),
         ),
         "user_kernels": lambda: Case(UserKernels(), (x, torch.randint(0, 16, (1000,), device="cuda"))),
+        "first_run": lambda: Case(
+            UserKernels(),
+            (x, torch.randint(0, 16, (1000,), device="cuda")),
+            inductor_configs={"triton.autotune_at_compile_time": False},
+        ),
         "uneven": uneven,
         "rows": lambda: Case(Rows(), (torch.randn(8, 8, device="cuda"),)),
         "gather": lambda: Case(Gather().cuda().eval(), (torch.randint(0, 500, (256,), device="cuda"),)),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._inductor.graph import GraphLowering
 
 from aoti_debug.base.errors import AotiDebugError
 from aoti_debug.package.manifest import Kind
@@ -25,6 +26,12 @@ pytestmark = [
 ]
 
 MODELS = ("dynamic", "multi_kernel", "two_specialisations", "dtypes", "reductions", "functions", "user_kernels")
+FIRST_RUN = pytest.param(  # its kernels are compiled by a first run of the model
+    "first_run",
+    marks=pytest.mark.skipif(
+        not hasattr(GraphLowering, "is_dual_wrapper_mode"), reason="this torch compiles kernels in one way only"
+    ),
+)
 BACKENDS = ("jit", "cubin", "interpret")
 SAME_CODE = "compiled here to the package's own instructions"
 SHOWN = 1500  # characters of what a replay that failed printed
@@ -96,7 +103,7 @@ def replays(package: Package, tmp_path_factory: pytest.TempPathFactory) -> Calla
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, FIRST_RUN])
 def test_every_launch_is_as_recorded(replays: Callable[[str], Replays], name: str, backend: str) -> None:
     """Bit for bit as machine code; in the interpreter within its tolerance."""
     found = replays(name)
@@ -109,7 +116,7 @@ def test_every_launch_is_as_recorded(replays: Callable[[str], Replays], name: st
     assert not failures, "\n\n".join(failures)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, FIRST_RUN])
 def test_the_source_compiles_to_the_packages_own_instructions(replays: Callable[[str], Replays], name: str) -> None:
     """But for those with assertions, which hold the lines that they stand on."""
     found = replays(name)

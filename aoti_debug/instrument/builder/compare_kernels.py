@@ -191,12 +191,18 @@ def _identities(build: KernelSet) -> list[tuple[object, ...]]:
 def _identity(kernel: Kernel, flags: frozenset[str]) -> tuple[object, ...]:
     if kernel.language == "triton" and kernel.code_sha256:
         return (kernel.code_sha256,)
+    if not kernel.source:
+        return (object(),)  # it equals nothing: neither its binary nor its source is known
     return (normalised_source(kernel), flags if kernel.language == "cpp" else "")
 
 
 def _reason(kernel: Kernel, fresh: KernelSet, other: KernelSet) -> str:
     text = normalised_source(kernel)
     candidates = [candidate for candidate in other.kernels if candidate.language == kernel.language]
+    namesake = next((candidate for candidate in candidates if candidate.name == kernel.name), None)
+    if namesake is not None and not (kernel.source and namesake.source):
+        known = kernel.code_sha256 and namesake.code_sha256
+        return "another kernel binary" if known else "neither its binary nor its source can be compared"
     if not any(normalised_source(candidate) == text for candidate in candidates):
         same_name = any(candidate.name == kernel.name for candidate in other.kernels)
         return "its source differs" if same_name else "the package has no such kernel"

@@ -1,9 +1,9 @@
 """Joins the model lines of a new lowering of an exported program to a package that torch has compiled from it.
 
 Two lowerings of one program need not make the same kernels under the same names. For model lines, launch sites are
-matched by content: generated kernels by their source, calls of operators by the operator; first in order, then unique
-ones anywhere. The same torch with the same settings makes the same launches of the same kernels in the same order; only
-names may differ.
+matched by content: generated kernels by their source, or by their name where the package holds no source of them, calls
+of operators by the operator; first in order, then unique ones anywhere. The same torch with the same settings makes the
+same launches of the same kernels in the same order; only names may differ.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def join_model_lines(package: Analysis, fresh: Analysis) -> tuple[Analysis, int]
     Returns:
         The analysis of the package, whose joined lines are marked as inferred, and the number of sites that got one.
     """
-    contents, fresh_contents = _contents(package), _contents(fresh)
+    without_source = _without_source(package)
+    contents, fresh_contents = _contents(package, without_source), _contents(fresh, without_source)
     pairs: dict[int, int] = {}
     for block in SequenceMatcher(None, contents, fresh_contents, autojunk=False).get_matching_blocks():
         pairs |= {block.a + step: block.b + step for step in range(block.size)}
@@ -53,9 +54,13 @@ def lacks_model_lines(manifest: Manifest) -> bool:
     return compiled and not any(site.provenance.source for site in manifest.sites)
 
 
-def _contents(analysis: Analysis) -> list[str]:
+def _without_source(package: Analysis) -> frozenset[str]:
+    return frozenset(kernel.name for kernel in package.kernels if not kernel.source)
+
+
+def _contents(analysis: Analysis, without_source: frozenset[str]) -> list[str]:
     """The content of each site, to compare: its function and the source of its kernels, or its operator."""
-    sources = _sources(analysis)
+    sources = _sources(analysis, without_source)
     return [f"{site.function} {' '.join(_code(site, sources))}" for site in analysis.sites]
 
 
@@ -86,11 +91,14 @@ class LoweringMatch:
 def match(package: Analysis, fresh: Analysis) -> LoweringMatch:
     """Compares the launch sites of a package and of a new lowering, one by one."""
     sources, fresh_sources = _sources(package), _sources(fresh)
+    without_source = _without_source(package)
     names: dict[str, str] = {}
     for number, (ours, theirs) in enumerate(zip(package.sites, fresh.sites, strict=False)):
         where = f"launch site {number} is {_described(ours)} in the package"
         if (ours.function, ours.subgraph, ours.op) != (theirs.function, theirs.subgraph, theirs.op):
             return LoweringMatch(f"{where}, {_described(theirs)} in the program")
+        if missing := [name for name in _launched(ours) if name in without_source]:
+            return LoweringMatch(f"{where}, without the source of {missing[0]}")
         if _code(ours, sources) != _code(theirs, fresh_sources):
             kernel = _described(theirs) if ours.kernel != theirs.kernel else "with another source"
             return LoweringMatch(f"{where}, {kernel} in the program")
@@ -120,13 +128,17 @@ def _described(site: Site) -> str:
     return f"{name} in constant folding" if site.function == program.FOLDING else name
 
 
-def _sources(analysis: Analysis) -> Mapping[str, str]:
-    return {kernel.name: normalised_source(kernel) for kernel in analysis.kernels}
+def _sources(analysis: Analysis, left_out: frozenset[str] = frozenset()) -> Mapping[str, str]:
+    return {kernel.name: normalised_source(kernel) for kernel in analysis.kernels if kernel.name not in left_out}
 
 
 def _code(site: Site, sources: Mapping[str, str]) -> list[str]:
     """The sources of the kernels that a site launches, or the function that it calls."""
-    return [sources.get(name, name) for name in (site.launches or (site.kernel,))]
+    return [sources.get(name, name) for name in _launched(site)]
+
+
+def _launched(site: Site) -> tuple[str, ...]:
+    return site.launches or (site.kernel,)
 
 
 def add_reference(package: LoweredModel, program_: LoweredModel, names: Mapping[str, str], work: Path) -> LoweredModel:

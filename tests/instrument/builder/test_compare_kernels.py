@@ -140,6 +140,16 @@ def test_flags_count_for_cpp_kernels() -> None:
     assert compare([triton("t", "1")], [triton("t", "1")], frozenset()).different == ()
 
 
+def test_kernels_of_unknown_binary_and_source_are_not_taken_for_identical() -> None:
+    unknown = replace(triton("triton_poi_fused_0", ""), source="")
+    assert compare([unknown], [unknown]).different == (
+        KernelDifference("triton_poi_fused_0", "neither its binary nor its source can be compared"),
+    )
+    ours, theirs = (replace(unknown, code_sha256=code) for code in ("1", "2"))
+    assert compare([ours], [theirs]).different == (KernelDifference("triton_poi_fused_0", "another kernel binary"),)
+    assert compare([ours], [ours]).different == ()
+
+
 def test_flags_without_those_that_change_no_kernel() -> None:
     flags = Flags(
         compiler="g++",

@@ -69,6 +69,18 @@ def test_unique_kernels_are_found_out_of_order() -> None:
     assert lines(joined) == [10, 12]
 
 
+def test_kernels_without_a_source_in_the_package_are_joined_by_name_and_not_taken_for_the_same() -> None:
+    ours = [launch("triton_a", kind=Kind.TRITON), launch("triton_b", kind=Kind.TRITON)]
+    fresh = [launch("triton_b", 12, Kind.TRITON), launch("triton_a", 10, Kind.TRITON)]
+    kernels = tuple(Kernel(name, "triton", f"def {name}(x): pass", "") for name in ("triton_a", "triton_b"))
+    package = analysis(ours, tuple(replace(kernel, source="") for kernel in kernels))
+    joined, count = join_model_lines(package, analysis(fresh, kernels))
+    assert (lines(joined), count) == ([10, 12], 2)
+    assert match(package, analysis(ours, kernels)).difference == (
+        "launch site 0 is triton_a in the package, without the source of triton_a"
+    )
+
+
 def test_calls_that_are_not_unique_are_not_guessed_out_of_order() -> None:
     ours = [launch(MM[0], kind=MM[1]), launch(MM[0], kind=MM[1]), launch("cpp_fused_relu_0")]
     fresh = [launch("cpp_fused_relu_3", 10), launch(MM[0], 11, MM[1])]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from aoti_debug.package.manifest import Arg, Form, Role, Site
 from tests.instrument.wrapper.changed_wrappers import (
     CUDA,
+    FIRST_RUN,
     NOTHING,
     Check,
     Edits,
@@ -203,8 +204,8 @@ LAUNCHES = (
     (r"launchKernel\((.*)\);", r"launchCooperativeKernel(\1);"),
     (r"launchKernel\(kernels_\.(\w+), ", r"launchKernel(kernels_.table[3], "),
     (r"launchKernel\(kernels_\.(\w+), ", r"launchKernel(device_idx_ ? kernels_.\1 : kernels_.other, "),
-    (r"(launchKernel\(.*), (\d+), (\d+), kernel_args_", r"\1, warps_of(\2), \3, kernel_args_"),
-    (r"(launchKernel\(.*), (\d+), (\d+), kernel_args_", r"\1, \2, result.shared_mem, kernel_args_"),
+    (r"(launchKernel\(.*), ([\w.]+), ([\w.]+), kernel_args_", r"\1, warps_of(\2), \3, kernel_args_"),
+    (r"(launchKernel\(.*), ([\w.]+), ([\w.]+), kernel_args_", r"\1, \2, result.shared_mem, kernel_args_"),
     (r"launchKernel\((.*)kernel_args_, ", r"launchKernel(\1other_args, "),
     (r"void\* kernel_args_\[\] = \{&([\w.]+), (.*)\};", r"void* kernel_args_[] = {&\1, \2}; kernel_args_[0] = &other;"),
     (r"void\* kernel_args_\[\] = \{&([\w.]+), (.*)\};", r"void* kernel_args_[] = {&unknown, \2};"),
@@ -223,3 +224,35 @@ def launch_in_another_way(wrapper: Wrapper, rng: random.Random) -> Variant | Non
     kernel, _ = kernel_of(wrapper, function)
     lines = dict.fromkeys(lines_of(wrapper, function), NOTHING)
     return Variant(edited(wrapper.text, [(function.start, function.end, text)]), lines, {kernel: None})
+
+
+RESULTS = (
+    (r"^(#define {macro}_NUM_WARPS) (\d+)$", r"\1 warps_of(\2)"),
+    (r"^(#define {macro}_SHARED_MEM \d+)$", r"\1 + 16"),
+    (r"^(// Kernel: {kernel})$", r"#define {macro}_NUM_WARPS 2"),
+    (r"({macro}_NUM_WARPS),(\n *)({macro}_SHARED_MEM),", r"\3,\2\1,"),
+    (r"({macro}_RSPLIT_SIZE),", r"\1, 7,"),
+    (r"(launchKernel\(kernels_\.{kernel}, )", r"{kernel}_result.num_warps = 2; \1"),
+    (r"(launchKernel\(kernels_\.{kernel}, )", r"{kernel}_result.shared_mem++; \1"),
+    (r"(launchKernel\(kernels_\.{kernel}, )", r"++{kernel}_result.shared_mem; \1"),
+    (r"(launchKernel\(kernels_\.{kernel}, )", r"{kernel}_result = other; \1"),
+    (r"(launchKernel\(kernels_\.{kernel}, )", r"tune({kernel}_result); \1"),
+    (r"(launchKernel\(kernels_\.{kernel}, )", r"tune(&{kernel}_result.num_warps); \1"),
+    (r"(launchKernel\(kernels_\.{kernel}, )", r"{kernel}_result.num_warps += 2; \1"),
+    (r"{kernel}_result\.num_warps, ", r"{kernel}_result.num_warps * 2, "),
+    (r"{kernel}_result\.num_warps, ", r"other_result.num_warps, "),
+)
+
+
+@registered_in(EDITS, FIRST_RUN)
+def other_results_of_a_compilation(wrapper: Wrapper, rng: random.Random) -> Variant | None:
+    """How many warps a kernel has, or how much shared memory, is then not known."""
+    function = pick_function(wrapper, rng)
+    if function is None:
+        return None
+    kernel, _ = kernel_of(wrapper, function)
+    names = {"kernel": kernel, "macro": kernel.upper()}
+    pattern, new = (part.format(**names) for part in rng.choice(RESULTS))
+    text, count = re.subn(pattern, new, wrapper.text, flags=re.MULTILINE)
+    assert count == 1, pattern
+    return Variant(text, dict.fromkeys(lines_of(wrapper, function), NOTHING), {kernel: None})

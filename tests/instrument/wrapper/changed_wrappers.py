@@ -13,9 +13,11 @@ from tests.instrument.wrapper import texts
 
 SEED = 20261127
 VARIANTS = 12  # of each edit
+FIRST_RUN = ("torch_2.14.1_first_run", "torch_2.14.1_first_run_with_sources")
 CUDA = (
     *("cuda", "cuda_dynamic", "cuda_multi_kernel", "cuda_forms"),
     *("torch_2.14.1_own_kernel", "torch_2.15.0_tensor_descriptors", "torch_2.15.0_overlapping"),
+    *FIRST_RUN,
 )
 ALL = tuple(name for name in texts.NAMES if not name.endswith("profiled"))
 SHIMS = (texts.WRAPPERS / "shim.h.txt").read_text()

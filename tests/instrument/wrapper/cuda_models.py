@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +19,12 @@ import triton.language as tl
 from torch._higher_order_ops.while_loop import while_loop
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from aoti_debug.instrument.frontend.worker.autotuning import with_sources
 from tests.instrument.wrapper import excerpts
 from tests.instrument.wrapper.without_gpu import generated
 
 SIDE = 7  # a stream of the model
+FIRST_RUN = {"triton.autotune_at_compile_time": False}  # the model runs once, to compile its kernels
 
 
 class Model(torch.nn.Module):
@@ -45,12 +48,20 @@ class Case:
     settings: Mapping[str, object] = field(default_factory=dict)
     strict: bool = False
     change: Callable[[Any], None] | None = None
+    with_sources: bool = False  # as in a build, where Inductor leaves those of its kernels out
 
 
 @triton.jit
 def add_kernel(x, y, o, n, alpha, FLAG: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(o + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n) * alpha, mask=i < n)
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=["n"])
+@triton.jit
+def tuned_kernel(x, o, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
 
 
 @triton.jit
@@ -62,6 +73,16 @@ def double_kernel(x_desc, o_desc, BLOCK: tl.constexpr):  # type: ignore[no-untyp
 def _add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     o = torch.empty_like(x)
     add_kernel[(triton.cdiv(x.numel(), 256),)](x, y, o, x.numel(), 0.5, FLAG=True, BLOCK=256)
+    return o
+
+
+def _several(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return _tuned(_add(torch.relu(x @ y), y)), torch.softmax(x, -1).sum()
+
+
+def _tuned(x: torch.Tensor) -> torch.Tensor:
+    o = torch.empty_like(x)
+    tuned_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, o, x.numel())
     return o
 
 
@@ -111,6 +132,9 @@ def cases() -> dict[str, Case]:
     two = (_square(), _square())
     return {
         "branches": Case(_branches, (torch.randn(4), _square())),
+        "first_run": Case(_several, two, FIRST_RUN, strict=True),
+        "first_run_with_sources": Case(_several, two, FIRST_RUN, strict=True, with_sources=True),
+        "first_run_descriptors": Case(_double, (_square(),), FIRST_RUN, strict=True),
         "loop": Case(_loop, (torch.zeros(1, dtype=torch.int64), _square())),
         "operators": Case(
             _operators, (torch.randn(2, 4, 64, 64, dtype=torch.float16), torch.zeros(3, dtype=torch.int64))
@@ -126,7 +150,10 @@ def cases() -> dict[str, Case]:
 def store(name: str) -> None:
     """Stores the excerpt of a model."""
     case = cases()[name]
-    files = generated(Model(case.function), case.inputs, settings=case.settings, strict=case.strict, change=case.change)
+    with with_sources() if case.with_sources else nullcontext():
+        files = generated(
+            Model(case.function), case.inputs, settings=case.settings, strict=case.strict, change=case.change
+        )
     excerpts.store(f"torch_{torch.__version__.partition('+')[0]}_{name}", files)
 
 

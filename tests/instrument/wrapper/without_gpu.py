@@ -20,6 +20,7 @@ from torch._dynamo.device_interface import CudaInterface
 from torch._inductor.codecache import AotCodeCompiler
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.fx_passes import joint_graph, post_grad
+from torch._inductor.graph import GraphLowering
 from torch._inductor.runtime import triton_helpers, triton_heuristics
 from torch._subclasses import fake_tensor
 from triton.backends.compiler import GPUTarget
@@ -88,6 +89,19 @@ def _run(tuner: Any, *_: object, stream: object = None, **__: object) -> None:
     tuner.launchers = [launcher]
 
 
+def _first_pass(graph: Any, wrapper: object, kernels: object, inputs: object, names: list[str]) -> None:
+    """Compiles the kernels of a model whose C++ runs once to compile them (triton.autotune_at_compile_time=False)."""
+    from torch._inductor.runtime import triton_lazy_compile
+
+    sources = {w.kernel_name: w.kernel_name_to_body for w in graph.wrapper_code._triton_call_wrappers.values()}
+    pending: dict[str, Any] = {}
+    for name in names:
+        triton_lazy_compile.start_kernel_compile(pending, name, sources[name][name])
+        tuner = getattr(pending[name], "result", lambda name=name: pending[name])()
+        tuner.inductor_meta["store_cubin"] = True
+        _run(tuner)
+
+
 def _autotune(code: Any) -> None:
     with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True):
         _GENERATE(code)
@@ -140,6 +154,7 @@ def _patches() -> Iterator[Any]:
         (joint_graph, {"lazy_init": nothing()}),  # its patterns are traced on a device
         (post_grad, {"lazy_init": nothing()}),
         (PythonWrapperCodegen, {"generate_and_run_autotune_block": _autotune}),
+        (GraphLowering, {"_run_jit_variant_for_autotune": _first_pass}),
     ]
     for place, attributes in places:
         for name, value in attributes.items():

@@ -19,7 +19,10 @@ _HEADER = "aoti_debug.h"  # the header of instrumented code; it includes only he
 _INCLUDED_FILE = re.compile(r'^\s*#\s*include\s*"([^"\n]*)"', re.MULTILINE)
 _KIND, _NAME = "headers", "leading.h"
 _OF_KERNELS = "#include <torch/csrc/inductor/cpp_prefix.h>"
-_LEADING = re.compile(r"(?:\s*(?:#include\s*<[^>\n]*>[^\n]*|//[^\n]*))*")
+# Before the includes, macros say how kernels were compiled (triton.autotune_at_compile_time=False).
+_RESULT_NAMES = r"CUBIN_PATH|MANGLED_NAME|NUM_WARPS|SHARED_MEM|\w+BLOCKS|RSPLIT\w*|CONFIG_INDEX|\w+_SCRATCH"
+_RESULT = rf"#define \w+_(?:{_RESULT_NAMES}) [^\n]*"
+_LEADING = re.compile(rf"(?:\s*(?:#include\s*<[^>\n]*>[^\n]*|//[^\n]*|#pragma once\b|{_RESULT}))*")
 _INCLUDE = re.compile(r"^\s*(#include\s*<[^>\n]*>)", re.MULTILINE)
 
 

@@ -129,6 +129,7 @@ def _run(request: Request, program: Any, times: dict[str, float]) -> Answer:
         record_graphs(program) as graphs,
         without_weights() as kept,
         autotuning.counted(folder, Path(cache_dir())) as autotuned,
+        autotuning.with_sources(),
     ):
         wrapper_opt = _lower(program, request, configs)
     with step("reference", times):

@@ -10,11 +10,18 @@ from itertools import pairwise
 
 from aoti_debug.instrument.wrapper.callees.triton_functions import TritonFunction, parse
 from aoti_debug.instrument.wrapper.cpp_syntax.functions import triton_functions
-from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask
+from aoti_debug.instrument.wrapper.cpp_syntax.lexer import mask, without_comments
 from aoti_debug.package.manifest import Kernel
 
 _SECTION = re.compile(r"^(?:#include [^\n]*\n)*#include [<\"][^>\"\n]*cpp_prefix\.h[>\"]", re.MULTILINE)
 _DEFINITION = re.compile(r"\bextern\b[^;{}()]*\bvoid\s+(\w+)\s*\([^()]*\)\s*\{")
+# Kernels whose C++ has run once to compile them: a struct for each holds what came out, of macros above it.
+_COMPILE_RESULT = re.compile(r"^static LazyKernelCompileResult (\w+) = \{([\w,\s]*)\};", re.MULTILINE)
+_MACRO = re.compile(r"^#define (\w+) (.*\S)", re.MULTILINE)
+_RESULT_FIELDS = (
+    *("cubin_path", "mangled_name", "num_warps", "shared_mem", "xblocks", "yblocks", "zblocks", "r0blocks"),
+    *("rsplit", "rsplit_size", "config_index", "global_scratch", "profile_scratch"),
+)
 
 
 def cpp_kernels(text: str) -> tuple[Kernel, ...]:
@@ -62,12 +69,45 @@ def triton_kernels(functions: Iterable[TritonFunction]) -> tuple[Kernel, ...]:
 def functions(text: str) -> Mapping[str, TritonFunction]:
     """Returns the `call_*` functions of a wrapper by name."""
     found: dict[str, TritonFunction] = {}
+    compiled = _compile_results(text)
     for body in triton_functions(mask(text)):
-        parsed = parse(text, body)
+        parsed = parse(text, body, compiled)
         if body.name in found:
             parsed = replace(parsed, launch=None, unread=f"a second function {body.name}")
         found[body.name] = parsed
     return found
+
+
+def _compile_results(text: str) -> Mapping[str, str]:
+    """Returns the literals of the fields of compile results: {"k_result.num_warps": "4", "k_result.xblocks[0]": "128"}.
+
+    None of a struct that has other fields, that something changes, or whose macros are not all defined once.
+    """
+    code = without_comments(text)
+    macros: dict[str, list[str]] = {}
+    for name, value in _MACRO.findall(code):
+        macros.setdefault(name, []).append(value)
+    literals: dict[str, str] = {}
+    for match in _COMPILE_RESULT.finditer(code):
+        result, names = match[1], re.findall(r"\w+", match[2])
+        expected = [f"{result.removesuffix('_result').upper()}_{field.upper()}" for field in _RESULT_FIELDS]
+        values = [macros.get(name, []) for name in names]
+        is_read = names == expected and all(len(value) == 1 for value in values)
+        if not is_read or _is_changed(result, code):
+            continue
+        for field, (value,) in zip(_RESULT_FIELDS, values, strict=True):
+            if value.startswith("{"):
+                numbers = value.strip("{}").split(",")
+                literals |= {f"{result}.{field}[{i}]": number.strip() for i, number in enumerate(numbers)}
+            else:
+                literals[f"{result}.{field}"] = value
+    return literals
+
+
+def _is_changed(result: str, code: str) -> bool:
+    """True if a struct is mentioned where it may be more than read: each mention but one is to read a field."""
+    read = rf"\b{result}\.\w+(?:\[\d+\])?\s*(?:[-,;)+]|/(?!=)|\*(?!=))(?![-+=])"
+    return len(re.findall(rf"\b{result}\b", code)) != 1 + len(re.findall(rf"(?<![&+-]){read}", code))
 
 
 def shared_cubins(text: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import groupby, pairwise
+from types import MappingProxyType
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.instrument.wrapper.callees.prototypes import NUMBERS, Param
@@ -21,6 +22,10 @@ _ITEM = re.compile(r"\baoti_torch_item_\w+\((\w+), &(\w+)\)")
 _FLOAT_OF = re.compile(r"\bfloat (\w+) = float\((\w+)\);")
 _DATA_PTR = re.compile(r"reinterpret_cast<\w+>\((\w+)\.data_ptr\(\)\)")
 _SCRATCH = re.compile(r"(\w+?)_scratch_\d+\Z")
+_SCRATCH_TENSOR = re.compile(
+    r"^\s*(\w+) ((global_scratch|profile_scratch)_ptr) = allocate_scratch_tensor<\1>\(", re.MULTILINE
+)
+_SCRATCH_FIELD = re.compile(r"\bint64_t (global|profile)_scratch_ptr_numel = (-?\d+) \* static_cast<int64_t>\(grid_0\)")
 _SCRATCH_NAMES = frozenset({"global_scratch", "profile_scratch"})
 _SCRATCH_SIZE = re.compile(r"\bint64_t (global|profile)(?:_scratch)+_\d+_size\[\] = \{(?:static_cast<int64_t>\()?(\d+)")
 _GRID_SIZE = re.compile(r"\buint32_t (\w+) = ([^;]*);")
@@ -31,6 +36,7 @@ _ADDRESS = re.compile(r"&(?P<variable>\w+)(?:\.(?P<member>m|\w+\[\d+\]))?\Z")
 _ASSIGNED = re.compile(r"\b(\w+)\s*(?:(?:[-+*/%|&^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s*(?P<after>\w+)")
 _LAUNCH_ARGUMENTS = 8
 STREAM_TYPE = re.compile(r"\w+Stream_t|sycl::queue\*")
+_COMPILED_FIELD = re.compile(r"\b\w+\.\w+(?:\[\d+\])?")
 _USES_OF_ARGUMENTS = 2  # its declaration and the launch
 _MEMBER = re.compile(r"kernels_\.(\w+)\Z")
 _LITERAL = re.compile(r'"(?:\\.|[^"\\])*"\Z')
@@ -97,8 +103,12 @@ class TritonFunction:
     unread: str = ""
 
 
-def parse(text: str, body: Body) -> TritonFunction:
-    """Reads the function `body` of a wrapper's text."""
+def parse(text: str, body: Body, compiled: Mapping[str, str] = MappingProxyType({})) -> TritonFunction:
+    """Reads the function `body` of a wrapper's text.
+
+    Args:
+        compiled: literals of expressions in it that stand for what a compilation gave: {"k_result.num_warps": "4"}.
+    """
     tokens = tokenize(text, body.opening + 1, body.closing)
     comment = next((t.text for t in tokens if t.lexeme is Lexeme.COMMENT and t.text.startswith("/*")), "")
     code = [t for t in tokens if t.lexeme is not Lexeme.COMMENT]
@@ -107,11 +117,11 @@ def parse(text: str, body: Body) -> TritonFunction:
     kernel_params: tuple[KernelParam, ...] = ()
     try:
         params = _signature(text, body)
-        launch = _launch(text, code, params)
+        launch = _launch(text, code, params, compiled)
         kernel_params = _kernel_params(text, code, launch, params) if launch else ()
     except UnreadError as error:
         launch, unread = None, f"{error} in {body.name}"
-    cubin, mangled = _binary(text, code, launch) if launch else ("", "")
+    cubin, mangled = _binary(text, code, launch, compiled) if launch else ("", "")
     source = _source(comment)
     mutated = _MUTATED.search(comment)
     return TritonFunction(
@@ -123,7 +133,7 @@ def parse(text: str, body: Body) -> TritonFunction:
         mangled=mangled,
         launch=launch,
         kernel_params=kernel_params,
-        scratch=_scratch(text, code, launch) if launch else {},
+        scratch=_scratch(text, code, launch, compiled) if launch else {},
         generated=bool(mutated and _GENERATED.search(source) and _in_order(source, kernel_params)),
         unread=unread,
     )
@@ -181,13 +191,18 @@ def _only_call(text: str, code: Sequence[Token], function: str) -> tuple[tuple[s
     return tuple(text[s.start : s.end] for s in spans), code[calls[0]].start
 
 
-def _binary(text: str, code: Sequence[Token], launch: TritonCall) -> tuple[str, str]:
+def _literals(expression: str, compiled: Mapping[str, str]) -> str:
+    """The expression with the literals of what came out of a compilation."""
+    return _COMPILED_FIELD.sub(lambda field: compiled.get(field[0], field[0]), expression)
+
+
+def _binary(text: str, code: Sequence[Token], launch: TritonCall, compiled: Mapping[str, str]) -> tuple[str, str]:
     """Returns the path and the function that the only loadKernel loads for the launch; "" for what is not known."""
     call = _only_call(text, code, "loadKernel")
     loaded = f"kernels_.{launch.kernel}="
     if call is None or len(call[0]) < 3 or not "".join(text[: call[1]].split()).endswith(loaded):
         return "", ""
-    path, mangled, *_ = call[0]
+    path, mangled, *_ = (_literals(argument, compiled) for argument in call[0])
     if not _LITERAL.match(mangled):
         return "", ""
     return (_unquote(path) if _LITERAL.match(path) else "", _unquote(mangled))
@@ -197,7 +212,9 @@ def _unquote(literal: str) -> str:
     return re.sub(r"\\(.)", r"\1", literal.strip('"'))
 
 
-def _launch(text: str, code: Sequence[Token], params: Sequence[Param]) -> TritonCall | None:
+def _launch(
+    text: str, code: Sequence[Token], params: Sequence[Param], compiled: Mapping[str, str]
+) -> TritonCall | None:
     """Returns the only launch of a function; None if it is one of Triton on the CPU."""
     call = _only_call(text, code, "launchKernel")
     if call is None:
@@ -212,6 +229,7 @@ def _launch(text: str, code: Sequence[Token], params: Sequence[Param]) -> Triton
     if len(call[0]) not in (_LAUNCH_ARGUMENTS, _LAUNCH_ARGUMENTS + 1):
         raise UnreadError(f"a launchKernel with {len(call[0])} arguments")
     function, x, y, z, warps, shared, arguments, stream, overlaps = (*call[0], "false")[: _LAUNCH_ARGUMENTS + 1]
+    warps, shared = _literals(warps, compiled), _literals(shared, compiled)
     kernel = _MEMBER.match(function)
     types = {param.name: param.ctype for param in params}
     for understood, what, written in (
@@ -228,7 +246,7 @@ def _launch(text: str, code: Sequence[Token], params: Sequence[Param]) -> Triton
     if len(own) > 1:
         raise UnreadError(f"another use of {stream}")
     assert kernel is not None  # it was understood
-    sizes = _sizes(text, code, call[1])
+    sizes = tuple((name, _literals(size, compiled)) for name, size in _sizes(text, code, call[1]))
     return TritonCall(
         call[1], kernel[1], (x, y, z), int(warps), int(shared), arguments, sizes, overlaps=overlaps == "true"
     )
@@ -264,8 +282,10 @@ def _around(code: Sequence[Token], index: int) -> str:
     return ""
 
 
-def _scratch(text: str, code: Sequence[Token], launch: TritonCall) -> Mapping[str, int]:
-    return {f"{m[1]}_scratch": int(m[2]) for m in _SCRATCH_SIZE.finditer(text[code[0].start : launch.statement])}
+def _scratch(text: str, code: Sequence[Token], launch: TritonCall, compiled: Mapping[str, str]) -> Mapping[str, int]:
+    above = _literals(text[code[0].start : launch.statement], compiled)
+    found = (m for pattern in (_SCRATCH_SIZE, _SCRATCH_FIELD) for m in pattern.finditer(above))
+    return {f"{m[1]}_scratch": int(m[2]) for m in found if int(m[2]) > 0}
 
 
 def _kernel_params(
@@ -274,8 +294,9 @@ def _kernel_params(
     """Returns the parameters that the array of argument addresses points to, from the declarations above it."""
     span = TextSpan(code[0].start, launch.statement)
     masked = mask(text[span.start : span.end])
-    copies = {p.name: KernelParam(p.name, p.ctype, CType.NONE) for p in params if p.ctype == f"{p.name}_type_"}
-    declared = copies | _declarations(masked, {p.name: p.ctype for p in params})
+    addressed = {p.name: p.ctype for p in params if p.ctype.removesuffix("&") == f"{p.name}_type_"}
+    descriptors = {name: KernelParam(name, ctype, CType.NONE) for name, ctype in addressed.items()}
+    declared = descriptors | _declarations(masked, {p.name: p.ctype for p in params})
     array = re.search(rf"\bvoid\*\s*{launch.arguments}\[\]\s*=\s*\{{", masked)
     if array is None or sum(t.text == launch.arguments for t in code) != _USES_OF_ARGUMENTS:
         raise UnreadError(f"list of arguments {launch.arguments}")
@@ -284,7 +305,7 @@ def _kernel_params(
     found = tuple(_kernel_param(text[s.start : s.end], declared) for s in spans)
     for param in params:
         parts = [p.name for p in found if p.name.startswith(f"{param.name}.")]
-        if param.ctype.removesuffix("&") == f"{param.name}_type_" and f"{param.name}.m" not in parts:
+        if param.name in addressed and f"{param.name}.m" not in parts:
             raise UnreadError(f"parameter {param.ctype} {param.name}")
     return found
 
@@ -304,7 +325,11 @@ def _declarations(text: str, signature: Mapping[str, str]) -> dict[str, KernelPa
     assigned = _assigned(text)
     items = {m.group(2): m.group(1) for m in _ITEM.finditer(text)}
     items |= {m.group(1): items[m.group(2)] for m in _FLOAT_OF.finditer(text) if m.group(2) in items}
-    params = {}
+    params = {
+        match[2]: KernelParam(match[3], match[1], CType.ADDRESS)
+        for match in _SCRATCH_TENSOR.finditer(text)
+        if match[1] in _ADDRESS_TYPES and assigned[match[2]] == 1
+    }
     for match in _DECLARATION.finditer(text):
         ctype, variable, value = match.group(1), match.group(2), match.group(3) or ""
         pointer = _DATA_PTR.match(value)

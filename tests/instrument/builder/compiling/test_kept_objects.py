@@ -10,6 +10,7 @@ from aoti_debug.base.errors import ToolchainError
 from aoti_debug.instrument.builder.compiling import kept_objects
 from aoti_debug.instrument.builder.compiling.kept_objects import compile_text
 from aoti_debug.instrument.builder.compiling.toolchain import Toolchain
+from tests.instrument.wrapper import texts
 
 TEXT = "int value() { return 1; }\n"
 
@@ -20,15 +21,15 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(kept_objects, "RUNTIME", tmp_path)
     (tmp_path / "aoti_debug.h").write_text("")
-    texts: list[str] = []
+    sources: list[str] = []
 
     def compile_(self: Toolchain, source: Path, output: Path, words: list[str]) -> Path:
-        texts.append(source.read_text())
-        output.write_text(f"{len(texts)}")
+        sources.append(source.read_text())
+        output.write_text(f"{len(sources)}")
         return output
 
     monkeypatch.setattr(Toolchain, "compile", compile_)
-    return texts
+    return sources
 
 
 @pytest.fixture
@@ -97,6 +98,12 @@ SHIM = "#include <torch/csrc/inductor/aoti_torch/c/shim.h>"
 def test_the_includes_that_a_source_begins_with() -> None:
     source = f"\n{KERNELS}\n// matrix product\n{SHIM} // C\nint x;\n#include <cstdint>\n"
     assert kept_objects.leading_includes(source) == [KERNELS, SHIM]
+
+
+def test_what_is_said_of_compiled_kernels_may_precede_the_includes() -> None:
+    wrapper = texts.text("torch_2.14.1_first_run")
+    assert kept_objects.leading_includes(wrapper) == ["#include <torch/csrc/inductor/aoti_include/cuda.h>"]
+    assert kept_objects.leading_includes(f"#define OTHER 1\n{SHIM}") == []
 
 
 def test_kernels_share_the_header_of_all_kernels() -> None:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from torch._inductor.runtime.autotune_cache import AutotuneCache
 
 from aoti_debug.instrument.frontend.protocol import messages
 from aoti_debug.instrument.frontend.protocol.messages import Autotuning
 from aoti_debug.instrument.frontend.worker import autotuning
+from tests.instrument.wrapper import texts
 
 
 def configuration(source: Path) -> Path:
@@ -44,3 +48,35 @@ def test_without_kernels(tmp_path: Path) -> None:
     with autotuning.counted(tmp_path, tmp_path) as kernels:
         pass
     assert kernels.autotuning == Autotuning()
+
+
+def test_a_wrapper_gets_the_sources_that_inductor_leaves_out() -> None:
+    """As torch generated it, without and with them."""
+    without, with_sources = (texts.text(f"torch_2.14.1_first_run{end}") for end in ("", "_with_sources"))
+    comments = re.compile(r"^ */\*\n.*?^ *\*/\n", re.MULTILINE | re.DOTALL)
+    assert len(comments.findall(with_sources)) == 5
+    assert comments.sub("", with_sources) == without
+
+
+@pytest.mark.parametrize(
+    ("source", "is_package", "written"),
+    [("s", True, ["/*\ns\n*/"]), ("s", False, []), ("", True, []), ("rb'*/'", True, [])],
+)
+def test_only_the_text_of_a_package_gets_sources(
+    monkeypatch: pytest.MonkeyPatch, source: str, is_package: bool, written: list[str]
+) -> None:
+    pytest.importorskip("triton")
+    from torch._inductor.codegen import cpp_wrapper_gpu
+
+    owner = cpp_wrapper_gpu.DeferredTritonCallWrapper
+    original = []
+    monkeypatch.setattr(owner, "_write_wrapper_signature", lambda *args: original.append(args[1:]))
+    package = SimpleNamespace(text=[])
+    package.splice = package.text.append
+    prefix = SimpleNamespace(aot=package) if is_package else SimpleNamespace()
+    function = SimpleNamespace(kernel_name="k", kernel_name_to_body={"k": source})
+    with autotuning.with_sources():
+        owner._write_wrapper_signature(function, prefix, "names")
+    owner._write_wrapper_signature(function, prefix, "names")
+    assert original == [(prefix, "names")] * 2
+    assert package.text == written

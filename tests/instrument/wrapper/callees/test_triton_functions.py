@@ -46,6 +46,31 @@ def test_binary_and_launch() -> None:
     )
 
 
+def test_what_came_out_of_the_first_run_is_read_from_its_macros() -> None:
+    parsed = function("call_triton_red_fused__softmax_sum_1", "torch_2.14.1_first_run")
+    name = "triton_red_fused__softmax_sum_1"
+    assert (parsed.cubin, parsed.mangled) == (f"/tmp/kernels/{name}.cubin", name)
+    assert parsed.launch is not None
+    assert (parsed.launch.num_warps, parsed.launch.shared_bytes) == (16, 64)
+    assert parsed.launch.sizes[0] == ("grid_0", "((xnumel + (1 - 1)) / (1))")
+    assert [p.name for p in parsed.kernel_params[-3:]] == ["r0_numel", "global_scratch", "profile_scratch"]
+    assert (parsed.source, parsed.generated, parsed.scratch) == ("", False, {})
+    with_source = function(parsed.name, "torch_2.14.1_first_run_with_sources")
+    assert (with_source.generated, with_source.launch and with_source.launch.kernel) == (True, name)
+
+
+def test_a_grid_that_depends_on_the_configuration_has_no_expression() -> None:
+    launch = function("call_tuned_kernel_1", "torch_2.14.1_first_run").launch
+    assert launch is not None
+    assert (launch.grid, launch.sizes) == (("grid_0", "grid_1", "grid_2"), ())
+
+
+def test_scratch_memory_after_a_first_run() -> None:
+    text = texts.text("torch_2.14.1_first_run")
+    text = text.replace("ADD_KERNEL_0_GLOBAL_SCRATCH -1", "ADD_KERNEL_0_GLOBAL_SCRATCH 256")
+    assert functions(text)["call_add_kernel_0"].scratch == {"global_scratch": 256}
+
+
 def test_scratch_memory_is_that_of_one_program() -> None:
     assert function("call_add_kernel_0").scratch == {"global_scratch": 256}
     assert function("call_triton_poi_fused_relu_2").scratch == {}

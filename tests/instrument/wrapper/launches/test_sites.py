@@ -72,6 +72,28 @@ def test_a_tensor_descriptor_is_no_tensor(version: str, field: str) -> None:
     assert found.kernels[0].params[1].name.endswith(f"_desc.{field}[0]")
 
 
+def test_after_a_first_run_the_tensor_behind_a_descriptor_is_passed_as_well() -> None:
+    found = texts.analysis("torch_2.14.1_first_run_descriptors")
+    (launch,) = [s for s in found.sites if s.kind is Kind.TRITON]
+    passed = [(a.form, a.role, a.name) for a in launch.args if a.form is not Form.SCALAR]
+    assert passed == [
+        (Form.OPAQUE, Role.NONE, "x_desc"),
+        (Form.OPAQUE, Role.NONE, "o_desc"),
+        (Form.TENSOR, Role.UNKNOWN, "arg0_1"),
+        (Form.TENSOR, Role.UNKNOWN, "buf0"),
+    ]
+
+
+@pytest.mark.parametrize(("sources", "role"), [("", Role.UNKNOWN), ("_with_sources", Role.INOUT)])
+def test_kernels_that_a_first_run_compiled(sources: str, role: Role) -> None:
+    """Without its source nothing says what a kernel does with an argument."""
+    found = texts.analysis(f"torch_2.14.1_first_run{sources}")
+    assert found.unrecognised == ()
+    launches = [s for s in found.sites if s.kind is Kind.TRITON]
+    assert [s.kernel for s in launches][2:] == ["triton_poi_fused_relu_2", "add_kernel_0", "tuned_kernel_1"]
+    assert [(a.name, a.role) for a in launches[2].args if a.form is Form.TENSOR] == [("buf2", role)]
+
+
 def test_kernels_that_may_overlap_the_one_before_them() -> None:
     kernels = texts.analysis("torch_2.15.0_overlapping").kernels
     assert [kernel.overlaps for kernel in kernels] == [True, True]

@@ -176,6 +176,7 @@ def compare_run(
         outputs_missing=_outputs_missing(scope.outputs, evaluated),
         refusal=evaluated.refusal,
         refusal_line=_line_of(evaluated.refusal, reference),
+        program="" if scope.exported is None else str(scope.exported.absolute()),
     )
     if not comparison.differing_outputs and not comparison.suspects_of_rounding:
         return comparison

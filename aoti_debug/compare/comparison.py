@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
+from pathlib import Path
 
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
@@ -15,6 +16,7 @@ from aoti_debug.compare.protocol.bad_elements import Refusal
 from aoti_debug.compare.protocol.measurement import NOT_REPEATABLE, Advance, Measurement, StateChange
 from aoti_debug.compare.suspects import Suspect
 from aoti_debug.package.manifest import ModelLine
+from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.runs.rundir.timeline import Launch
@@ -176,6 +178,7 @@ class ProgramResult:
         refusal_line: the model line of the operator that raises it; None if it is not known.
         beginning: where outputs begin to differ by eager's rounding; None if they do not, or it is not known.
         setting: the outputs with a setting that makes kernels round as eager does; None if that was not tried.
+        program: the file of the exported program; "" if it is not known.
     """
 
     program_failure: str = ""
@@ -189,6 +192,7 @@ class ProgramResult:
     refusal_line: ModelLine | None = None
     beginning: Beginning | None = None
     setting: SettingTrial | None = None
+    program: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +209,12 @@ class Comparison(ProgramResult):
     rows: tuple[Row, ...]
     peak_bytes: int = 0
     directory: str = ""
+
+    @property
+    def program_word(self) -> str:
+        """The file of the exported program as a word of a command; "PROGRAM.pt2" if it is not known."""
+        known = self.program or ("" if self.setting is None else self.setting.program)
+        return suggested_commands.word_of(Path(known)) if known else "PROGRAM.pt2"
 
     @property
     def suspects_of_rounding(self) -> tuple[OutputError, ...]:

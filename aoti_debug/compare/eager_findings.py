@@ -61,8 +61,7 @@ def differs(comparison: Comparison) -> Finding:
     possible = [f"{PRECISION} may remove the difference; it was not tried"] if is_open else []
     possible += [] if unrepeatable is None else [may_be_unrepeatable(unrepeatable)]
     recovered = any(map(comparison.is_recovered, comparison.differing_outputs))
-    program = "PROGRAM.pt2" if comparison.setting is None else comparison.setting.program
-    command = ("aoti-debug", "build", program, "--inductor-config", PRECISION)
+    command = ("aoti-debug", "build", comparison.program_word, "--inductor-config", PRECISION)
     return Finding(
         DIFFERS,
         output_text(first),

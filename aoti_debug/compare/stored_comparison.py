@@ -65,6 +65,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
         "refusal_line": to_data(comparison.refusal_line),
         "beginning": to_data(comparison.beginning),
         "setting": to_data(comparison.setting),
+        "program": comparison.program or None,
         "alteration": None if comparison.alteration is None else _alteration_data(comparison.alteration),
         "launches": [_row_data(row) for row in rows],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 
 from aoti_debug.base import terminal_cells, wording
@@ -143,7 +144,8 @@ def _wrong_output_lines(comparison: Comparison) -> list[str]:
         return []
     sentences = [*map(output_text, others), *alteration_sentences(comparison)]
     if is_proved:
-        sentences[-1] += "; aoti-debug bisect PROGRAM.pt2 --settings looks for the pass"
+        command = shlex.join(["aoti-debug", "bisect", comparison.program_word, "--settings"])
+        sentences[-1] += f"; {command} looks for the pass"
     elif others:
         sentences[-1] += ", and no launch that was compared is wrong"
     head = "WRONG: " if is_proved else "note: "

@@ -75,6 +75,9 @@ def test_a_proved_alteration_is_wrong(tmp_path: Path) -> None:
     assert "a graph pass or a decomposition of Inductor changed the program" in said
     assert "is 0.5 off in float64" in said
     assert "it has lost the value of tanh = aten.tanh.default(x) at /home/user/model.py:8" in said
+    assert "; aoti-debug bisect PROGRAM.pt2 --settings looks for the pass" in said
+    known = replace(compared(tmp_path / "known", Alteration(0.5, lost=(LOST,))), program=str(Path.cwd() / "a b.pt2"))
+    assert "; aoti-debug bisect 'a b.pt2' --settings looks for the pass" in lines(known)
 
 
 def test_without_a_proof_it_is_a_note(tmp_path: Path) -> None:

@@ -305,6 +305,9 @@ def test_a_setting_that_was_not_tried_may_help(comparison: Comparison) -> None:
     finding = differs(replace(comparison, outputs=(NAN,)))
     assert finding.possible == ("emulate_precision_casts=True may remove the difference; it was not tried",)
     assert not any("observed" in sentence for sentence in finding.evidence)
+    assert finding.next == ("aoti-debug build PROGRAM.pt2 --inductor-config emulate_precision_casts=True",)
+    known = differs(replace(comparison, outputs=(NAN,), program=str(Path.cwd() / "my model.pt2")))
+    assert known.next == ("aoti-debug build 'my model.pt2' --inductor-config emulate_precision_casts=True",)
     failed = SettingTrial("emulate_precision_casts=True", "m.pt2", "no compiler")
     finding = differs(replace(comparison, outputs=(NAN,), setting=failed))
     assert "what emulate_precision_casts=True makes of it is not known: no compiler" in finding.evidence

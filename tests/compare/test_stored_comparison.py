@@ -51,6 +51,7 @@ def test_errors_of_outputs_are_kept(compared: RunDir, relative: float) -> None:
         comparison_of(compared),
         outputs=(wrong, OutputError(index=2, dtype="int64", elements=4, different=0, relative=0.0)),
         alteration=Alteration(relative, lost=(lost,)),
+        program="/home/user/model.pt2",
     )
     stored_comparison.write(comparison, compared.path)
     assert stored_comparison.read(compared) == comparison

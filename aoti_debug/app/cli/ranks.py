@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir import recorded_runs, run_directory
 
 if TYPE_CHECKING:
     from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis
@@ -16,6 +16,12 @@ def ranks_named(what: str | None, run: str | None) -> Path | None:
     if what is None:
         return run_directory.find_ranks(run)
     return run_directory.find_ranks(what) if run is None and not run_directory.is_launch_id(what) else None
+
+
+def newest_ranks() -> str | None:
+    """The name of the newest run of ranks; None if there is none."""
+    names = reversed(recorded_runs.names())
+    return next((name for name in names if run_directory.find_ranks(name) is not None), None)
 
 
 def one_rank(run: str | None) -> str | None:

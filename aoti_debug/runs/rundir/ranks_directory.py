@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import count
@@ -195,7 +196,9 @@ def read(path: Path) -> RanksDirectory:
     try:
         info = json_data.read_file(path, NAME, _info, format_=FORMAT, hint="name one rank: DIR/rank0")
     except FileNotFoundError as error:
-        raise RunDirError(f"{path} is no run of ranks: {NAME}: {error.strerror}", hint="aoti-debug show RUN") from error
+        raise RunDirError(
+            f"{path} is no run of ranks: {NAME}: {error.strerror}", hint=f"aoti-debug show {shlex.quote(str(path))}"
+        ) from error
     found = ((_RANK.match(entry.name), entry) for entry in path.iterdir() if not entry.is_symlink())
     return RanksDirectory(path, info, dict(sorted((int(match[1]), entry) for match, entry in found if match)))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -131,7 +132,7 @@ class RunDir:
         if found.package is None:
             raise RunDirError(
                 f"the package of run {self.path.name} was not found: {found.problem}",
-                hint=f"ln -s PACKAGE.pt2 {self.path / PACKAGE}, or build and run the model again",
+                hint=f"ln -s PACKAGE.pt2 {shlex.quote(str(self.path / PACKAGE))}, or build and run the model again",
             )
         if run_package.is_another(found.package, self.manifest):
             raise RunDirError(
@@ -155,7 +156,8 @@ class RunDir:
             raise RunDirError(
                 f"run {self.path.name} cannot be repeated: the program that loaded the package passed its own inputs, "
                 "which are not recorded",
-                hint=f"aoti-debug run {self.package or 'PACKAGE.pt2'} --inputs FILE makes a run that can be",
+                hint=f"aoti-debug run {shlex.quote(str(self.package or 'PACKAGE.pt2'))} --inputs FILE makes a run "
+                "that can be",
             )
         _ = self.required_package
 

@@ -137,7 +137,7 @@ def minify(
     if found.kind is not ArtifactKind.EXPORTED:
         raise ArtifactError(
             f"{options.program} is {found.kind.value}: it has no parts that could be compiled alone",
-            hint="pass the exported program; of a recorded launch, aoti-debug repro KERNEL --fx writes the operators",
+            hint="pass the exported program; of a launch of a run, aoti-debug repro --fx writes the operators",
         )
     if options.inputs is not None:
         input_files.check_is_file(options.inputs)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from difflib import SequenceMatcher
 from functools import cached_property
+from pathlib import Path
 
 from aoti_debug.base.abi import CallKind
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.runs.diagnosis import suggested_commands
 from aoti_debug.runs.rundir.device_activity import Activity, DeviceActivity
 from aoti_debug.runs.rundir.formats.journal import WallClock
 from aoti_debug.runs.rundir.run_directory import RunDir
@@ -89,6 +92,12 @@ def device_calls(run: RunDir, activity: DeviceActivity) -> tuple[DeviceCall, ...
     return _replays(calls[-1], captured[-1], run, activity, replays)
 
 
+def _program(run: RunDir) -> str:
+    """The program that the package of a run takes weights from, as a word of a command; else what stands for it."""
+    file = run.manifest.weights or run.manifest.program
+    return "PROGRAM.pt2" if file is None else shlex.quote(suggested_commands.word_of(Path(file.path)))
+
+
 def _calls(run: RunDir, activity: DeviceActivity) -> tuple[DeviceCall, ...]:
     if run.journal is None:
         return ()
@@ -99,7 +108,7 @@ def _calls(run: RunDir, activity: DeviceActivity) -> tuple[DeviceCall, ...]:
         raise RunDirError(
             f"{name} was built by an older aoti-debug: run {run.path.name} has no records of the wall clock, without "
             "which the launch of a kernel is not known",
-            hint="build it again: aoti-debug build PROGRAM.pt2",
+            hint=f"build it again: aoti-debug build {_program(run)}",
         )
     by_call: dict[int, list[Launch]] = defaultdict(list)
     for launch in run.launches:

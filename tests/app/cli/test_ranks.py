@@ -36,6 +36,16 @@ def test_json_and_named_tensors(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["agreement"]["compared"] == 3  # the argument in two calls, the sum in one
 
 
+def test_tensors_that_should_agree_are_of_a_run_of_ranks(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert aoti_debug(["show", "--agree", "mm:*", "--run", f"{directory}/rank1"]) == 2
+    assert f"hint: aoti-debug show {directory.name}\n" in capsys.readouterr().err
+    monkeypatch.chdir(directory / "rank1")
+    assert aoti_debug(["show", "--agree", "mm:*", "--run", "."]) == 2
+    assert "hint: there is none here\n" in capsys.readouterr().err
+
+
 def test_a_launch_is_of_the_rank_that_failed_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert aoti_debug(["show", "1.0"]) == 0
     assert "never returned" in capsys.readouterr().out

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
 from aoti_debug.app.cli import options
 from aoti_debug.app.cli.options import modules_and_lines
-from aoti_debug.app.cli.ranks import ranks_named
+from aoti_debug.app.cli.ranks import newest_ranks, ranks_named
 from aoti_debug.app.cli.show_options import CallOptions, CodeOptions
 from aoti_debug.app.cli.show_run import LIMIT, ShowOptions, require_no_option, show_ranks, show_run
 from aoti_debug.base.abi import Phase
@@ -129,7 +130,9 @@ def command(
         show_ranks(ranks, asked)
         return
     if agree or sharded:
-        raise UsageError("--agree and --sharded need a run of several ranks", hint="aoti-debug show RUN")
+        name = newest_ranks()
+        hint = "there is none here" if name is None else f"aoti-debug show {shlex.quote(name)}"
+        raise UsageError("--agree and --sharded need a run of several ranks", hint=hint)
     of_calls = [option for name, option in given.items() if name in _OF_CALLS]
     if of_calls and not calls:
         raise UsageError(f"{of_calls[0]} needs --calls", hint=options.again_with("--calls"))

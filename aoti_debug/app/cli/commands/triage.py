@@ -222,9 +222,7 @@ def _analyse_ranks(context: click.Context, path: Path) -> RanksAnalysis:
     """
     for name, option in options.given(context).items():
         if name not in _OF_RANKS:
-            raise UsageError(
-                f"{option} needs a model; {path} is a run of ranks", hint="aoti-debug triage MODEL.pt2, or leave it out"
-            )
+            raise UsageError(f"{option} needs a model; {path} is a run of ranks", hint=f"leave out {option}")
     return analyse(ranks_run.open_ranks(path))
 
 

@@ -10,7 +10,7 @@ unit() {  # NAME FILE…
   printf "#include \"$PWD/%s\"\n" "${@:2}" > "$units/$1.cpp"
 }
 
-readarray -t shared < <(find runtime_shims -name '*.cpp' | grep --invert-match --extended-regexp '/(cuda|interposer)/' | sort)
+readarray -t shared < <(find runtime_shims -name '*.cpp' | grep --invert-match --extended-regexp '/(cuda|interposer|threads)/' | sort)
 unit runtime "${shared[@]}"
 unit kernels tests/runtime_shims_cuda/emulator/kernels.cpp
 files=("$units/runtime.cpp" "$units/kernels.cpp" runtime_shims/interposer/*.cpp)
@@ -25,6 +25,14 @@ for toolkit in "${CUDA_HOME:-/usr/local/cuda}" "$environment"/lib/python3*/site-
 done
 if [ ! -f "$units/cuda.cpp" ]; then
   echo "clang-tidy: no cuda.h here (set CUDA_HOME): runtime_shims/cuda/*.cpp are not checked" >&2
+fi
+
+headers=$(python -c 'import torch; print(torch.__path__[0] + "/include")' 2> /dev/null || true)
+if [ -n "$headers" ]; then
+  clang-tidy --quiet --config-file=.clang-tidy runtime_shims/threads/*.cpp -- -std=c++20 "-I$PWD/runtime_shims" \
+    -isystem "$headers" -isystem "$headers/torch/csrc/api/include"
+else
+  echo "clang-tidy: no torch here: runtime_shims/threads/*.cpp are not checked" >&2
 fi
 
 printf '%s\n' "${files[@]}" | xargs --max-procs "$(nproc)" -I '{}' \

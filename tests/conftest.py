@@ -193,3 +193,11 @@ def faulty_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return builder.build(folder / "model.pt2", output=folder / "faulty.pt2", imports=("tests.faulty_ops",))
 
     return once(tmp_path_factory, "faulty", make)
+
+
+@pytest.fixture(scope="session")
+def native_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The instrumented package of native_library.py."""
+    from tests import native_library
+
+    return once(tmp_path_factory, "native", native_library.package)

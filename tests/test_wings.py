@@ -49,7 +49,7 @@ MODULES = ("__init__", "__main__")  # all that lie directly in aoti_debug/
 # The folders of runtime_shims: a file includes those before its own, its own, and aoti_debug.h
 RUNTIME = (
     *("machine", "formats", "device", "cuda", "tensors", "journal", "statistics", "text", "saving", "crash"),
-    *("watch", "guards", "run", "launches", "print", "interposer"),
+    *("watch", "guards", "run", "launches", "print", "interposer", "threads"),
 )
 PLACES = [(wing, folder) for wing, folders in WINGS.items() for folder in folders]
 

@@ -13,6 +13,7 @@ import pytest
 from aoti_debug.base import abi, dtypes
 from aoti_debug.package import manifest
 from aoti_debug.runs.rundir import flight_recorder, summaries
+from aoti_debug.runs.rundir.threads_json import CallState
 from tests.paths import ROOT
 
 SHIMS = ROOT / "runtime_shims"
@@ -183,3 +184,9 @@ def test_names_of_unknown_numbers() -> None:
     assert dtypes.device_name(0, -1) == "cpu"
     assert dtypes.device_name(0, 0) == "cpu"
     assert dtypes.layout_name(77) == "layout77"
+
+
+def test_the_outcomes_of_calls_of_threads_are_those_of_the_host() -> None:
+    header = (SHIMS / "threads/thread_host.h").read_text()
+    names = {int(number): name for name, number in re.findall(r"THREAD_CALL_(\w+) = (\d+)", header)}
+    assert [names[number] for number in sorted(names)] == [state.name for state in CallState]

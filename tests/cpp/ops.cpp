@@ -4,6 +4,8 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -54,6 +56,30 @@ __attribute__((noinline)) void in_worker() {
   worker.join();
 }
 
+// Copies a tensor by way of memory that all threads share; another thread has time to write there.
+at::Tensor share(const at::Tensor& x) {
+  static std::vector<float> shared(64);
+  std::memcpy(shared.data(), x.data_ptr(), x.nbytes());
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  at::Tensor copy = at::empty_like(x);
+  std::memcpy(copy.data_ptr(), shared.data(), x.nbytes());
+  return copy;
+}
+
+// Whether another thread is in this function at the same time.
+bool meets_another() {
+  static std::atomic<int> inside{0};
+  inside.fetch_add(1);
+  bool met = false;
+  for (int i = 0; i < 200 && !met; ++i) {
+    met = inside.load() > 1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  inside.fetch_sub(1);
+  return met;
+}
+
 at::Tensor act(const at::Tensor& x) {
   const char* wanted = std::getenv("NATIVE_OPS");
   const std::string action = wanted == nullptr ? "" : wanted;
@@ -65,7 +91,11 @@ at::Tensor act(const at::Tensor& x) {
   if (action == "free") free_twice();
   if (action == "spin") spin();
   if (action == "worker") in_worker();
+  if (action == "share") return share(x);
+  if (action == "meet and read" && meets_another()) dereference();
+  if (action == "meet and spin" && meets_another()) spin();
   TORCH_CHECK(action != "check", "the operator refuses");
+  TORCH_CHECK(action != "meet and check" || !meets_another(), "the operator refuses two threads");
   return x.clone();
 }
 

@@ -23,6 +23,7 @@ from safetensors.numpy import save
 from aoti_debug.app.cli import main
 from aoti_debug.base.abi import FaultDomain, NoteCode, Phase
 from aoti_debug.base.errors import AotiDebugError
+from aoti_debug.base.machine.files import json_data
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.comparison import Comparison, Row
 from aoti_debug.compare.measure.verdicts import LaunchVerdict
@@ -38,8 +39,9 @@ from aoti_debug.package.manifest import Constant, Kernel, Role
 from aoti_debug.package.pt2 import archive, compatibility, program_weights
 from aoti_debug.package.weights_file import PackedWeights
 from aoti_debug.runs.kernel_source import cpp_text, model_lines, result_slices
-from aoti_debug.runs.rundir import device_activity, memory_file, rescued_tensors, run_directory
+from aoti_debug.runs.rundir import device_activity, memory_file, rescued_tensors, run_directory, threads_json
 from aoti_debug.runs.rundir.formats import journal, weight_reference
+from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadCall, ThreadsRecord
 from aoti_debug.views.profile import model_profile as profile_document
 from aoti_debug.views.profile.roofline import Peaks
 from aoti_debug.views.profile.text import profile_lines
@@ -156,6 +158,21 @@ def _memory(data: bytes, folder: Path) -> None:
         (run / name).write_bytes(content)
     (run / memory_file.NAME).write_bytes(data)
     _command(["memory", str(run)])
+
+
+def _threads(data: bytes, folder: Path) -> None:
+    (folder / threads_json.NAME).write_bytes(data)
+    threads_json.read(folder)
+
+
+def _threads_samples() -> Sequence[bytes]:
+    element = OutputElement(output=0, index=(1, 2), values=("1.5", "2.5"), different=3, elements=8)
+    calls = (
+        ThreadCall(thread=0, inputs=1, state=CallState.EQUAL),
+        ThreadCall(thread=1, inputs=0, state=CallState.DIFFERS, element=element),
+    )
+    record = ThreadsRecord(threads=(7, 8), runners=2, sets=2, calls=calls, updates=1)
+    return [json_data.to_text(record).encode()]
 
 
 def _activity(data: bytes, folder: Path) -> None:
@@ -455,6 +472,7 @@ def readers() -> tuple[Reader, ...]:
         *shown,
         Reader("comparison", _report, lambda: [_comparison()], "json"),
         Reader("counters of memory", _memory, lambda: [_counters()], "json"),
+        Reader("calls of threads", _threads, _threads_samples, "json"),
         Reader("work of a GPU", _activity, lambda: [_activities()], "json"),
         Reader("wrapper", _read_wrapper, lambda: _goldens("*.cpp.txt"), "text"),
         Reader("proxy", _read_proxy, lambda: _goldens("*.proxy.json"), "json"),

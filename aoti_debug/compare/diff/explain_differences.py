@@ -33,8 +33,8 @@ from aoti_debug.compare.diff.difference import (
     TensorDifference,
     WrongAlone,
 )
-from aoti_debug.compare.diff.expressions import SameExpressions
 from aoti_debug.compare.diff.judged_launches import JudgedLaunches, Judgement, Place, makers
+from aoti_debug.compare.diff.pair_launches import SameExpressions
 from aoti_debug.compare.diff.pairs import Pairing, PairRelation, RecordedTensor
 from aoti_debug.compare.diff.text import nan_text
 from aoti_debug.compare.protocol.measurement import Measurement

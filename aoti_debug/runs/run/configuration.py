@@ -18,6 +18,7 @@ from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import Artifact, ArtifactKind
 from aoti_debug.package.recording import levels
 from aoti_debug.runs.run import options as run_options
+from aoti_debug.runs.run import thread_host
 from aoti_debug.runs.run.interposer import prepare
 from aoti_debug.runs.run.options import RunOptions, Shown
 from aoti_debug.runs.run.protocol import InterposedLibraries, RunRequest
@@ -160,6 +161,9 @@ def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOption
 
     Args:
         path: the run directory.
+
+    Raises:
+        ToolchainError: the host of threads cannot be compiled.
     """
     return RunRequest(
         package=str(options.package.resolve()),
@@ -176,6 +180,8 @@ def run_request(path: Path, info: RunInfo, target: RunTarget, options: RunOption
         weights="" if options.weights is None else str(options.weights.resolve()),
         memory=options.memory,
         device_times=options.device_times if info.device == "cuda" else None,
+        threads=options.threads,
+        thread_host="" if options.threads is None else str(thread_host.library()),
         interposed=target.interposed,
         imports=info.imports,
         libraries=info.libraries,

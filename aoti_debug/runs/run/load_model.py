@@ -101,8 +101,8 @@ class LoadedModel:
         active, partly, users = False, True, True
         self._loader.load_constants(dict(weights), active, partly, users)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the model.
+    def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+        """The tensors of the arguments of a call, as the loader takes them.
 
         Raises:
             ValueError: other keyword arguments than those of the export.
@@ -111,8 +111,18 @@ class LoadedModel:
         from torch.export._tree_utils import reorder_kwargs
         from torch.utils import _pytree as pytree
 
-        leaves, _ = pytree.tree_flatten((args, reorder_kwargs(kwargs, self._in_spec)))
-        outputs = self._loader.boxed_run([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
+        leaves, _ = pytree.tree_flatten((tuple(args), reorder_kwargs(dict(kwargs), self._in_spec)))
+        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the model.
+
+        Raises:
+            ValueError: other keyword arguments than those of the export.
+        """
+        from torch.utils import _pytree as pytree
+
+        outputs = self._loader.boxed_run(self.tensors(args, kwargs))
         return pytree.tree_unflatten(outputs, self._out_spec)
 
 

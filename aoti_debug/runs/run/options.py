@@ -18,6 +18,7 @@ from aoti_debug.package.recording.site_filter import SiteFilter
 from aoti_debug.runs.run import inspector
 from aoti_debug.runs.run.device_profiler import DeviceTimes
 from aoti_debug.runs.rundir import run_directory, watch_condition
+from aoti_debug.runs.rundir.threads_json import ThreadPlan, WeightUpdates
 
 
 class Shown(str, Enum):
@@ -65,6 +66,7 @@ class RunOptions:
         weights: a file that torch.save has written: tensors that take the place of weights and buffers, by their names.
         memory: keep the counters of memory around each call.
         device_times: on a GPU, keep what its profiler records of the calls, or of replays of a CUDA graph.
+        threads: the threads that make the calls; None for the one of the process.
         shown: what is printed of launches; NOTHING also if the environment asks for more.
     """
 
@@ -100,6 +102,7 @@ class RunOptions:
     weights: Path | None = None
     memory: bool = False
     device_times: DeviceTimes | None = None
+    threads: ThreadPlan | None = None
     shown: Shown = Shown.ALL
 
     @property
@@ -217,6 +220,9 @@ def words_of(options: RunOptions) -> tuple[str, ...]:
         "--poison": None if options.poison is None else f"{options.poison:02x}",
     }
     words = ["--guards"] if options.guards else []
+    if options.threads is not None:
+        words += ["--threads", str(options.threads.threads), "--runners", str(options.threads.runners)]
+        words += ["--update-weights"] if options.threads.updates is WeightUpdates.EQUAL else []
     words += ["--summaries"] if options.summaries is not None else []
     for option, value in single.items():
         words += [] if value is None else [option, str(value)]

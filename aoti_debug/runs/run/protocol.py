@@ -9,6 +9,7 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.processes.messages import ErrorData, Messages
 from aoti_debug.runs.run.device_profiler import DeviceTimes
 from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage
+from aoti_debug.runs.rundir.threads_json import ThreadPlan
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class RunRequest:
         weights: a file of tensors that take the place of weights, by their names; "" for none.
         memory: read the counters of memory around each call (memory_meter.py).
         device_times: what is measured on a GPU (device_profiler.py); None for nothing.
+        threads: the threads that call the model (thread_host.py); None for the one of the process.
+        thread_host: the library for that.
         imports, libraries: Python modules and shared libraries that register the model's operators.
     """
 
@@ -64,6 +67,8 @@ class RunRequest:
     weights: str = ""
     memory: bool = False
     device_times: DeviceTimes | None = None
+    threads: ThreadPlan | None = None
+    thread_host: str = ""
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
 

@@ -106,6 +106,7 @@ def _check_target(target: RunTarget, options: RunOptions) -> None:
         "--inspect": bool(options.inspector),
         "replacing results": options.substitute is not None,
         "replacing weights": options.weights is not None,
+        "--threads": options.threads is not None,
     }
     for option, is_set in given.items():
         if is_set:

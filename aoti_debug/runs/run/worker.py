@@ -27,12 +27,11 @@ from aoti_debug.package.inputs import input_files, random_inputs
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import Artifact
-from aoti_debug.runs.run import device_profiler, saved_outputs
+from aoti_debug.runs.run import device_profiler, saved_outputs, thread_host
 from aoti_debug.runs.run.device_profiler import DeviceTimes
-from aoti_debug.runs.run.heap_meter import WARM_UP, LaunchHeapMeter
 from aoti_debug.runs.run.inspector import Inspector, user_function
 from aoti_debug.runs.run.load_model import Interposed, load_recorded
-from aoti_debug.runs.run.memory_meter import MemoryMeter
+from aoti_debug.runs.run.memory_meter import WARM_UP, LaunchHeapMeter, MemoryMeter
 from aoti_debug.runs.run.protocol import (
     CallsBegun,
     CallsDone,
@@ -48,6 +47,7 @@ from aoti_debug.runs.run.protocol import (
 from aoti_debug.runs.run.watchdog import REQUEST
 from aoti_debug.runs.rundir import run_directory
 from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage
+from aoti_debug.runs.rundir.threads_json import ThreadPlan
 
 
 def main() -> int:
@@ -82,6 +82,9 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
 
     _send(pipe, TorchImported(str(torch.__version__)))
     user_code.load(request.imports, request.libraries)
+    if request.threads is not None:
+        _run_threads(request, request.threads, pipe)
+        return
     is_profiled = request.device_times is not None and _can_profile(request.device_times)
     is_captured = request.device_times is not None and request.device_times.replays
     is_inspected = bool(request.inspector) and current_rank.selected(current_rank.parse(request.ranks))
@@ -138,6 +141,25 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     _send(pipe, StageReached(RunStage.UNLOAD))
     del model, result
     gc.collect()
+    _send(pipe, Unloaded())
+
+
+def _run_threads(request: RunRequest, plan: ThreadPlan, pipe: TextIO) -> None:
+    """Calls the model of an instrumented package from several threads."""
+    _send(pipe, StageReached(RunStage.INPUTS))
+    package = archive.inspect(request.package)
+    inputs = _inputs(request, package)
+    _send(pipe, StageReached(RunStage.LOAD))
+    _select_gpu((inputs.args, dict(inputs.kwargs)))
+    with thread_host.loaders(Path(request.thread_host), plan.runners) as made:
+        model = load_recorded(package, package.manifest())
+    _send(pipe, StageReached(RunStage.CALL))
+    began = time.monotonic()
+    tensors = model.tensors(inputs.args, inputs.kwargs)
+    thread_host.call_from_threads(made[-1], tensors, plan, request.calls, Path(request.run))
+    _send(pipe, CallsDone(time.monotonic() - began))
+    _send(pipe, StageReached(RunStage.UNLOAD))
+    made[-1].close()
     _send(pipe, Unloaded())
 
 

@@ -20,9 +20,8 @@ from aoti_debug.app.execute.execute import ExecutedScript
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Step
-from aoti_debug.compare.bisect.bisect_settings import SettingsBisection
+from aoti_debug.compare.bisect.bisect_settings import BuildFault, BuildTrial, SettingsBisection
 from aoti_debug.compare.bisect.build_changes import LeaveOut, Part, SettingChange
-from aoti_debug.compare.bisect.build_results import BuildFault, BuildTrial
 from aoti_debug.compare.bisect.text import bisection_lines, settings_lines
 from aoti_debug.compare.diff.diff_runs import diff_runs
 from aoti_debug.compare.diff.text import diff_lines

@@ -21,7 +21,6 @@ from aoti_debug.runs.run.options import RunOptions
 from aoti_debug.runs.rundir import run_directory
 from tests import native_library
 from tests.native_library import SOURCE, line_of
-from tests.once import once
 from tests.wrong_types import assert_refused
 
 GENERATED = StackFrame("torch::aot_inductor::AOTInductorModel::run_impl(void*)", "/t/m.so", 7)
@@ -184,11 +183,6 @@ def test_the_stack_of_python(tmp_path: Path) -> None:
 
 
 # Real crashes
-
-
-@pytest.fixture(scope="session")
-def native_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return once(tmp_path_factory, "native", native_library.package)
 
 
 def verdict_of(package: Path, base: Path, **options: Any) -> Verdict:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from aoti_debug.app.cli import options
+from aoti_debug.app.cli import options, thread_options
 from aoti_debug.app.cli.lines import print_lines, width
 from aoti_debug.app.cli.live_output import START, LiveOutput, TimedPhase, shown, timing_lines
 from aoti_debug.app.cli.unmatched import (
@@ -20,12 +20,13 @@ from aoti_debug.app.cli.unmatched import (
 )
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Level, SaveStatus, Variable
-from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, UsageError
+from aoti_debug.base.errors import EXIT_CLEAN, EXIT_FINDING, EXIT_INCOMPLETE, UsageError
 from aoti_debug.base.machine import current_rank as machine_ranks
 from aoti_debug.base.machine.steps import since_process_start
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.diff.repeated_calls import compare_calls
 from aoti_debug.compare.diff.text import repeat_lines
+from aoti_debug.compare.diff.threaded_calls import ThreadedCalls, call_from_threads
 from aoti_debug.package.inputs.random_inputs import RANDOM_INPUTS_NOTE
 from aoti_debug.package.manifest import Manifest
 from aoti_debug.package.pt2.extract import UNCHANGED_PACKAGE_HINT
@@ -139,6 +140,7 @@ class HexByte(click.ParamType):  # type: ignore[type-arg]
     help="Call the model N times, at level hash (or 2 or 1), and name the launches whose results change although what "
     "they read does not.",
 )
+@thread_options.threads
 @options.verbosity
 @options.timings
 @click.pass_context
@@ -172,6 +174,9 @@ def command(
     tag: str,
     ranks: str,
     repeat: int | None,
+    threads: int | None,
+    runners: int | None,
+    update_weights: bool,
     verbose: bool,
     quiet: bool,
     timings: bool,
@@ -194,6 +199,7 @@ def command(
         _require_repeatable(level, calls, launches, phase)
         shows = Shown.NOTHING
         level, calls, phase = level or Level.HASH.value, repeat, "both" if level == 1 else None
+    calls = thread_options.calls(context, calls, threads)
     chosen = RunOptions(
         package=package,
         inputs=inputs,
@@ -223,8 +229,14 @@ def command(
         summaries=(freq or 1) if summaries else None,
         shown=shows,
     )
+    called: ThreadedCalls | None = None
     with LiveOutput(calls, has_progress=not quiet) as live:
-        result = runner.run(chosen, live)
+        if threads is None:
+            result = runner.run(chosen, live)
+        else:
+            asked = thread_options.asked(chosen, threads, runners, update_weights=update_weights)
+            called = call_from_threads(asked, live)
+            result = called.result
     package_manifest = result.run.manifest
     print_lines(unmatched_warning(site_filter.unmatched(package_manifest, chosen.site_filter)), err=True)
     print_lines(unmatched_watch_warning(package_manifest, watch_condition.unmatched(watch, package_manifest)), err=True)
@@ -234,6 +246,7 @@ def command(
     finding = finding_of(result.run, result.verdict)
     if result.verdict is not None:
         print_lines(["", *verdict_lines(result.verdict, width())])
+        print_lines(thread_options.fault_lines(called, width()))
         if random_inputs is not None:
             print_lines(terminal_cells.fitted(f"note: {RANDOM_INPUTS_NOTE}", width(err=True)), err=True)
     elif finding.kind.is_fault or not (quiet or result.run.state is ExitKind.STOPPED):
@@ -247,6 +260,7 @@ def command(
     repeated = compare_calls(result.run) if repeat is not None and result.verdict is None and not stopped else None
     if repeated is not None:
         print_lines(["", *repeat_lines(repeated)])
+    print_lines(thread_options.outcome_lines(called, width()))
     if timings:
         phases = [start, *(TimedPhase(name, seconds) for name, seconds in result.run.info.timings.items())]
         print_lines(["", *timing_lines(phases, since_process_start())])
@@ -256,8 +270,10 @@ def command(
         or overrun is not None
         or (repeated is not None and bool(repeated.launches))
         or is_hit(result.run.timeline.watchpoints, on_hit)
+        or (called is not None and bool(called.wrong))
     )
-    context.exit(EXIT_FINDING if found else EXIT_CLEAN)
+    is_compared = called is None or found or not called.unrepeatable
+    context.exit(EXIT_FINDING if found else EXIT_CLEAN if is_compared else EXIT_INCOMPLETE)
 
 
 def _require_repeatable(level: int | None, calls: int, launches: Sequence[str], phase: str | None) -> None:
@@ -307,7 +323,9 @@ def summary(result: RunResult, columns: int) -> list[str]:
 
 def place_lines(result: RunResult, columns: int) -> list[str]:
     """The notes on what is incomplete of a run, and its directory."""
-    notes = [note.text for note in result.run.timeline.notes] + ([result.lost] if result.lost else [])
+    notes = list(dict.fromkeys(note.text for note in result.run.timeline.notes)) + (
+        [result.lost] if result.lost else []
+    )
     lines = [line for note in notes for line in terminal_cells.fitted(f"note: {note}", columns)]
     return [*lines, f"run: {wording.short_path(result.run.path)}"]
 

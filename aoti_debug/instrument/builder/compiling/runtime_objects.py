@@ -18,6 +18,7 @@ from aoti_debug.instrument.frontend.sources import Flags
 
 DEVICES = {"cpu": "device", "cuda": "cuda"}  # the folder of the half of the runtime that is the device's own
 INTERPOSER = "interposer"  # the folder of the library that interposes functions of packages without wrapper source
+THREADS = "threads"  # the folder of the host that calls a model from several threads
 ELEMENTWISE = ("guards", "statistics", "tensors")  # folders of the files that visit elements of tensors
 OPTIMIZE_ELEMENTWISE, OPTIMIZE_OTHERS = "-O3", "-O1"
 FLAGS = (
@@ -93,7 +94,7 @@ def unpack_kernels(directory: Path) -> None:
 
 def shared_sources() -> list[Path]:
     """The C++ files of the runtime that every package has, whatever its device."""
-    others = {*DEVICES.values(), INTERPOSER}
+    others = {*DEVICES.values(), INTERPOSER, THREADS}
     return [path for path in sorted(RUNTIME.rglob("*.cpp")) if path.relative_to(RUNTIME).parts[0] not in others]
 
 

@@ -1,0 +1,83 @@
+"""Calls of a model from several threads: the options of the commands that make them, and what they print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from aoti_debug.app.cli import options
+from aoti_debug.base import terminal_cells
+from aoti_debug.base.errors import UsageError
+from aoti_debug.compare.diff.threaded_calls import (
+    CALLS_OF_A_THREAD,
+    ThreadedCalls,
+    ThreadsOptions,
+    recorded_by_default,
+)
+from aoti_debug.compare.diff.threads_text import fault_line, threads_lines
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir.threads_json import WeightUpdates
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_EXCLUDED = ("repeat", "inspector", "tag", "ranks", "guards", "summaries")
+
+
+def threads(command: _Command) -> _Command:
+    """--threads, --runners and --update-weights: calls of the model from several threads."""
+    count = click.option(
+        "--threads",
+        metavar="N",
+        type=click.IntRange(min=2),
+        help="Make the calls from N threads, after the same calls alone, and compare what they return bit for bit. "
+        "--calls is the number of calls of all threads together.  [default for it: 4 each]",
+    )
+    runners = click.option(
+        "--runners",
+        metavar="K",
+        type=click.IntRange(min=1),
+        help="With --threads: how many calls the loader lets run at once.  [default: as many as threads]",
+    )
+    updates = click.option(
+        "--update-weights",
+        is_flag=True,
+        help="With --threads: after each call of the first thread, replace the weights by equal ones.",
+    )
+    return count(runners(updates(command)))
+
+
+def calls(context: click.Context, number: int, threads: int | None) -> int:
+    """The number of calls of all threads together; without threads, `number`, the value of --calls.
+
+    Raises:
+        UsageError: an option needs --threads, or is of no use with it.
+    """
+    given = options.given(context)
+    if threads is None:
+        needing = [given[name] for name in ("runners", "update_weights") if name in given]
+        if needing:
+            raise UsageError(f"{needing[0]} needs --threads", hint=options.again_with("--threads", "4"))
+        return number
+    for name in _EXCLUDED:
+        if name in given:
+            raise UsageError(f"--threads and {given[name]} exclude each other", hint=f"leave out {given[name]}")
+    return number if "calls" in given else CALLS_OF_A_THREAD * threads
+
+
+def asked(run: RunOptions, threads: int, runners: int | None, *, update_weights: bool) -> ThreadsOptions:
+    """The calls that the options ask for."""
+    updates = WeightUpdates.EQUAL if update_weights else WeightUpdates.NONE
+    return ThreadsOptions(run=recorded_by_default(run), threads=threads, runners=runners, updates=updates)
+
+
+def fault_lines(called: ThreadedCalls | None, columns: int) -> list[str]:
+    """The sentence on the thread in which a run failed; [] without threads."""
+    text = "" if called is None else fault_line(called)
+    return terminal_cells.wrapped(text, columns, "  threads  ", " " * 11) if text else []
+
+
+def outcome_lines(called: ThreadedCalls | None, columns: int) -> list[str]:
+    """The outcome of the comparison with the calls alone; [] without threads."""
+    lines = [] if called is None else threads_lines(called)
+    return ["", *(part for line in lines for part in terminal_cells.fitted(line, columns))] if lines else []

@@ -1,0 +1,129 @@
+"""The first launch of a call whose values differ from those of the same call alone, and what ran beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from aoti_debug.base.frozen import dataclass
+from aoti_debug.compare.diff.pair_launches import pair_launches
+from aoti_debug.compare.diff.pairs import LaunchPair, RecordedTensors, TensorPair
+from aoti_debug.runs.diagnosis.dataflow import ByteRange, Dataflow, span_of
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.timeline import Launch
+
+
+class DifferenceKind(Enum):
+    """The kind of the first difference of a call."""
+
+    WROTE = "from the same values that it read"
+    READ = "it read other values than the launch before it had written"
+    GIVEN = "it read other values of an input or a weight"
+    UNKNOWN = "not all that it read is recorded"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A launch of another call that ran at the same time.
+
+    Attributes:
+        shares: the name of its argument that it may have written, and that lies in the memory that differs; "" if it
+            has none.
+    """
+
+    launch: Launch
+    shares: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstDifference:
+    """The first launch of a call whose recorded values differ.
+
+    Attributes:
+        launch: of the call from a thread.
+        names: its arguments that differ.
+        writer: of a READ: the launch of the same call that wrote what it read; None if that is not known.
+        beside: launches of other threads that ran at the same time: beside it, or, of a READ, since the writer ended.
+    """
+
+    kind: DifferenceKind
+    launch: Launch
+    names: tuple[str, ...]
+    writer: Launch | None
+    beside: tuple[Beside, ...]
+
+
+class CallPairs:
+    """The calls of a run from threads, and those of the run alone that they are compared with."""
+
+    def __init__(self, alone: RunDir, together: RunDir) -> None:
+        self._tensors = RecordedTensors(alone), RecordedTensors(together)
+        self._together = together
+        self._flow = Dataflow(together)
+
+    def first_difference(self, alone: Sequence[Launch], together: Sequence[Launch]) -> FirstDifference | None:
+        """The first launch of a call that differs; None if none does as far as values are recorded.
+
+        Args:
+            alone, together: the launches of the same call.
+        """
+        for pair in pair_launches(alone, together, *self._tensors):
+            if reads := [read for read in pair.reads if read.equal is False]:
+                return self._read(pair, reads)
+            if writes := [write for write in pair.writes if write.equal is False]:
+                is_known = all(read.equal is not None for read in pair.reads) and not pair.unpaired_reads
+                return FirstDifference(
+                    kind=DifferenceKind.WROTE if is_known else DifferenceKind.UNKNOWN,
+                    launch=pair.launch,
+                    names=_names(writes),
+                    writer=None,
+                    beside=self._beside(pair.launch, pair.launch.begin_ns, _spans(writes)),
+                )
+        return None
+
+    def _read(self, pair: LaunchPair, reads: Sequence[TensorPair]) -> FirstDifference:
+        launch = pair.launch
+        origin = self._flow.writer(launch, reads[0].b.argument)
+        is_own = origin.launch is not None and origin.launch.key.call == launch.key.call
+        begin = launch.begin_ns
+        if is_own and origin.launch is not None and origin.launch.end_ns is not None:
+            begin = origin.launch.end_ns
+        return FirstDifference(
+            kind=DifferenceKind.READ if is_own else DifferenceKind.GIVEN,
+            launch=launch,
+            names=_names(reads),
+            writer=origin.launch if is_own else None,
+            beside=self._beside(launch, begin, _spans(reads)),
+        )
+
+    def _beside(self, launch: Launch, begin: int, spans: Sequence[ByteRange]) -> tuple[Beside, ...]:
+        """The launches of other threads between a time and the end of a launch; those that write there first."""
+        end = launch.begin_ns if launch.end_ns is None else launch.end_ns
+        others = overlapping(self._together.launches, launch.thread, begin, end)
+        found = [Beside(other, _shared(other, spans)) for other in others]
+        return tuple(sorted(found, key=lambda one: not one.shares))
+
+
+def overlapping(launches: Iterable[Launch], thread: int, begin: int, end: int) -> list[Launch]:
+    """The launches of other threads that ran at some time between two times, in nanoseconds of the run."""
+    return [
+        other
+        for other in launches
+        if other.thread != thread and other.begin_ns <= end and (other.end_ns is None or other.end_ns >= begin)
+    ]
+
+
+def _shared(launch: Launch, spans: Sequence[ByteRange]) -> str:
+    for argument in launch.args:
+        written = span_of(argument) if argument.written else None
+        if written is not None and any(written.overlaps(span) for span in spans):
+            return argument.name
+    return ""
+
+
+def _names(pairs: Sequence[TensorPair]) -> tuple[str, ...]:
+    return tuple(pair.b.argument.name for pair in pairs)
+
+
+def _spans(pairs: Sequence[TensorPair]) -> list[ByteRange]:
+    return [span for pair in pairs if (span := span_of(pair.b.argument)) is not None]

@@ -1,0 +1,147 @@
+"""Calls from several threads against the same calls alone, in lines for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from aoti_debug.base import wording
+from aoti_debug.compare.diff.first_difference import Beside, DifferenceKind, FirstDifference
+from aoti_debug.compare.diff.threaded_calls import ThreadedCalls, WrongCall
+from aoti_debug.package.recording import levels
+from aoti_debug.runs.rundir.run_directory import RunDir
+from aoti_debug.runs.rundir.threads_json import CallState, OutputElement, ThreadsRecord
+
+MAX_LISTED = 3  # wrong calls
+_MAX_BESIDE = 4
+
+
+def threads_lines(found: ThreadedCalls) -> list[str]:
+    """The outcome of a comparison of calls from threads with the same calls alone; [] of runs that failed."""
+    record = found.record
+    if record is None:
+        return []
+    if found.unrepeatable:
+        return _unrepeatable_lines(found, record)
+    if found.together is None or found.together.verdict is not None:
+        return []
+    calls = f"{wording.pluralize(len(record.calls), 'call')} on {wording.pluralize(len(record.threads), 'thread')}"
+    updates = f"; {_updates(record)}" if record.updates else ""
+    if not found.wrong:
+        return [f"EQUAL {calls}: bit-equal to the same calls alone{updates}"]
+    lines = [f"DIFFERENT {len(found.wrong)} of {calls}: not bit-equal to the same calls alone{updates}"]
+    lines += _pattern(found.wrong)
+    for call in found.wrong[:MAX_LISTED]:
+        lines += _call_lines(call, found.together.run, record)
+    if len(found.wrong) > MAX_LISTED:
+        lines.append(f"and {wording.pluralize(len(found.wrong) - MAX_LISTED, 'more call')}")
+    if not any(call.first for call in found.wrong):
+        lines += _unknown_lines(found.together.run)
+    return [*lines, f"alone: {wording.short_path(found.alone.run.path)}"]
+
+
+def fault_line(found: ThreadedCalls) -> str:
+    """Says in which thread a run failed; "" if it did not, or that is not known."""
+    record, verdict = found.record, found.result.verdict
+    if record is None or verdict is None:
+        return ""
+    if found.together is None:
+        return "it was called from one thread: the calls alone fail already"
+    guilty = verdict.launch
+    thread = None if guilty is None else record.thread_number(guilty.thread)
+    where = "" if guilty is None or thread is None else f"launch {guilty.id} is of thread {thread}; "
+    ended_well = f"the same {wording.pluralize(len(record.calls), 'call')} alone ended well"
+    return f"{where}the model was called from {wording.pluralize(len(record.threads), 'thread')}; {ended_well}"
+
+
+def _updates(record: ThreadsRecord) -> str:
+    return f"the weights were replaced by equal ones {wording.pluralize(record.updates, 'time')} meanwhile"
+
+
+def _unrepeatable_lines(found: ThreadedCalls, record: ThreadsRecord) -> list[str]:
+    number = found.unrepeatable[0]
+    call = record.calls[number]
+    calls = f"{len(found.unrepeatable)} of {wording.pluralize(len(record.calls), 'call')}"
+    lines = [f"NOT COMPARED {calls} alone, in one thread, differ from an earlier call with the same inputs"]
+    if call.element is not None:
+        later = " after a later call" if call.state is CallState.CHANGED else ""
+        lines.append(f"  call {number}: {_element(call.element, found.alone.run, 'an earlier call')}{later}")
+    package = found.alone.run.info.command[2]
+    return [*lines, f"next: aoti-debug run {package} --repeat 5 names launches whose results change"]
+
+
+def _pattern(wrong: Sequence[WrongCall]) -> list[str]:
+    """The launch that differs first, over all calls, and the kernels ran beside it each time."""
+    known = [call.first for call in wrong if call.first is not None]
+    kernels = Counter(first.launch.kernel for first in known)
+    lines = [
+        f"  first    {kernel} differs first in {count} of {wording.pluralize(len(known), 'call')} that were looked into"
+        for kernel, count in kernels.most_common(MAX_LISTED)
+    ]
+    beside = [{one.launch.kernel for one in first.beside} for first in known]
+    always = sorted(set.intersection(*beside)) if beside else []
+    if len(known) > 1 and always:
+        lines.append(f"  beside   {wording.join_truncated(always, 2)} of another thread ran at the same time in each")
+    return lines
+
+
+def _call_lines(wrong: WrongCall, run: RunDir, record: ThreadsRecord) -> Iterator[str]:
+    assert wrong.call.element is not None
+    number = wrong.number if wrong.run_call is None else wrong.run_call
+    place = f"call {number}, number {wrong.order} of thread {wrong.call.thread}"
+    yield f"{place}: {_element(wrong.call.element, run, 'alone')}"
+    if wrong.call.state is CallState.CHANGED:
+        yield "  when     it was equal when the call returned, and changed before the next call of its thread ended"
+    if wrong.first is not None:
+        yield from _first_lines(wrong.first, record)
+
+
+def _first_lines(first: FirstDifference, record: ThreadsRecord) -> Iterator[str]:
+    launch, names = first.launch, wording.join_truncated(first.names, 4)
+    head = f"  launch   {launch.id} {launch.kernel} "
+    match first.kind:
+        case DifferenceKind.WROTE:
+            yield f"{head}read the same values as alone, and wrote others to {names}"
+        case DifferenceKind.UNKNOWN:
+            yield f"{head}wrote other values to {names}; not all that it read is recorded"
+        case DifferenceKind.GIVEN:
+            yield f"{head}read other values in {names}, which no launch of this call had written"
+        case DifferenceKind.READ:
+            assert first.writer is not None
+            written = f"{first.writer.id} {first.writer.kernel} had written the same as alone"
+            yield f"{head}read other values in {names}; {written}"
+    yield from (f"  model    {line.place}  {line.text.strip()}" for line in launch.site.provenance.source[:1])
+    sharing = [beside for beside in first.beside if beside.shares]
+    for beside in sharing[:_MAX_BESIDE]:
+        yield f"  beside   {_beside(beside, record)} wrote {beside.shares} to the same memory meanwhile"
+    others = sorted(
+        (beside for beside in first.beside if not beside.shares), key=lambda one: one.launch.site.id != launch.site.id
+    )
+    if others:
+        listed = wording.join_truncated([_beside(beside, record) for beside in others], _MAX_BESIDE)
+        yield f"  beside   {listed} ran at the same time"
+    if not first.beside:
+        yield "  beside   no launch of another thread ran at the same time"
+
+
+def _beside(beside: Beside, record: ThreadsRecord) -> str:
+    thread = record.thread_number(beside.launch.thread)
+    return f"{beside.launch.id} {beside.launch.kernel} of thread {thread}"
+
+
+def _unknown_lines(run: RunDir) -> list[str]:
+    if run.level not in levels.WITH_HASHES:
+        return [f"  launch   not known: level {levels.written(run.level)} records no values; --level hash does"]
+    return ["  launch   not known: what was recorded of the launches of these calls is the same as alone"]
+
+
+def _element(element: OutputElement, run: RunDir, other: str) -> str:
+    variables = run.manifest.outputs
+    named = element.output < len(variables) and variables[element.output]
+    output = f"output {element.output} ({variables[element.output]})" if named else f"output {element.output}"
+    expected, actual = element.values
+    if not element.elements:
+        return f"{output} is {actual}, {other} {expected}"
+    index = f"[{', '.join(map(str, element.index))}]" if element.index else ""
+    different = f"{element.different} of {wording.pluralize(element.elements, 'element')} differ"
+    return f"{output}{index} is {actual}, {other} {expected}; {different}"

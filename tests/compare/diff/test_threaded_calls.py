@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aoti_debug.base.errors import UsageError
+from aoti_debug.compare.diff.threaded_calls import ThreadedCalls, ThreadsOptions, call_from_threads, recorded_by_default
+from aoti_debug.compare.diff.threads_text import fault_line, threads_lines
+from aoti_debug.runs.run.options import RunOptions
+from aoti_debug.runs.rundir.run_json import ExitKind
+from aoti_debug.runs.rundir.threads_json import WeightUpdates
+
+ACT = "native::act.default"
+
+
+@pytest.mark.parametrize(("fields", "option"), [({"threads": 1}, "--threads 1"), ({"runners": 0}, "--runners 0")])
+def test_wrong_numbers(fields: dict[str, int], option: str) -> None:
+    chosen: dict[str, Any] = {"run": RunOptions(Path("m.pt2")), "threads": 2, **fields}
+    with pytest.raises(UsageError, match=option):
+        call_from_threads(ThreadsOptions(**chosen))
+
+
+def called(package: Path, folder: Path, action: str, **fields: Any) -> ThreadedCalls:
+    """Calls the package from two threads, with an operator that acts so."""
+    options = RunOptions(package, out=folder, calls=4, environment={"NATIVE_OPS": action}, stall=5.0)
+    return call_from_threads(ThreadsOptions(run=recorded_by_default(options), threads=2, **fields))
+
+
+@pytest.mark.slow
+class TestCalls:
+    """Of a package with an operator of native_library.py between two kernels."""
+
+    def test_an_operator_with_shared_memory_is_named(self, native_package: Path, tmp_path: Path) -> None:
+        found = called(native_package, tmp_path, "share")
+        assert found.wrong
+        for wrong in found.wrong:
+            assert wrong.first is not None
+            assert wrong.first.launch.kernel == ACT
+            assert ACT in {beside.launch.kernel for beside in wrong.first.beside}
+        lines = threads_lines(found)
+        assert lines[0].startswith(f"DIFFERENT {len(found.wrong)} of 4 calls on 2 threads: not bit-equal")
+        assert f"  first    {ACT} differs first in {len(found.wrong)} of " in lines[1]
+        assert any(f"{ACT} read the same values as alone, and wrote others to" in line for line in lines)
+
+    @pytest.mark.parametrize("updates", WeightUpdates)
+    def test_a_clean_model(self, native_package: Path, tmp_path: Path, updates: WeightUpdates) -> None:
+        found = called(native_package, tmp_path, "", updates=updates, runners=1)
+        assert found.wrong == ()
+        assert found.record is not None
+        assert found.record.updates == (2 if updates is WeightUpdates.EQUAL else 0)
+        assert found.record.runners == 1
+        assert threads_lines(found)[0].startswith("EQUAL 4 calls on 2 threads: bit-equal to the same calls alone")
+
+    @pytest.mark.parametrize(
+        ("action", "state"), [("read", ExitKind.FAULT), ("check", ExitKind.FAULT), ("spin", ExitKind.TIMEOUT)]
+    )
+    def test_a_failure_under_threads(self, native_package: Path, tmp_path: Path, action: str, state: ExitKind) -> None:
+        found = called(native_package, tmp_path, f"meet and {action}")
+        assert found.alone.run.state is ExitKind.CLEAN
+        assert found.result.run.state is state
+        assert found.result.verdict is not None
+        assert {launch.kernel for launch in found.result.verdict.suspects} == {ACT}
+        assert "the model was called from 2 threads; the same 4 calls alone ended well" in fault_line(found)
+        assert threads_lines(found) == []
+
+    def test_a_failure_of_the_calls_alone(self, native_package: Path, tmp_path: Path) -> None:
+        found = called(native_package, tmp_path, "check")
+        assert found.together is None
+        assert fault_line(found) == "it was called from one thread: the calls alone fail already"

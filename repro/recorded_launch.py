@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from aoti_debug.base.abi import Phase, SaveStatus
+from aoti_debug.base.abi import Phase, SaveStatus, Variable
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.version import __version__
@@ -71,9 +71,14 @@ def fault_of(launch: Launch, verdict: Verdict | None) -> str:
     return "it never returned" if launch.status is LaunchStatus.OPEN else ""
 
 
-def again_hint(launch: Launch) -> str:
+def again_hint(run: RunDir, launch: Launch) -> str:
     """The way to save the tensors of a launch in a program that the tool does not start."""
-    return f"run the model again with AOTI_DEBUG_LEVEL=1 AOTI_DEBUG_LAUNCH={launch.id}"
+    from aoti_debug.runs.diagnosis import suggested_commands  # only an error needs it
+
+    variables = {Variable.LAUNCH.value: launch.id}
+    command = suggested_commands.run_again(run, level=1, environment=variables) if run.info.host == EMBEDDED else ()
+    again = command[0] if command else f"run the model again with AOTI_DEBUG_LEVEL=1 AOTI_DEBUG_LAUNCH={launch.id}"
+    return f"{again}, then aoti-debug repro"
 
 
 def require_inputs(run: RunDir, launch: Launch) -> None:
@@ -86,7 +91,7 @@ def require_inputs(run: RunDir, launch: Launch) -> None:
         raise RunDirError(
             f"{run.path.name} saved no tensors of launch {launch.id}, and the program that loaded the package passed "
             "its own inputs, which are not recorded",
-            hint=again_hint(launch),
+            hint=again_hint(run, launch),
         )
 
 

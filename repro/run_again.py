@@ -29,7 +29,7 @@ def run_again(run: RunDir, launch: Launch, *, trusted: bool, all_launches: bool 
     if run.package is None:
         raise RunDirError(
             f"{run.path.name} saved no tensors of launch {launch.id}, and does not say where its package is",
-            hint=again_hint(launch),
+            hint=again_hint(run, launch),
         )
     result = runner.run(
         RunOptions(

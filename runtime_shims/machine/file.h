@@ -41,6 +41,9 @@ int replace_file(const std::string& path, std::string_view text);
 // Makes a directory and the ones above it.
 int make_directories(const std::string& path);
 
+// The absolute path, without links; `path` itself where nothing is.
+std::string absolute(const std::string& path);
+
 // Whether the process may write a file of this size: one that is larger raises SIGXFSZ.
 bool file_size_allowed(uint64_t bytes);
 

@@ -1,9 +1,7 @@
 #include "run_directory.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -11,6 +9,7 @@
 
 #include <string_view>
 
+#include "loaded_from.h"
 #include "machine/file.h"
 #include "results_home.h"
 #include "text/number_text.h"
@@ -81,11 +80,6 @@ const char* phase_name(PhaseChoice phase) {
       break;
   }
   return "null";
-}
-
-std::string absolute(const std::string& path) {
-  char resolved[PATH_MAX];
-  return realpath(path.c_str(), resolved) != nullptr ? resolved : path;
 }
 
 }  // namespace
@@ -196,7 +190,8 @@ int RunDirectory::describe(const Config& config, const AotiDebugPackage& package
     run_json_ += '}';
   }
   if (config.guards) run_json_ += ", \"guards\": true, \"poison\": " + std::to_string(config.poison);
-  run_json_ += ", \"command\": " + command_line() + ", \"host\": \"embedded\", \"exit\": {\"kind\": \"";
+  run_json_ += ", \"command\": " + command_line() + loaded_from_json();
+  run_json_ += ", \"host\": \"embedded\", \"exit\": {\"kind\": \"";
   const int error = write_run_json("running");
   if (error != 0) path_ += "/run.json";
   return error;

@@ -29,7 +29,9 @@ def one_launch(runtime: Runtime) -> None:
 
 def test_embedded_run(load: Load, tmp_path: Path) -> None:
     base = tmp_path / "some where" / "runs"
-    runtime = load(RUN=None, DIR=base, FILTER="k*,!*_1", PHASE="after", PRINT="none")
+    package = tmp_path / 'a "b".pt2'
+    with package.open("w"), package.open(), (tmp_path / "pt2").open("w"):
+        runtime = load(RUN=None, DIR=base, FILTER="k*,!*_1", PHASE="after", PRINT="none")
     one_launch(runtime)
     (folder,) = [path for path in base.iterdir() if not path.is_symlink()]
     assert re.fullmatch(rf"\d{{8}}-\d{{6}}-{os.getpid()}", folder.name)
@@ -49,6 +51,7 @@ def test_embedded_run(load: Load, tmp_path: Path) -> None:
         "phase": "after",
         "device": "cpu",
         "command": [os.fsdecode(word) for word in Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]],
+        "loaded_from": {"library": os.path.realpath(runtime.lib._name), "packages": [str(package)]},
         "host": "embedded",
         "exit": {"kind": "running", "detail": None},
     }

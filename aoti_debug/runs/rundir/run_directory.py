@@ -117,7 +117,7 @@ class RunDir:
         """The package that was run, or why it was not found."""
         from aoti_debug.runs.rundir import run_package  # reads archives; a run is opened without it
 
-        return run_package.find(self.path / PACKAGE, self.manifest)
+        return run_package.find(self.path / PACKAGE, self.manifest, self.info.loaded_from)
 
     @property
     def required_package(self) -> Path:

@@ -87,6 +87,19 @@ class RankInfo:
     machine: str
 
 
+@dataclass(frozen=True)
+class LoadedFrom:
+    """The place of a package, as another program showed it when it loaded the package's library.
+
+    Attributes:
+        library: the path of the library, mostly one that torch had unpacked; "" if it is not known.
+        packages: the .pt2 files that the program had open then, or that its command line names.
+    """
+
+    library: str
+    packages: tuple[str, ...] = ()
+
+
 class CallPurpose(str, Enum):
     """The purpose of calls of the model, of a profile."""
 
@@ -141,6 +154,7 @@ class RunInfo:
     guards: bool = False  # zones of known bytes around buffers
     poison: int | None = None  # the byte that buffers were filled with
     rank: RankInfo | None = None  # None: it is not one of many
+    loaded_from: LoadedFrom | None = None  # by another program; None: not known, or no other program
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds by phase, in order; {}: not known
     format: int = FORMAT
 

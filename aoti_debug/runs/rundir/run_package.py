@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from aoti_debug.base import wording
@@ -18,8 +18,10 @@ from aoti_debug.base.frozen import dataclass
 from aoti_debug.package.manifest import MEMBER, Manifest
 from aoti_debug.package.pt2 import archive, package_places
 from aoti_debug.package.pt2.archive import ArtifactKind
+from aoti_debug.runs.rundir.run_json import LoadedFrom
 
 _FOLDERS = 4  # above the run, where its package may lie
+_UNPACKED = 5  # above a library: those of an unpacked package, and the one that it lies in
 
 
 @dataclass(frozen=True)
@@ -35,16 +37,17 @@ class FoundPackage:
     problem: str = ""
 
 
-def find(link: Path, manifest: Manifest) -> FoundPackage:
+def find(link: Path, manifest: Manifest, loaded_from: LoadedFrom | None = None) -> FoundPackage:
     """Finds the package of a run.
 
     Where the link leads is taken as it is. Otherwise a package must have the same manifest: at the path that the link
-    names, seen from a folder above the run; where it was built on this account; or the only one in the run, the three
-    folders above it and the current one.
+    names, seen from a folder above the run; where another program seems to have loaded it from; where it was built on
+    this account; or the only one in the run, the three folders above it, the current one and those above the library.
 
     Args:
         link: in the directory of the run.
         manifest: of the run.
+        loaded_from: what another program has shown of its place.
     """
     if link.exists():
         return FoundPackage(link.resolve())
@@ -52,15 +55,20 @@ def find(link: Path, manifest: Manifest) -> FoundPackage:
     target = Path(os.readlink(link)) if link.is_symlink() else None
     named = () if target is None else _named(run, target.parts)
     built = package_places.find(manifest.sha256)
-    candidates = (*named, *(() if built is None else (built,)))
+    loaded = loaded_from or LoadedFrom("")
+    shown = [path for path in map(Path, loaded.packages) if _is_same(path, manifest.sha256)]
+    candidates = (*named, *_if_one(shown), *(() if built is None or shown else (built,)))
     package = next((path for path in candidates if _is_same(path, manifest.sha256)), None)
     if package is not None:
         return FoundPackage(package.resolve())
-    folders = tuple(dict.fromkeys((run, *run.parents[:3], Path.cwd())))
-    found = [path for path in _packages(folders) if _is_same(path, manifest.sha256)]
-    if len({_content(path) for path in found}) == 1:
-        return FoundPackage(found[0])
-    why = f"{target} does not exist" if target is not None else "the program that loaded it did not record its path"
+    unpacked = Path(loaded.library).parents[:_UNPACKED] if loaded.library else ()
+    folders = tuple(dict.fromkeys((run, *run.parents[:3], Path.cwd(), *unpacked)))
+    found = [*shown, *(path for path in _packages(folders) if _is_same(path, manifest.sha256))]
+    if one := _if_one(found):
+        return FoundPackage(one[0])
+    why = f"{target} does not exist" if target is not None else "the program that loaded it did not show where it lies"
+    if loaded.packages and not shown:
+        why = f"it is none of those that the program which loaded it had open or names: {', '.join(loaded.packages)}"
     if found:
         names = wording.comma_separated(str(path) for path in found)
         return FoundPackage(None, f"{why}, and these have its manifest, but not all the same content: {names}")
@@ -106,6 +114,11 @@ def _is_same(path: Path, manifest_sha256: str) -> bool:
         )
     except (ArtifactError, OSError):  # what cannot be read is not the package
         return False
+
+
+def _if_one(found: Sequence[Path]) -> Sequence[Path]:
+    """Packages, if all have the same content."""
+    return found if len({_content(path) for path in found}) == 1 else ()
 
 
 def _content(path: Path) -> frozenset[tuple[str, int, int]]:

@@ -14,7 +14,7 @@ from aoti_debug.package import manifest as manifests
 from aoti_debug.package.pt2 import package_places
 from aoti_debug.runs.rundir import run_directory as run_directories
 from aoti_debug.runs.rundir.run_directory import open_run
-from aoti_debug.runs.rundir.run_json import EMBEDDED
+from aoti_debug.runs.rundir.run_json import EMBEDDED, LoadedFrom
 from tests import archives
 from tests.factories import arg, make_manifest, run_directory, site
 
@@ -82,10 +82,37 @@ def test_a_run_of_another_program_finds_the_package_beside_it(
     (tmp_path / "away").mkdir()
     monkeypatch.chdir(tmp_path / "away")
     run = run_in(tmp_path, host=EMBEDDED)
-    assert "the program that loaded it did not record its path" in problem_of(run)
+    assert "the program that loaded it did not show where it lies" in problem_of(run)
     package = package_of(run, tmp_path / place.format(run=run.name))
     archives.write(tmp_path / "a.pt2", archives.PROGRAM)
     (tmp_path / "b.pt2").write_text("no archive")
+    assert open_run(run).required_package == package
+
+
+def test_a_run_of_another_program_finds_the_package_that_it_had_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    a, b, other = (tmp_path / "models" / f"{name}.pt2" for name in ("a", "b", "other"))
+    run = run_in(tmp_path, host=EMBEDDED, loaded_from=LoadedFrom("/tmp/x/m.so", (str(other), str(a), str(b))))
+    archives.write(package_of(run, other), archives.PROGRAM)
+    problem = problem_of(run)
+    assert f"it is none of those that the program which loaded it had open or names: {other}, {a}, {b}" in problem
+    package_of(run, a)
+    assert open_run(run).required_package == a
+    package_of(run, b, b"other weights")
+    assert f"not all the same content: {a}, {b}" in problem_of(run)
+
+
+@pytest.mark.parametrize("place", ["x/model.so", "m/data/aotinductor/model/x.so"])
+def test_a_run_of_another_program_finds_the_package_above_its_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (tmp_path / "away").mkdir()
+    monkeypatch.chdir(tmp_path / "away")
+    run = run_in(tmp_path / "server", host=EMBEDDED, loaded_from=LoadedFrom(str(tmp_path / "models" / place)))
+    package = package_of(run, tmp_path / "models" / "m.pt2")
     assert open_run(run).required_package == package
 
 

@@ -77,7 +77,7 @@ def test_a_program_that_passed_its_own_inputs(base: Path, capsys: pytest.Capture
     assert main.run(["repro", "0.0"]) == 6
     error, hint = capsys.readouterr().err.splitlines()[-2:]
     assert error.endswith("the program that loaded the package passed its own inputs, which are not recorded")
-    assert hint == "hint: run the model again with AOTI_DEBUG_LEVEL=1 AOTI_DEBUG_LAUNCH=0.0"
+    assert hint == "hint: AOTI_DEBUG_LAUNCH=0.0 AOTI_DEBUG_LEVEL=1 aoti-debug run m.pt2, then aoti-debug repro"
 
 
 def test_a_launch_that_is_not_there(base: Path, capsys: pytest.CaptureFixture[str]) -> None:

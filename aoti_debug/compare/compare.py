@@ -359,6 +359,7 @@ class _Session:
             calls=calls,
             user_code=self._options.user_code,
             outputs=self._folder / _OUTPUTS,
+            built_from=self._options.model.name if self._options.model.is_file() else "",
         )
 
     def _repro(self, run: RunDir, launch: Launch) -> str:

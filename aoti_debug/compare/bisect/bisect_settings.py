@@ -15,7 +15,7 @@ from typing import Any
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.files import json_data
+from aoti_debug.base.machine.files import json_data, stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare.bisect import build_changes
@@ -29,6 +29,7 @@ from aoti_debug.instrument.frontend.protocol.messages import Applied
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.pt2.archive import ArtifactKind
 from aoti_debug.runs.run.options import ModelCalls
+from aoti_debug.runs.rundir import recorded_runs
 
 FORMAT = 2
 NAME = "bisect.json"
@@ -209,7 +210,11 @@ def bisect_settings(options: SettingsOptions, listener: StepListener | None = No
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make {folder}: {error.strerror}", hint="--out DIR") from error
-    return _Settings(options, folder, BuildTrials(folder, key, options.inductor_configs), Steps(listener)).bisect()
+    trials = BuildTrials(folder, key, options.inductor_configs)
+    result = _Settings(options, folder, trials, Steps(listener)).bisect()
+    if recorded_runs.find(folder) is not None:
+        stamped_directories.link_latest(folder)
+    return result
 
 
 def key_of(options: SettingsOptions) -> str:

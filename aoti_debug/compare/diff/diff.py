@@ -115,6 +115,7 @@ class _Recorder:
                     calls=self._calls,
                     user_code=self._options.user_code,
                     environment={"AOTI_DEBUG_PRINT": "none"},
+                    built_from=model.name,
                 ),
                 Observer(),
             )

@@ -126,6 +126,7 @@ def run_info(manifest: Manifest, options: RunOptions) -> RunInfo:
         poison=poison,
         guards=poison is not None,
         rank=_rank_info(options.rank),
+        built_from=options.built_from,
     )
 
 

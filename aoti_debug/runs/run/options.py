@@ -65,6 +65,7 @@ class RunOptions:
         outputs: a folder for what the last call of the model returns, a tensor file each; None to drop it.
         weights: a file that torch.save has written: tensors that take the place of weights and buffers, by their names.
         memory: keep the counters of memory around each call.
+        built_from: the file name of the model that a command has built the package from; "" if it was given.
         device_times: on a GPU, keep what its profiler records of the calls, or of replays of a CUDA graph.
         threads: the threads that make the calls; None for the one of the process.
         shown: what is printed of launches; NOTHING also if the environment asks for more.
@@ -101,6 +102,7 @@ class RunOptions:
     outputs: Path | None = None
     weights: Path | None = None
     memory: bool = False
+    built_from: str = ""
     device_times: DeviceTimes | None = None
     threads: ThreadPlan | None = None
     shown: Shown = Shown.ALL
@@ -125,10 +127,16 @@ class ModelCalls:
     calls: int = 1
     user_code: UserCode = UserCode()
 
-    def recorded(self, package: Path, out: Path) -> RunOptions:
-        """The options of a run with these calls that records every launch, whatever the environment and package say."""
+    def recorded(self, package: Path, out: Path, built_from: str = "") -> RunOptions:
+        """The options of a run with these calls that records every launch, whatever the environment and package say.
+
+        Args:
+            built_from: as of RunOptions.
+        """
         everything = recording_everything(package, out)
-        return replace(everything, inputs=self.inputs, calls=self.calls, user_code=self.user_code)
+        return replace(
+            everything, inputs=self.inputs, calls=self.calls, user_code=self.user_code, built_from=built_from
+        )
 
 
 def recording_everything(package: Path, out: Path) -> RunOptions:

@@ -1,13 +1,14 @@
 """Finds runs by path or name, and the newest that a command has recorded, those of triages and others among them.
 
 A run lies in the folder of the runs, or in the directory of what needed it: a triage, a comparison, a replay, a
-profile, a diff, a bisection of packages, or a graph of torch.compile.
+profile, a diff, a bisection, or a graph of torch.compile.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from aoti_debug.runs.rundir import ranks_directory, run_json
 TRIAGE = "triage.json"
 _MARKERS = (run_json.NAME, ranks_directory.NAME)
 _INNER = ("runs", "new/runs", "b")  # the folder of the runs of a triage and others; of a profile; of a diff
+_COMPARES = ResultKind.COMPARES.value  # the folder of the comparisons of a bisection of settings
+SETTINGS = re.compile(r"settings-[0-9a-f]{12}")  # the directory of such a bisection
 GRAPHS = "graph[0-9]*"  # the folders of the packages that torch.compile has called
 _KINDS = (
     ResultKind.RUNS,
@@ -130,6 +133,9 @@ def _recorded(path: Path) -> FoundRun | None:
             inner = _newest_run(path / folder)
             if inner is not None:
                 return FoundRun(path.resolve(), inner)
+        if SETTINGS.fullmatch(path.resolve().name):
+            compared = _newest_in(path / _COMPARES)
+            return None if compared is None else FoundRun(path.resolve(), compared.run)
         graphs = (FoundRun(path.resolve(), run) for folder in path.glob(GRAPHS) if (run := _newest_run(folder)))
         return max(graphs, key=lambda found: found.written, default=None)
     return None
@@ -163,11 +169,15 @@ def _directories(base: Path) -> list[Path]:
     with contextlib.suppress(OSError, ValueError):  # no directory, or a null character
         found = (path for path in base.iterdir() if not path.is_symlink())
         is_ours = (
-            (path, stamped_directories.is_stamp(path.name) or any(stamped_directories.has(path, m) for m in markers))
+            (path, _is_named_as_ours(path.name) or any(stamped_directories.has(path, m) for m in markers))
             for path in found
         )
         return sorted(path for path, ours in is_ours if ours)
     return []
+
+
+def _is_named_as_ours(name: str) -> bool:
+    return stamped_directories.is_stamp(name) or SETTINGS.fullmatch(name) is not None
 
 
 def _newest_run(base: Path) -> Path | None:

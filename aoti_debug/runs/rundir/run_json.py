@@ -155,8 +155,14 @@ class RunInfo:
     poison: int | None = None  # the byte that buffers were filled with
     rank: RankInfo | None = None  # None: it is not one of many
     loaded_from: LoadedFrom | None = None  # by another program; None: not known, or no other program
+    built_from: str = ""  # the file name of the model that a command has built the package from; "": it was given
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds by phase, in order; {}: not known
     format: int = FORMAT
+
+    @property
+    def model(self) -> str:
+        """The file name of the model, as far as it is known; "" if it is not."""
+        return self.built_from or model_of(self.command)
 
     @property
     def all_calls(self) -> int:

@@ -21,7 +21,7 @@ from aoti_debug.instrument.builder.build import BuildOptions, instrumented
 from aoti_debug.runs.run import runner
 from aoti_debug.runs.run.options import ModelCalls
 from aoti_debug.runs.run.supervise import Observer
-from aoti_debug.runs.rundir import memory_file, run_directory, run_json
+from aoti_debug.runs.rundir import memory_file, run_directory
 from aoti_debug.runs.rundir.memory_file import MeasuredMemory
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.views.memory import storage_timeline
@@ -80,7 +80,7 @@ def memory(options: MemoryOptions, listener: StepListener | None = None) -> RunM
     if not run.launches:
         raise RunDirError(f"run {run.path.name} has no launch", hint="aoti-debug show says how it ended")
     measured = memory_file.read(run.path)
-    model = options.what.name if is_model else run_json.model_of(run.info.command)
+    model = options.what.name if is_model else run.info.model
     return RunMemory(run, run_memory(run, measured), measured, model)
 
 
@@ -89,7 +89,7 @@ def _recorded(options: MemoryOptions, steps: Steps) -> RunDir:
         package = _built(options, folder, steps)
         with steps.step("run") as note:
             chosen = replace(
-                options.recorded(package, folder / "runs"),
+                options.recorded(package, folder / "runs", options.what.name),
                 level=Level.NAMES,
                 environment={"AOTI_DEBUG_PRINT": "none"},
                 memory=True,

@@ -77,7 +77,7 @@ def run_options(model: Path, options: ProfileOptions, folder: Path, name: str, s
         ArtifactError, ToolchainError, UsageError: it cannot be built, or is not trusted.
     """
     given = replace(
-        options.recorded(model, folder / name / "runs"),
+        options.recorded(model, folder / name / "runs", model.name),
         level=3,
         crumb_every=_CRUMB_EVERY,
         device_times=DeviceTimes(WARM_UP, options.cuda_graph),

@@ -22,7 +22,6 @@ from aoti_debug.compare.diff.text import OUTCOMES, explanation_text
 from aoti_debug.compare.protocol.measurement import ErrorSpread
 from aoti_debug.package.manifest import Site
 from aoti_debug.package.recording.values import unravel
-from aoti_debug.runs.rundir import run_json
 from aoti_debug.runs.rundir.formats.stored_tensor import open_tensor
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.timeline import Launch
@@ -278,7 +277,7 @@ def _calls(run: RunDir) -> str:
 
 
 def _model(run: RunDir) -> str:
-    return run_json.model_of(run.info.command)
+    return run.info.model
 
 
 _FACTS = {

@@ -12,7 +12,6 @@ from aoti_debug.runs.ranks import text
 from aoti_debug.runs.ranks.document import document
 from aoti_debug.runs.ranks.ranks_analysis import RanksAnalysis
 from aoti_debug.runs.ranks.ranks_run import RankRun
-from aoti_debug.runs.rundir import run_json
 from aoti_debug.triage.results.triage_directory import TriageDir
 from aoti_debug.views.report.document import document_of
 from aoti_debug.views.report.page import PageParts, page, render
@@ -53,7 +52,7 @@ def ranks_page(analysis: RanksAnalysis, page: Path) -> str:
 
 
 def _model(rank: RankRun) -> str:
-    return "" if rank.diagnosed is None else run_json.model_of(rank.diagnosed.run.info.command)
+    return "" if rank.diagnosed is None else rank.diagnosed.run.info.model
 
 
 def _link(rank: RankRun, page: Path) -> str:

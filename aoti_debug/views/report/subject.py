@@ -62,8 +62,8 @@ class ReportSubject:
 
     @property
     def model(self) -> str:
-        """The file name of the model, as far as the command line names one; else ""."""
-        return run_json.model_of(self.command)
+        """The file name of the model, as far as the command line or the run names one; else ""."""
+        return run_json.model_of(self.command) or ("" if self.run is None else self.run.info.built_from)
 
     @property
     def report(self) -> Path:

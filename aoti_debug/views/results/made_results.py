@@ -29,7 +29,7 @@ from aoti_debug.runs.rundir.run_json import ExitKind
 from aoti_debug.triage.results import triage_directory
 
 _DAY = 86400.0  # seconds
-_KEYED = {ResultKind.BISECTS: re.compile(r"settings-[0-9a-f]{12}"), ResultKind.MINIFIED: re.compile(r"[0-9a-f]{12}")}
+_KEYED = {ResultKind.BISECTS: recorded_runs.SETTINGS, ResultKind.MINIFIED: re.compile(r"[0-9a-f]{12}")}
 _BUNDLE = re.compile(r"(?:run|triage)_.+\.zip")
 _RECORDS = (run_json.NAME, ranks_directory.NAME, triage_directory.NAME)
 
@@ -164,7 +164,7 @@ def _shown(path: Path) -> ResultSummary:
     return ResultSummary(
         "no fault" if ended is ExitKind.CLEAN else ended.value,  # its values are not read here
         wording.first_line(info.exit.detail) if ended.is_failure else "",
-        run_json.model_of(info.command),
+        info.model,
         Tone.BAD if ended.is_failure else None,
         can_be_compared=True,
     )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from aoti_debug.base.machine.files import atomic_write
-from aoti_debug.runs.rundir import run_json
 from aoti_debug.runs.rundir.run_directory import RunDir
 from aoti_debug.runs.rundir.summaries import CallSample, Series, Summaries
 from aoti_debug.views.report.page import PageParts, render
@@ -48,7 +47,7 @@ def page_text(run: RunDir, summaries: Summaries, series: Sequence[Series]) -> st
     }
     values = {
         "name": run.path.name,
-        "model": run_json.model_of(run.info.command),
+        "model": run.info.model,
         "facts": heading(summaries, len(series)),
         "drifting": [(one, changes) for one, changes in ordered if changes][:MAX_TENSORS],
         "hidden": len(ordered) - len(shown),

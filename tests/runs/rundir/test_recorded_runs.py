@@ -69,6 +69,20 @@ def test_the_runs_of_other_commands_are_found(home: Path, folder: str) -> None:
     assert f"{folder.partition('/')[0]}/{SECOND}" in recorded_runs.names()
 
 
+def test_the_run_of_a_bisection_of_settings_is_that_of_its_newest_comparison(home: Path) -> None:
+    a_run(home / "runs", written=5)
+    folder = home / "bisects" / "settings-0123456789ab"
+    a_run(folder / "compares" / FIRST / "runs", written=8)
+    path = a_run(folder / "compares" / SECOND / "runs", written=6)
+    assert run_directory.find() == run_directory.find(f"bisects/{folder.name}") == path
+    assert f"bisects/{folder.name}" in recorded_runs.names()
+    found = recorded_runs.newest()
+    assert found is not None
+    assert found.directory == folder
+    (folder / "compares").rename(home / "bisects" / "compares")
+    assert run_directory.find() == home / "runs" / FIRST
+
+
 @pytest.mark.parametrize(
     "name", [f"triages/{SECOND}", SECOND, f"{HOME}/triages/{SECOND}", "triages/latest", f"{HOME}/triages"]
 )

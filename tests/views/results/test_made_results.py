@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.machine.files import results_home, stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.runs.rundir import run_directory
+from aoti_debug.runs.rundir import run_directory, run_json
 from aoti_debug.runs.rundir.run_json import Exit, ExitKind
 from aoti_debug.views.results.made_results import Unwanted, delete, made_results, unwanted
 from tests import factories
@@ -69,6 +70,13 @@ def test_each_kind_is_listed_and_described() -> None:
     assert found[f"triages/{made.name}"].description.endswith("(m.pt2)")
     assert found[f"runs/{run.name}"].bytes > 4096
     assert abs(found[f"runs/{run.name}"].made - (time.time() - 2 * 86400)) < 60
+
+
+def test_a_run_of_a_package_that_a_command_has_built_has_the_name_of_the_model() -> None:
+    run = a_run(1, HOME / "memory" / stamp(1) / "runs")
+    run_json.write(replace(run_json.read(run), command=("aoti-debug", "run", "p/package.pt2"), built_from="m.pt2"), run)
+    (result,) = made_results()
+    assert (result.description, result.summary.model) == ("no fault (m.pt2)", "m.pt2")
 
 
 def test_compiled_graphs_and_bundles_are_listed() -> None:

@@ -7,9 +7,11 @@ launch cannot be replayed ("" if it can), and `script(launch, manifest, argument
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Protocol
 
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.package.launch_traits import traits_of
 from aoti_debug.package.manifest import Kind, Manifest, Provenance
 from aoti_debug.repro import aten, cpp, proxy, triton
@@ -56,6 +58,8 @@ def generate(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArgumen
         UsageError: launches of this kind cannot be replayed, or this one cannot.
     """
     script = kind_of(launch, manifest).script(launch, manifest, arguments)
+    if settings := _settings(launch):
+        script = replace(script, source="\n\n".join(filter(None, ["\n".join(settings), script.source])))
     header = list(_header(launch, script))
     title = f"{launch.id} {launch.site.kernel}"
     return {
@@ -63,6 +67,15 @@ def generate(launch: RecordedLaunch, manifest: Manifest, arguments: ReproArgumen
         "README": "\n".join([*header, "", *_manual(launch, script)]) + "\n",
         **script.files,
     }
+
+
+def _settings(launch: RecordedLaunch) -> list[str]:
+    """Statements that make torch compute as it did in the run; of a generated kernel, only denormals depend on them."""
+    chosen = launch.run.torch_settings or {}
+    if traits_of(launch.site.kind).replay not in ("aten", "proxy"):
+        chosen = {name: value for name, value in chosen.items() if name == torch_settings.DENORMALS}
+    lines = torch_settings.statements(chosen)
+    return ["# Settings of torch that the process of the run had.", *lines] if lines else []
 
 
 _EXECUTED = {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from aoti_debug.base.abi import Phase, SaveStatus, Variable
 from aoti_debug.base.errors import ArtifactError, RunDirError, UsageError
@@ -154,6 +155,7 @@ class RecordedRun:
     Attributes:
         started: ISO 8601.
         tool_version: of the aoti-debug that writes the repro.
+        torch_settings: as RunInfo has them.
     """
 
     path: Path
@@ -161,6 +163,7 @@ class RecordedRun:
     torch_version: str
     device: str
     tool_version: str
+    torch_settings: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,9 @@ def recorded_launch(run: RunDir, launch: Launch, fault: str) -> RecordedLaunch:
         fault: what this launch ended in; "" if it ended well.
     """
     torch_version = run.info.torch_version or run.manifest.torch_version
-    where = RecordedRun(run.path, run.info.started, torch_version, run.manifest.device, __version__)
+    where = RecordedRun(
+        run.path, run.info.started, torch_version, run.manifest.device, __version__, run.info.torch_settings
+    )
     started = launch.status is not LaunchStatus.NOT_STARTED
     slots = tuple(_slot(run, argument, started=started) for argument in launch.args)
     binary, no_binary = _binary(run, launch)

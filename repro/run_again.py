@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aoti_debug.base.errors import RunDirError
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.repro.recorded_launch import again_hint
 from aoti_debug.runs.diagnosis.diagnosed_run import DiagnosedRun
@@ -42,6 +43,7 @@ def run_again(run: RunDir, launch: Launch, *, trusted: bool, all_launches: bool 
             calls=max(run.info.calls, launch.key.call + 1),
             timeout=HANG_SECONDS if run.state is ExitKind.TIMEOUT else None,
             user_code=UserCode(trusted=trusted).after(run.info.imports, run.info.libraries),
+            environment=torch_settings.environment(run.info.torch_settings),
             launch=None if all_launches else launch.id,
         )
     )

@@ -19,9 +19,11 @@ from typing import Any
 from aoti_debug.base import wording
 from aoti_debug.base.errors import AotiDebugError, ArtifactError, UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.files import stamped_directories
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.fork_server import python_process
+from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.steps import StepListener, Steps
 from aoti_debug.compare import stored_comparison
 from aoti_debug.compare.compare_run import Scope, compare_run, exported_of, has_reference
@@ -275,7 +277,8 @@ class _Session:
         if program is None:
             return comparison
         building, running = replace(self._building(), program=program), self._running(run.inputs, run.info.calls)
-        return with_setting(comparison, building, running, folder / EXPORTED_EAGER, folder, self._steps)
+        with changed_environment(torch_settings.environment(run.info.torch_settings)):
+            return with_setting(comparison, building, running, folder / EXPORTED_EAGER, folder, self._steps)
 
     def _run(self) -> RunDir:
         """The run to compare, with the tensors of all launches."""
@@ -341,7 +344,8 @@ class _Session:
         run.require_repeatable()
         options = self._options
         recorded = None if options.random_inputs is not None else run.inputs
-        return self._record(run.required_package, options.inputs or recorded, run.info.calls)
+        with changed_environment(torch_settings.environment(run.info.torch_settings)):
+            return self._record(run.required_package, options.inputs or recorded, run.info.calls)
 
     def _record(self, package: Path, inputs: Path | None, calls: int) -> RunDir:
         with self._steps.step("run, level 1") as note:

@@ -242,6 +242,7 @@ def request_for(run: RunDir, package: Path, scope: Scope, regions: tuple[Region,
         imports=code.imports,
         libraries=tuple(map(str, code.libraries)),
         exported=str(scope.exported or ""),
+        torch_settings=run.info.torch_settings,
         inputs=str(run.inputs or ""),
     )
 

@@ -208,6 +208,28 @@ def test_the_readme_has_the_command_and_the_exit_codes(tmp_path: Path, golden: C
     golden(TEXTS / "README.txt", texts(tmp_path, addmm)["README"])
 
 
+SETTINGS = {"float32_matmul_precision": "high", "flush_denormal": True, "x = 1": 1}
+
+
+@pytest.mark.parametrize(
+    ("case", "statements"),
+    [
+        (addmm, ["torch.set_float32_matmul_precision('high')", "torch.set_flush_denormal(True)"]),
+        (behind_proxy, ["torch.set_float32_matmul_precision('high')", "torch.set_flush_denormal(True)"]),
+        (kernel, ["torch.set_flush_denormal(True)"]),
+    ],
+)
+def test_settings_of_torch_are_those_of_the_run(
+    tmp_path: Path, case: Callable[[LaunchBuilder], LaunchBuilder], statements: list[str]
+) -> None:
+    launch = settled(case(LaunchBuilder(tmp_path, "", Kind.CPP)).build())
+    launch = replace(launch, run=replace(launch.run, torch_settings=SETTINGS))
+    known = manifest(KERNEL, operators=(*registered(launch.site.op), SCALED))
+    text = str(generate(launch, known, arguments_of(launch))["repro.py"])
+    about = "\n# Settings of torch that the process of the run had.\n"
+    assert text.partition(about)[2].partition("\n\n")[0].splitlines() == statements
+
+
 def test_recorded_text_cannot_become_code(tmp_path: Path) -> None:
     launch = settled(addmm(LaunchBuilder(tmp_path, "", Kind.CPP)).build())
     frame = replace(launch.site.provenance.source[0], text='x = 1\nimport os\r"""\\', file="/a\n/b.py")

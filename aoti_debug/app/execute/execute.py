@@ -206,7 +206,7 @@ def _called_packages(path: Path, info: RunInfo, report: Report) -> tuple[CalledP
     """Writes down how the runs of the processes ended; the first of them is that in the directory."""
     ended = [_finished(path, info, report)]
     for folder in _inner_runs(path):
-        inner = run_json.read(folder)
+        inner = _with_settings(run_json.read(folder), path)
         ended.append(
             _finished(folder, inner, report) if inner.pid == info.pid else _finished_child(folder, inner, path)
         )
@@ -282,11 +282,23 @@ def _finished_child(folder: Path, info: RunInfo, path: Path) -> DiagnosedRun:
         path: the run directory of the script.
     """
     report = Report(Stopwatch("read"), stage=RunStage.CALL, error=_kept_error(error_file(path, info.pid)))
+    info = _with_settings(info, path)
     if report.error is not None:
         return runner.finish(folder, replace(info, exit=runner.exit_of(report)))
     breadcrumbs.preserve(folder)
     crash_stacks.preserve(folder)
+    if info.torch_settings is not None:
+        run_json.write(info, folder)
     return DiagnosedRun(run_directory.open_run(folder))
+
+
+def _with_settings(info: RunInfo, path: Path) -> RunInfo:
+    """A run with the settings of torch that its process had, if they are known.
+
+    Args:
+        path: the run directory of the script.
+    """
+    return replace(info, torch_settings=kept_inputs.kept_settings(path, info.pid))
 
 
 def _moved_first(path: Path, failed: FailedCall) -> FailedCall:
@@ -308,11 +320,12 @@ def _finished(path: Path, info: RunInfo, report: Report) -> DiagnosedRun:
     process = info.pid if opened.journal is None else opened.journal.header.pid
     if process != info.pid:  # one that the script had started was the first to call a package
         report = replace(report, error=_kept_error(error_file(path, process)), returncode=0)
+    settings = _with_settings(replace(info, pid=process), path).torch_settings or info.torch_settings
     ended = _exit(report)
     is_open = any(launch.status is LaunchStatus.OPEN for launch in opened.launches)
     if report.returncode > 0 and is_open:
         ended = replace(runner.exit_of(report), unix_time=report.unix_time)
-    return runner.finish(path, replace(info, device=opened.manifest.device, exit=ended))
+    return runner.finish(path, replace(info, device=opened.manifest.device, exit=ended, torch_settings=settings))
 
 
 def _swap(path: Path, inner: Path) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aoti_debug.app.execute.kept_weights import GivenWeights
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.files import json_data
 
 if TYPE_CHECKING:
@@ -157,6 +158,11 @@ def kept_calls(run: Path, process: int, package: str, order: int) -> list[KeptCa
     return found
 
 
+def kept_settings(run: Path, process: int) -> dict[str, Any] | None:
+    """The settings of torch that a process had when it first called a model; None if they are not known."""
+    return torch_settings.kept(run / FOLDER, process)
+
+
 def delete(run: Path) -> None:
     """Deletes the inputs that were kept in a run directory, which may be one of another run then."""
     shutil.rmtree(run / FOLDER, ignore_errors=True)
@@ -210,6 +216,8 @@ class KeptInputs(PackageUse):
         if self._process != os.getpid():
             self._start()
         number = next(self._numbers)
+        if number == 0:
+            torch_settings.keep(self._run / FOLDER)
         file = None if self._is_ended or _is_captured(inputs) else self._kept(number, inputs)
         began = time.perf_counter()
         try:

@@ -14,6 +14,8 @@ from aoti_debug.app.execute.execute import ExecutedScript, execute
 from aoti_debug.app.execute.failed_call import FailedCall
 from aoti_debug.base import wording
 from aoti_debug.base.errors import TargetError
+from aoti_debug.base.machine import torch_settings
+from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.machine.steps import Step, StepListener
 from aoti_debug.runs.diagnosis.findings import CLEAN, INCOMPLETE, Finding
 from aoti_debug.runs.diagnosis.run_findings import finding_of
@@ -86,7 +88,8 @@ def triage_failed_call(
     Raises:
         UsageError, ArtifactError, ToolchainError, TargetError: as of `triage`.
     """
-    found = triage(replace(options, model=failed.package, inputs=failed.inputs), listener, command=command)
+    with changed_environment(torch_settings.environment(failed.run.info.torch_settings)):
+        found = triage(replace(options, model=failed.package, inputs=failed.inputs), listener, command=command)
     _complete_repro(found.finding, failed.package.parent)
     finding = _with_what_was_seen(found.finding, failed, verdict)
     run = found.record.run if finding == found.finding else str(failed.run.path)

@@ -12,7 +12,7 @@ from aoti_debug.app.python.model_files import GivenModel
 from aoti_debug.app.torch_compile.cached_build import PROGRAM
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine.processes.child_process import changed_environment
+from aoti_debug.base.machine.processes.child_process import changed_environment, sharing_torch_settings
 from aoti_debug.package.inputs.input_files import Inputs
 from aoti_debug.package.pt2 import archive
 from aoti_debug.package.recording import levels
@@ -107,7 +107,10 @@ def debug(
     folder = model_files.new_folder(None if out is None else Path(out))
     package = model_files.write_package(call, exported, folder)
     inputs_file = model_files.write_inputs(call, folder.path)
-    result = runner.run(RunOptions(package, level=chosen, inputs=inputs_file, filters=tuple(filters), out=folder.path))
+    with sharing_torch_settings():
+        result = runner.run(
+            RunOptions(package, level=chosen, inputs=inputs_file, filters=tuple(filters), out=folder.path)
+        )
     outputs = _outputs(package, exported, call.inputs) if _is_clean(result) else None
     program = folder.path / PROGRAM
     return DebuggedModel(outputs, result.run, result.verdict, package, program if program.is_file() else None)

@@ -15,7 +15,7 @@ from aoti_debug.app.torch_compile.cached_build import PACKAGE
 from aoti_debug.base.errors import EXIT_FINDING, UsageError
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.files.results_home import ResultKind
-from aoti_debug.base.machine.processes.child_process import sharing_search_path
+from aoti_debug.base.machine.processes.child_process import sharing_search_path, sharing_torch_settings
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
 from aoti_debug.compare.compare import CompareOptions
@@ -121,7 +121,7 @@ def triage(
         user_code=UserCode(tuple(imports), (), trusted),
     )
     command = files.words("triage")
-    with sharing_search_path(files.model.parent):
+    with sharing_search_path(files.model.parent), sharing_torch_settings():
         if isinstance(model, RecordedBlock) and model.call is not None:
             finished = triage_failed_call(model.call, model.verdict, options, command=command)
         else:
@@ -213,7 +213,7 @@ def compare(
         inductor_configs=configs,
         user_code=UserCode(tuple(imports), (), trusted),
     )
-    with sharing_search_path():
+    with sharing_search_path(), sharing_torch_settings():
         return ComparedModel(compare_launches(options))
 
 
@@ -314,5 +314,5 @@ def _run(call: GivenModel, user_code: UserCode) -> RunDir:
         package = builder.instrumented(Path(call.model), building, Steps(), has_inputs=call.has_inputs)
     inputs = model_files.write_inputs(call, folder.path)
     options = RunOptions(package, level=1, filters=(), inputs=inputs, out=folder.path, user_code=user_code)
-    with sharing_search_path():
+    with sharing_search_path(), sharing_torch_settings():
         return runner.run(options).run

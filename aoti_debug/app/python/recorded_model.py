@@ -18,6 +18,7 @@ from aoti_debug.app.execute import kept_inputs
 from aoti_debug.app.execute.failed_call import FailedCall
 from aoti_debug.app.execute.kept_inputs import KeptInputs, PackageUse
 from aoti_debug.base.abi import Variable
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.files import atomic_write, stamped_directories
 from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.base.native import elf
@@ -56,7 +57,7 @@ class ModelRun:
         self.is_over = False  # the runtime records nothing more of it
         self._exit = Exit(ExitKind.CLEAN)
         info = configuration.run_info(manifest, options)
-        self._info = replace(info, command=tuple(sys.orig_argv), host=EMBEDDED)
+        self._info = replace(info, command=tuple(sys.orig_argv), host=EMBEDDED, torch_settings=torch_settings.capture())
         run_json.write(self._info, self.path)
         (self.path / run_directory.PACKAGE).symlink_to(self.package)
         self.variables = configuration.recording_variables(self.path, options, self._info.level)

@@ -12,16 +12,18 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import torch_settings
 
 
 def load(modules: Sequence[str], libraries: Sequence[str]) -> None:
-    """Imports modules, and has torch load libraries."""
+    """Imports modules, has torch load libraries, and takes over the settings of torch that this process is handed."""
     import torch
 
     for module in modules:
         importlib.import_module(module)
     for library in libraries:
         torch.ops.load_library(library)
+    torch_settings.take_over()
 
 
 def folders_of(modules: Sequence[str]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process
 from aoti_debug.base.machine.user_directories import scratch_directory
@@ -109,7 +110,8 @@ def write_fx_repro(
     header = list(_header(recorded, selected, region, module))
     imports = tuple(dict.fromkeys((*recorded.manifest.imports, *recorded.info.imports)))
     libraries = tuple(dict.fromkeys((*recorded.manifest.libraries, *recorded.info.libraries)))
-    texts = {SCRIPT: script_text(module, header, imports, libraries)}
+    settings = torch_settings.statements(recorded.info.torch_settings)
+    texts = {SCRIPT: script_text(module, header, settings, imports, libraries)}
     if FxExtra.MINIFIER in extras:
         texts[LAUNCHER] = launcher_text()
     with unfinished(path, force=options.force) as folder:

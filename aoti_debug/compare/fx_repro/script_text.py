@@ -119,11 +119,18 @@ if __name__ == "__main__":
 '''
 
 
-def script_text(module: ModuleText, header: Sequence[str], imports: Sequence[str], libraries: Sequence[str]) -> str:
+def script_text(
+    module: ModuleText,
+    header: Sequence[str],
+    settings: Sequence[str],
+    imports: Sequence[str],
+    libraries: Sequence[str],
+) -> str:
     """The text of repro.py.
 
     Args:
         header: lines that say what it is and where it comes from.
+        settings: statements that make torch compute as it did in the run.
         imports: Python modules that register operators.
         libraries: shared libraries that do, beside the script or by their paths.
     """
@@ -138,6 +145,7 @@ def script_text(module: ModuleText, header: Sequence[str], imports: Sequence[str
         ]
         statements += ["", "try:", *(f"    {line}" for line in loads), "except (ImportError, OSError) as error:"]
         statements += ['    sys.exit(f"{error}: it registers operators; put it beside this script, or on PYTHONPATH")']
+    statements += ["", *settings] if settings else []
     documentation = "\n".join([title, "", *rest]).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     return "".join(
         [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
+from typing import Any
 
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.user_function import UserFunction
@@ -211,6 +212,7 @@ class CompareRequest:
             regions are not measured.
         faulty: launches that failed; their regions are searched for the operand that an operator cannot use.
         imports, libraries: Python modules and shared libraries that register operators.
+        torch_settings: those of the run (`torch_settings.capture`); None for those of the process.
         exported: the program that the package was built from, for its weights; "" if it is not known.
         exported_run: the calls of the exported program, for its states and outputs; None to make none.
         inputs: the inputs file of the run; "" for those embedded in the package.
@@ -227,6 +229,7 @@ class CompareRequest:
     faulty: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    torch_settings: Mapping[str, Any] | None = None
     exported: str = ""
     exported_run: ExportedRun | None = None
     inputs: str = ""

@@ -13,6 +13,7 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import UsageError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.files.results_home import ResultKind
 from aoti_debug.base.machine.steps import Steps
 from aoti_debug.base.machine.user_code import UserCode
@@ -65,6 +66,7 @@ def options_of(run: RunDir, folder: Path, options: ReplayOptions) -> RunOptions:
         inputs=run.inputs,
         calls=run.info.calls,
         user_code=replace(options.user_code, trusted=True).after(run.info.imports, run.info.libraries),
+        environment=torch_settings.environment(run.info.torch_settings),
     )
 
 

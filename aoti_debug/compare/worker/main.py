@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from aoti_debug.base import wording
 from aoti_debug.base.errors import RunDirError, UsageError
-from aoti_debug.base.machine import user_code
+from aoti_debug.base.machine import torch_settings, user_code
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.compare.evaluate.arithmetic import Arithmetic
@@ -181,6 +181,8 @@ def _compare(request: CompareRequest, folder: Path, pipe: TextIO) -> None:
     import torch
 
     user_code.load(request.imports, request.libraries)
+    if request.torch_settings is not None:
+        torch_settings.apply(request.torch_settings)
     reference = program.from_json(archive.inspect(request.package).read(program.MEMBER))
     device = request.device if request.device != "cuda" or torch.cuda.is_available() else "cpu"
     weights = ExportedWeights(Path(request.exported) if request.exported else None)

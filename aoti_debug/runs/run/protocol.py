@@ -5,6 +5,9 @@ A message is sent before the step that it announces.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from aoti_debug.base.frozen import dataclass
 from aoti_debug.base.machine.processes.messages import ErrorData, Messages
 from aoti_debug.runs.run.device_profiler import DeviceTimes
@@ -88,6 +91,13 @@ class TorchImported:
 
 
 @dataclass(frozen=True)
+class SettingsApplied:
+    """The settings of torch with which the package will run, as `torch_settings.capture` returns them."""
+
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class CallsBegun:
     """The process of a profile is about to call the model some times."""
 
@@ -114,12 +124,13 @@ class RunFailed:
     error: ErrorData
 
 
-Message = StageReached | TorchImported | CallsBegun | CallsDone | Unloaded | RunFailed
+Message = StageReached | TorchImported | SettingsApplied | CallsBegun | CallsDone | Unloaded | RunFailed
 
 _MESSAGES: Messages[Message] = Messages(
     {
         "stage reached": StageReached,
         "torch imported": TorchImported,
+        "settings applied": SettingsApplied,
         "calls begun": CallsBegun,
         "calls done": CallsDone,
         "unloaded": Unloaded,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.fork_server import python_process
@@ -25,6 +26,7 @@ from aoti_debug.runs.run.protocol import (
     Message,
     RunFailed,
     RunRequest,
+    SettingsApplied,
     StageReached,
     TorchImported,
     Unloaded,
@@ -67,6 +69,7 @@ class Report:
     stopwatch: Stopwatch
     stage: RunStage = RunStage.IMPORT
     torch_version: str | None = None
+    torch_settings: Mapping[str, Any] | None = None
     seconds: float | None = None
     calls: tuple[CallsBegun, ...] = ()
     error: ErrorData | None = None
@@ -85,6 +88,8 @@ class Report:
             case TorchImported(version):
                 self.torch_version = version
                 self.stopwatch.next("import modules")
+            case SettingsApplied(settings):
+                self.torch_settings = settings
             case CallsBegun():
                 self.calls = (*self.calls, message)
             case CallsDone(seconds):

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import ArtifactError, UsageError
-from aoti_debug.base.machine import current_rank, user_code
+from aoti_debug.base.machine import current_rank, torch_settings, user_code
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.base.machine.processes import tied_process
 from aoti_debug.base.machine.processes.messages import ErrorData
@@ -39,6 +39,7 @@ from aoti_debug.runs.run.protocol import (
     Message,
     RunFailed,
     RunRequest,
+    SettingsApplied,
     StageReached,
     TorchImported,
     Unloaded,
@@ -81,7 +82,9 @@ def _run(request: RunRequest, pipe: TextIO) -> None:
     import torch
 
     _send(pipe, TorchImported(str(torch.__version__)))
+    threads = torch.get_num_threads()
     user_code.load(request.imports, request.libraries)
+    _send(pipe, SettingsApplied(_settings(threads)))
     if request.threads is not None:
         _run_threads(request, request.threads, pipe)
         return
@@ -161,6 +164,18 @@ def _run_threads(request: RunRequest, plan: ThreadPlan, pipe: TextIO) -> None:
     _send(pipe, StageReached(RunStage.UNLOAD))
     made[-1].close()
     _send(pipe, Unloaded())
+
+
+def _settings(threads: int) -> dict[str, torch_settings.Value]:
+    """The settings of torch with which the package runs; without the number of threads, if it is that of a new process.
+
+    Args:
+        threads: that number.
+    """
+    found = torch_settings.capture()
+    if found.get(torch_settings.THREADS) == threads:
+        del found[torch_settings.THREADS]
+    return found
 
 
 def _announce(pipe: TextIO, purpose: CallPurpose, count: int) -> None:

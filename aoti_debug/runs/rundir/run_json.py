@@ -14,6 +14,7 @@ from typing import Any
 from aoti_debug.base.abi import Variable
 from aoti_debug.base.errors import RunDirError
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.files import atomic_write, json_data
 from aoti_debug.base.machine.files.json_data import DamagedJsonError
 
@@ -152,6 +153,7 @@ class RunInfo:
     module_filters: tuple[str, ...] = ()
     line_filters: tuple[str, ...] = ()
     guards: bool = False  # zones of known bytes around buffers
+    torch_settings: Mapping[str, Any] | None = None  # as `torch_settings.capture` returns them; None: not known
     poison: int | None = None  # the byte that buffers were filled with
     rank: RankInfo | None = None  # None: it is not one of many
     loaded_from: LoadedFrom | None = None  # by another program; None: not known, or no other program
@@ -244,6 +246,10 @@ def _read(data: Mapping[str, Any]) -> RunInfo:
         raise DamagedJsonError("exit is missing or not an object")
     exit_ = _with_defaults(data["exit"], _EXIT_DEFAULTS)
     info = json_data.from_data(RunInfo, {**_with_defaults(data, _DEFAULTS), "exit": exit_})
+    try:
+        torch_settings.check(info.torch_settings or {})
+    except ValueError as error:
+        raise DamagedJsonError(f"torch_settings: {error}") from error
     try:
         started_at(info)
     except (ValueError, OverflowError) as error:

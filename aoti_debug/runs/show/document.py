@@ -57,6 +57,7 @@ def document(run: RunDir, verdict: Verdict | None, launches: Sequence[Launch], m
         "device": info.device,
         "tool_version": info.tool_version,
         "torch_version": info.torch_version,
+        "torch_settings": info.torch_settings,
         "pid": info.pid,
         "started": info.started,
         "host": info.host,

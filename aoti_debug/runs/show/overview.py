@@ -9,6 +9,7 @@ from dataclasses import replace
 from aoti_debug.base import terminal_cells, wording
 from aoti_debug.base.abi import Level
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.terminal_cells import Column
 from aoti_debug.package.manifest import Role
 from aoti_debug.package.recording import levels
@@ -188,6 +189,7 @@ def header(run: RunDir, width: int, outputs: OutputValues | None = None) -> list
     )
     level = f"level {levels.written(run.level)}"
     facts = [level, info.device, f"torch {info.torch_version}", f"pid {info.pid}", info.started]
+    facts += torch_settings.described(info.torch_settings)
     if chosen := SiteFilter(info.filters, info.module_filters, info.line_filters):
         facts.append(str(chosen))
     lines = terminal_cells.fitted(f"run {run.path.name}: {state}", width)

@@ -7,9 +7,10 @@ from pathlib import Path
 from aoti_debug.base import wording
 from aoti_debug.base.errors import ArtifactError, TargetError, UsageError
 from aoti_debug.base.frozen import dataclass
-from aoti_debug.base.machine import cache
+from aoti_debug.base.machine import cache, torch_settings
 from aoti_debug.base.machine.fork_server import python_process
 from aoti_debug.base.machine.processes import child_process
+from aoti_debug.base.machine.processes.child_process import changed_environment
 from aoti_debug.package.manifest import Certainty, Provenance
 from aoti_debug.package.pt2 import archive, trust
 from aoti_debug.package.pt2.archive import ArtifactKind
@@ -68,7 +69,8 @@ def eager_calls(
             imports=run.info.imports or run.manifest.imports,
             libraries=run.info.libraries or run.manifest.libraries,
         )
-        answer, status = python_process.ask(_WORKER, request, EagerAnswer, folder, "eager", seconds=_SECONDS)
+        with changed_environment(torch_settings.environment(run.info.torch_settings)):
+            answer, status = python_process.ask(_WORKER, request, EagerAnswer, folder, "eager", seconds=_SECONDS)
         if answer is None:
             ended = child_process.describe_end(status, folder / "eager.log")
             raise TargetError(

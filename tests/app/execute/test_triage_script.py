@@ -57,6 +57,7 @@ class Model(torch.nn.Module):
         return torch.ops.mine.checked(y).cos()
 
 x = torch.ones(4, 8)
+torch.set_float32_matmul_precision("medium")
 rows = torch.export.Dim("rows", max=9)
 program = torch.export.export(Model(), (x,), dynamic_shapes=({0: rows},))
 path = torch._inductor.aoti_compile_and_package(program, package_path="raises.pt2")
@@ -153,6 +154,10 @@ def test_an_operator_of_the_script_itself(tmp_path: Path) -> None:
     assert (Path(finding["file"]).name, finding["line"]) == ("serve.py", 19)
     assert finding["confirmed_by"]
     assert (Path(finding["repro"]) / "serve_operators.py").is_file()
+    runs = [json.loads(file.read_text()) for file in tmp_path.rglob("run.json")]
+    assert len(runs) > 1
+    assert {run["torch_settings"]["float32_matmul_precision"] for run in runs} == {"medium"}
+    assert "\ntorch.set_float32_matmul_precision('medium')\n" in (Path(finding["repro"]) / "repro.py").read_text()
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 import aoti_debug
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.runs.diagnosis.findings import NO_FAULT, NONFINITE, FindingKind
 
 
@@ -25,7 +26,10 @@ class Gathered(nn.Module):
 @pytest.mark.slow
 def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
     x, scale = torch.randn(4, 3), torch.tensor(2.0)
-    good = aoti_debug.debug(Gathered(), x, torch.tensor([1, 3]), scale=scale, out=tmp_path)
+    with torch_settings.applied({"default_dtype": "float64"}):
+        good = aoti_debug.debug(Gathered(), x, torch.tensor([1, 3]), scale=scale, out=tmp_path)
+    assert good.run.info.torch_settings is not None
+    assert good.run.info.torch_settings["default_dtype"] == "float64"
     assert torch.equal(good.outputs["rows"], x.relu()[[1, 3]] * 2)
     assert good.outputs["count"] == 3
     assert not isinstance(good.outputs["count"], Tensor)
@@ -35,12 +39,13 @@ def test_outputs_a_fault_and_the_cache(tmp_path: Path) -> None:
     assert str(good).splitlines()[0] == no_launch_writes_the_number
     assert any(good.run.path.glob("tensors/*/*/*.safetensors"))
     assert "<iframe" in good._repr_html_()
-    bad = aoti_debug.debug(Gathered(), x, torch.tensor([1, 9]), scale=scale, out=tmp_path)
+    with torch_settings.applied({"default_dtype": "float64"}):
+        bad = aoti_debug.debug(Gathered(), x, torch.tensor([1, 9]), scale=scale, out=tmp_path)
     assert bad.outputs is None
     assert bad.verdict is not None
     text = str(bad).splitlines()
     assert text[0] == "FAULT index[1] is 9, x has 4 rows"
-    assert "test_debug.py:22" in text[1]
+    assert "test_debug.py:23" in text[1]
     assert bad.package.read_bytes() == good.package.read_bytes()
 
 

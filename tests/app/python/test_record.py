@@ -14,6 +14,7 @@ from torch._inductor.package import load_package
 
 import aoti_debug
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.runs.diagnosis.findings import FAULT, NO_FAULT, NONFINITE
 from aoti_debug.runs.rundir.run_directory import open_run
 from aoti_debug.runs.rundir.run_json import ExitKind
@@ -42,6 +43,7 @@ def test_blocks_of_one_model(
         assert str(first).startswith("NO FAULT still running: 8 launches so far\n")
     assert torch._C._aoti.AOTIModelPackageLoader is original
     assert [len(run.launches) for run in first.runs] == [8]
+    assert [run.info.torch_settings for run in first.runs] == [torch_settings.capture()]
     assert "1 model of this process is not recorded: loaded outside of any block" in str(first)
     assert first.finding is not None
     assert (first.finding.kind, first.finding.what) == (NO_FAULT, "8 launches; outputs finite")

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from aoti_debug.base.errors import UsageError
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.compare.fx_repro.module_text import ModuleText, in_full, module_text
 from aoti_debug.compare.fx_repro.script_text import launcher_text, script_text
 from aoti_debug.compare.protocol.request import KnownValue, Recorded, Region
@@ -170,9 +171,12 @@ def test_without_outputs_what_nothing_reads_is_returned() -> None:
 
 def test_scripts(golden: Dumped) -> None:
     header = ["Launch 0.0 of cpp_fused_mul_0 as a graph: 9 operators", 'written by  """\\']
-    golden(GOLDEN / "repro.py.txt", script_text(everything(), header, ("my_ops",), ("/lib/ops.so",)))
+    golden(GOLDEN / "repro.py.txt", script_text(everything(), header, (), ("my_ops",), ("/lib/ops.so",)))
     golden(GOLDEN / "minifier_launcher.py.txt", launcher_text())
-    compile(script_text(everything(), header, (), ()), "repro.py", "exec")
+    settings = torch_settings.statements({"float32_matmul_precision": "high"})
+    text = script_text(everything(), header, settings, (), ())
+    assert 'import torch\n\ntorch.set_float32_matmul_precision("high")\n' in text.replace("'high'", '"high"')
+    compile(text, "repro.py", "exec")
 
 
 def test_torchs_minifier_takes_what_the_launcher_gives() -> None:

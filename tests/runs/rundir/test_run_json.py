@@ -20,6 +20,7 @@ WHOLE = run_info(
     libraries=("/lib/ops.so",),
     guards=True,
     poison=255,
+    torch_settings={"num_threads": 3, "float32_matmul_precision": "high"},
 )
 DEEP = "[" * 200_000
 
@@ -70,6 +71,11 @@ def test_what_is_no_object(tmp_path: Path, text: str | bytes) -> None:
 def test_a_start_that_is_no_date(tmp_path: Path, started: str) -> None:
     data = json.loads(run_json.to_json(WHOLE)) | {"started": started}
     assert "started is not a date" in str(refusal(tmp_path, data))
+
+
+def test_a_setting_that_torch_does_not_take(tmp_path: Path) -> None:
+    data = json.loads(run_json.to_json(WHOLE)) | {"torch_settings": {"default_dtype": "os"}}
+    assert "torch_settings: default_dtype is 'os'" in str(refusal(tmp_path, data))
 
 
 def test_what_older_runs_and_the_runtime_have_written(tmp_path: Path) -> None:

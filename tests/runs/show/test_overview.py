@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,12 @@ def test_a_clean_run(tmp_path: Path) -> None:
         "   0.2  aoti_torch_index_put_out [3]  buf1, buf0 → buf1        ~model.py:20     -7 in buf1",
         "kind is left out; --wide shows everything",
     ]
+
+
+def test_settings_of_torch_stand_beside_its_version(tmp_path: Path) -> None:
+    run = level_2(tmp_path)
+    changed = run.with_info(replace(run.info, torch_settings={"default_dtype": "float64", "num_threads": 1}))
+    assert lines(changed)[1] == f"{lines(run)[1]}  default_dtype float64  1 thread"
 
 
 def test_hashes_stand_in_place_of_values(tmp_path: Path) -> None:

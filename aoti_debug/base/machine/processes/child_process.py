@@ -16,6 +16,7 @@ from typing import IO, Protocol
 
 from aoti_debug.base import wording
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import torch_settings
 
 
 @contextlib.contextmanager
@@ -46,6 +47,13 @@ def sharing_search_path(*folders: str | Path) -> Iterator[None]:
             yield
     finally:
         sys.path[:] = before
+
+
+@contextlib.contextmanager
+def sharing_torch_settings() -> Iterator[None]:
+    """Hands the settings of torch of this process to the processes that it starts. Imports torch."""
+    with changed_environment(torch_settings.environment(torch_settings.capture())):
+        yield
 
 
 def signal_name(number: int) -> str:

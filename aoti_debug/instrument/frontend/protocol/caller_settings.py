@@ -1,7 +1,7 @@
 """Settings of the process that asks for a build: what torch compiles depends on them, and a worker starts without.
 
-They are Inductor's settings that were assigned (`torch._inductor.config.max_autotune = True`), autocast, the precision
-of matrix products and deterministic algorithms. What environment variables set reaches a worker by itself.
+They are Inductor's settings that were assigned (`torch._inductor.config.max_autotune = True`), autocast, and what
+changes what operators compute (`torch_settings.py`). What environment variables set reaches a worker by itself.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import field
 from typing import Any
 
 from aoti_debug.base.frozen import dataclass
+from aoti_debug.base.machine import torch_settings
 
 UNSUPPORTED_CONFIGS = {  # with which a package cannot be instrumented
     "aot_inductor.use_minimal_arrayref_interface": True,
@@ -34,37 +35,29 @@ class CallerSettings:
     """The settings that differ from those of a new process.
 
     Attributes:
-        matmul_precision: of float32, as `torch.get_float32_matmul_precision` returns it.
         inductor: of `torch._inductor.config`, by name: {"max_autotune": True}.
         autocast: the dtype by the type of device, for those with autocast on: {"cuda": "bfloat16"}.
-        deterministic: "warn", or "error" where operators without a deterministic algorithm raise; "" if off.
+        torch: as `torch_settings.capture` returns them.
     """
 
-    matmul_precision: str
     inductor: Mapping[str, Any] = field(default_factory=dict)
     autocast: Mapping[str, str] = field(default_factory=dict)
-    deterministic: str = ""
+    torch: Mapping[str, Any] = field(default_factory=dict)
 
 
 def capture() -> CallerSettings:
     """Returns those of this process; imports torch.
 
     Raises:
-        NotSendableError: one of them is an object, such as a pass over graphs, or torch does not tell it.
+        NotSendableError: one of them is an object, such as a pass over graphs.
     """
     import torch
 
-    try:
-        precision = torch.get_float32_matmul_precision()
-    except RuntimeError as error:  # both interfaces of torch/backends/__init__.py have been used
-        raise NotSendableError(f"torch does not tell its float32_matmul_precision: {error}") from error
     devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
-    deterministic = "warn" if torch.is_deterministic_algorithms_warn_only_enabled() else "error"
     return CallerSettings(
-        matmul_precision=precision,
         inductor=_assigned(),
         autocast={device: str(torch.get_autocast_dtype(device)).removeprefix("torch.") for device in devices},
-        deterministic=deterministic if torch.are_deterministic_algorithms_enabled() else "",
+        torch=torch_settings.capture(),
     )
 
 
@@ -115,12 +108,7 @@ def applied(settings: CallerSettings) -> Iterator[None]:
     """Makes the settings other than Inductor's those of this process, for the length of a `with` block."""
     import torch
 
-    precision = torch.get_float32_matmul_precision()
-    with ExitStack() as stack:
+    with torch_settings.applied(settings.torch), ExitStack() as stack:
         for device, dtype in settings.autocast.items():
             stack.enter_context(torch.autocast(device, dtype=getattr(torch, dtype)))
-        stack.callback(torch.set_float32_matmul_precision, precision)
-        torch.set_float32_matmul_precision(settings.matmul_precision)
-        stack.callback(torch.use_deterministic_algorithms, torch.are_deterministic_algorithms_enabled())
-        torch.use_deterministic_algorithms(bool(settings.deterministic), warn_only=settings.deterministic == "warn")
         yield

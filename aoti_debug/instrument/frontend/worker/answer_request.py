@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.exhaustion import exhausted
 from aoti_debug.base.machine.processes.messages import ErrorData
 from aoti_debug.instrument.frontend.protocol import messages
@@ -51,7 +52,7 @@ def step(name: str, times: dict[str, float], subject: str = "", hint: Callable[[
 
 
 def load_operators(request: Request, times: dict[str, float]) -> None:
-    """Imports the modules and loads the libraries that register the model's operators."""
+    """Imports the modules and loads the libraries that register the model's operators; takes over torch's settings."""
     import torch
 
     for module in request.imports:
@@ -60,6 +61,7 @@ def load_operators(request: Request, times: dict[str, float]) -> None:
     for library in request.libraries:
         with step("library", times, library):
             torch.ops.load_library(library)
+    torch_settings.take_over()
 
 
 def answer_or_failure(work: Callable[[dict[str, float]], Answer]) -> Answer | Failure:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch._inductor import config
 
+from aoti_debug.base.machine import torch_settings
 from aoti_debug.base.machine.files import json_data
 from aoti_debug.instrument.frontend.protocol.caller_settings import (
     CallerSettings,
@@ -18,16 +19,13 @@ from aoti_debug.instrument.frontend.protocol.caller_settings import (
 
 
 def test_settings_are_captured_and_applied() -> None:
-    chosen = CallerSettings("high", {"max_autotune": True}, {"cpu": "float16"}, "warn")
+    chosen = CallerSettings({"max_autotune": True}, {"cpu": "float16"}, {"float32_matmul_precision": "high"})
     before = capture()
     with applied(chosen), config.patch(max_autotune=True):
         captured = capture()
     assert captured.inductor.items() >= {"max_autotune": True}.items()
-    assert (captured.autocast, captured.matmul_precision, captured.deterministic) == (
-        {"cpu": "float16"},
-        "high",
-        "warn",
-    )
+    assert captured.autocast == {"cpu": "float16"}
+    assert captured.torch["float32_matmul_precision"] == "high"
     assert capture() == before
 
 
@@ -65,9 +63,11 @@ def test_the_key_changes_with_the_settings() -> None:
         assert key() != before
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert key() != before
+    with torch_settings.applied({"default_dtype": "float64"}):
+        assert key() != before
     assert key() == before
 
 
 def test_settings_travel_as_json() -> None:
-    chosen = CallerSettings("medium", {"max_autotune": True}, {"cuda": "bfloat16"}, "error")
+    chosen = CallerSettings({"max_autotune": True}, {"cuda": "bfloat16"}, {"num_threads": 3})
     assert json_data.parse(CallerSettings, json_data.to_text(chosen)) == chosen

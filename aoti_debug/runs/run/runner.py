@@ -180,8 +180,7 @@ def _run_in(
         raise
     stopwatch.next("read")
     exit_ = replace(exit_of(report), unix_time=report.unix_time)
-    torch_version = report.torch_version or info.torch_version
-    info = replace(info, torch_version=torch_version, torch_settings=report.torch_settings)
+    info = replace(info, torch_version=report.torch_version or info.torch_version, torch_settings=report.torch_settings)
     info = replace(info, exit=exit_, tool_calls=report.tool_calls)
     ended = finish(path, info)
     if (

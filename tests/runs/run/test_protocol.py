@@ -15,6 +15,7 @@ from aoti_debug.runs.run.protocol import (
     Message,
     RunFailed,
     RunRequest,
+    SettingsApplied,
     StageReached,
     TorchImported,
     Unloaded,
@@ -27,6 +28,7 @@ from aoti_debug.runs.rundir.run_json import CallPurpose, RunStage
     [
         StageReached(RunStage.SYNCHRONISE),
         TorchImported("2.13.0"),
+        SettingsApplied({"num_threads": 3, "default_dtype": "float64"}),
         CallsBegun(CallPurpose.UNPROFILED, 20),
         CallsDone(0.25),
         Unloaded(),
@@ -46,7 +48,8 @@ def test_a_message_is_one_line_that_reads_back(message: Message) -> None:
         (b"[1]", "it holds a list, not an object"),
         (
             b'{"seconds": 1}',
-            "message is None, not one of stage reached, torch imported, calls begun, calls done, unloaded, failed",
+            "message is None, not one of stage reached, torch imported, settings applied, calls begun, calls done, "
+            "unloaded, failed",
         ),
         (b'{"message": []}', r"message is \[\], not one of"),
         (b'{"message": "stage reached", "stage": "lunch"}', 'stage is "lunch", not one of RunStage'),
